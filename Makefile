@@ -1,0 +1,53 @@
+# The first of these that you call sets up .venv with the locked versions.
+#
+#   make demo                    meta-train on four real games, a few minutes on two cores
+#   make test                    the default tests
+#   make lint                    ruff, mypy, import contracts
+#   make setup TORCH_INDEX=URL   take torch from another index, such as
+#                                https://download.pytorch.org/whl/cu130 (CUDA 13.0) or .../whl/cpu
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+TORCH = torch==2.13.0
+BIN = .venv/bin
+INSTALLED = .venv/.installed
+
+.PHONY: demo format help lint lock setup test test-slow
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(INSTALLED)
+
+# torch goes in first and by its exact version, so that no other package draws in another build.
+$(INSTALLED): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leap_rl needs Python 3.11 or newer; name one: make setup PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
+	$(BIN)/pip install --quiet -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps -e .
+	@touch $@
+
+demo: setup
+	$(BIN)/leap-rl train --config configs/demo.yaml
+
+test: setup
+	$(BIN)/pytest -q
+
+test-slow: setup
+	$(BIN)/pytest -q -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup
+	@sed -n '/^#/p' requirements.lock > requirements.new
+	@$(BIN)/pip freeze --all --exclude-editable | sed -e '/^pip==/d' -e 's/^\(torch==[^+]*\)+.*/\1/' >> requirements.new
+	@mv requirements.new requirements.lock
