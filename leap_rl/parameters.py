@@ -1,0 +1,160 @@
+"""One flat vector for all parameters of a module, and its named views.
+
+Every parameter's data is a view of one float32 vector and its gradient a preset view of another.
+An optimizer step, a sum over the path of gradient descent and a message between processes then are
+operations on one array, and nobody gathers or scatters leaves.
+
+N: flattened parameters of the module, padding included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+_ALIGNMENT = 16  # in float32 elements: 64 bytes, a cache line and the widest vector register
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Where one parameter lies in the flat vector."""
+
+    name: str
+    """Dotted name within the module, as `named_parameters` has it."""
+    shape: tuple[int, ...]
+    """Shape of the parameter."""
+    offset: int
+    """Index of its first element; a multiple of 16, so each view starts on a 64-byte boundary."""
+
+    @property
+    def stop(self) -> int:
+        """Index after its last element."""
+        return self.offset + math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names, shapes and offsets of the parameters in a flat vector of `size` elements.
+
+    Elements that belong to no leaf are padding: zero in the vector and in its gradient.
+    """
+
+    leaves: tuple[Leaf, ...]
+    """The parameters in the order of the vector."""
+    size: int
+    """Length N of the vector, padding included; a multiple of 16."""
+
+    def prefix(self, child: str) -> Layout:
+        """Return the layout of the child module that comes first, its name stripped from the names.
+
+        A child's leaves are aligned one by one, so the result is the layout that the child has when
+        it is flattened alone, and `vector[: layout.prefix(child).size]` is that child's vector.
+
+        Raises:
+            ValueError: The module has no such child, or other parameters come before it.
+        """
+        dotted = f"{child}."
+        count = sum(leaf.name.startswith(dotted) for leaf in self.leaves)
+        leading = self.leaves[:count]
+        if not leading or not all(leaf.name.startswith(dotted) for leaf in leading):
+            raise ValueError(
+                f"child = {child!r}: is not the first child with parameters; "
+                f"the vector starts with {[leaf.name for leaf in self.leaves[:3]]}"
+            )
+        own = tuple(
+            Leaf(leaf.name.removeprefix(dotted), leaf.shape, leaf.offset) for leaf in leading
+        )
+        return Layout(own, _aligned(leading[-1].stop))
+
+    def named(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return the views of `vector` [N], by name and in the vector's order."""
+        assert vector.shape == (self.size,), (tuple(vector.shape), self.size)
+        return {leaf.name: vector[leaf.offset : leaf.stop].view(leaf.shape) for leaf in self.leaves}
+
+    def pack(self, named: Mapping[str, Tensor]) -> Tensor:
+        """Return a new float32 vector [N] with the given tensors at their places, padding zero.
+
+        The inverse of `named`: this is how an initialization is read back from a file.
+
+        Raises:
+            ValueError: A name is missing or unexpected, or a tensor is of another shape or dtype.
+        """
+        names = {leaf.name for leaf in self.leaves}
+        missing, unexpected = sorted(names - named.keys()), sorted(named.keys() - names)
+        if missing or unexpected:
+            raise ValueError(
+                f"these tensors are not this network's parameters: missing {missing}, "
+                f"unexpected {unexpected}; were they made for another encoder?"
+            )
+        vector = torch.zeros(self.size)
+        views = self.named(vector)
+        for leaf in self.leaves:
+            tensor = named[leaf.name]
+            if tuple(tensor.shape) != leaf.shape:
+                raise ValueError(
+                    f"{leaf.name}: has shape {tuple(tensor.shape)}, but the network's is "
+                    f"{leaf.shape}; was it made for other observations or another encoder?"
+                )
+            if tensor.dtype != torch.float32:
+                raise ValueError(f"{leaf.name}: is {tensor.dtype}; convert it to torch.float32")
+            views[leaf.name].copy_(tensor.detach())
+        return vector
+
+
+class FlatParameters:
+    """A module's parameters as one vector, and their gradients as another.
+
+    Attributes:
+        vector: float32 [N]. Whatever is written here is what the module computes with. Autograd
+            does not see such writes: none may come between a forward pass and its backward pass.
+        grad: float32 [N]. `backward()` adds into it.
+        layout: Which element belongs to which parameter.
+    """
+
+    def __init__(self, *, vector: Tensor, grad: Tensor, layout: Layout) -> None:
+        self.vector = vector
+        self.grad = grad
+        self.layout = layout
+
+    def zero_grad(self) -> None:
+        """Zero the gradients in place.
+
+        To be used instead of the module's or an optimizer's own `zero_grad`, which by default
+        drops the views, so that the next backward pass would write somewhere else.
+        """
+        self.grad.zero_()
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """Return the layout that `module`'s parameters have in a flat vector, in their own order."""
+    leaves, offset = [], 0
+    for name, parameter in module.named_parameters():
+        leaves.append(Leaf(name, tuple(parameter.shape), offset))
+        offset = _aligned(leaves[-1].stop)
+    return Layout(tuple(leaves), offset)
+
+
+def flatten_parameters(module: nn.Module) -> FlatParameters:
+    """Move `module`'s parameters into one float32 vector and give them gradients that are views.
+
+    The values stay. The module must be float32, on the CPU, and is to be moved or cast no more.
+    """
+    layout = layout_of(module)
+    flat = FlatParameters(
+        vector=torch.zeros(layout.size), grad=torch.zeros(layout.size), layout=layout
+    )
+    values, grads = layout.named(flat.vector), layout.named(flat.grad)
+    for name, parameter in module.named_parameters():
+        assert parameter.dtype == torch.float32, (name, parameter.dtype)
+        values[name].copy_(parameter.detach())
+        parameter.data = values[name]
+        parameter.grad = grads[name]
+    return flat
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
