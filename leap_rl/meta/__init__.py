@@ -1,0 +1,48 @@
+"""Leap's meta-gradient and the outer step, in pure torch: usable in any PyTorch training loop.
+
+Names are loaded when first used, so that the config alone can be read without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leap_rl.meta.config import MetaConfig
+    from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod, NullPath
+    from leap_rl.meta.leap import Leap, LeapPath
+    from leap_rl.meta.outer_step import OuterStep, OuterStepResult
+    from leap_rl.meta.vectors import NonFiniteError
+
+__all__ = [
+    "GradientPath",
+    "Leap",
+    "LeapPath",
+    "MetaConfig",
+    "Method",
+    "NoMethod",
+    "NonFiniteError",
+    "NullPath",
+    "OuterStep",
+    "OuterStepResult",
+]
+
+_MODULE_OF = {
+    "GradientPath": "gradient_path",
+    "Leap": "leap",
+    "LeapPath": "leap",
+    "MetaConfig": "config",
+    "Method": "gradient_path",
+    "NoMethod": "gradient_path",
+    "NonFiniteError": "vectors",
+    "NullPath": "gradient_path",
+    "OuterStep": "outer_step",
+    "OuterStepResult": "outer_step",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

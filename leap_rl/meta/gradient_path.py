@@ -1,0 +1,261 @@
+"""What every meta-learning method shares: the path it watches, the sums it keeps, what it refuses.
+
+A *method* starts one *path* per task. The path is shown the shared parameters, the loss and its
+gradient before each update of the task's agent, and holds the task's contribution to the
+meta-gradient as a running sum over the segments between those points.
+
+Dimensions: P flattened shared parameters, K updates (and so K segments).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from leap_rl.meta.vectors import NonFiniteError, check_state, finite_scalar
+
+__all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath", "ObservedPath"]
+
+
+class GradientPath(Protocol):
+    """The path of one task's shared parameters, observed while the task is learned.
+
+    The loop that it is made for::
+
+        path = method.start(theta0)
+        for each update:
+            loss, grad = ...                      # at theta, on the update's own batch
+            path.observe(theta, loss, grad)
+            theta = theta - step(grad)
+        path.finish(theta, loss, grad)            # one more batch, not stepped on
+        contribution = path.gradient()
+    """
+
+    @property
+    def segments(self) -> int:
+        """Segments closed so far: K after `finish`."""
+        ...
+
+    def observe(
+        self,
+        theta: Tensor,
+        loss: Tensor | float,
+        grad: Tensor,
+        *,
+        previous_batch_loss: Tensor | float | None = None,
+    ) -> None:
+        """Close the segment that ends at `theta` and open the next; called before each update.
+
+        Args:
+            theta: float32 [P], the shared parameters, equal to theta0 at the first call. What is
+                kept of this and of `grad` is copied.
+            loss: the loss at `theta` on the batch of the update to come.
+            grad: float32 [P], the gradient of `loss` at `theta`.
+            previous_batch_loss: the loss at `theta` on the batch of the update just done. Given it,
+                the closed segment's loss difference is taken on that one batch; without it, between
+                one batch and the next.
+
+        Raises:
+            NonFiniteError: something observed is NaN or infinite; the path is as it was before.
+            ValueError: a wrong shape or dtype, or a first observation away from theta0.
+            RuntimeError: the path is finished.
+        """
+        ...
+
+    def finish(
+        self,
+        theta: Tensor,
+        loss: Tensor | float,
+        grad: Tensor | None = None,
+        *,
+        previous_batch_loss: Tensor | float | None = None,
+    ) -> None:
+        """Close the last segment at `theta`, the parameters after the last update.
+
+        Arguments and errors are those of `observe`; the gradient is needed only where the method's
+        `needs_end_gradient` says so.
+        """
+        ...
+
+    def gradient(self) -> Tensor:
+        """The contribution: float32 [P], the sum over the segments closed so far; a pure read."""
+        ...
+
+    def figures(self) -> dict[str, float]:
+        """Scalars for logs; a pure read."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that a fresh path from the same theta0 needs to go on to the same bits, copied."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from `state`; ValueError if it is not one of such a path."""
+        ...
+
+
+class Method(Protocol):
+    """How a task's gradient path becomes its contribution to the meta-gradient."""
+
+    @property
+    def name(self) -> str:
+        """The method's name in configs and logs."""
+        ...
+
+    @property
+    def needs_end_gradient(self) -> bool:
+        """Whether `finish` must be given the gradient at the end point."""
+        ...
+
+    def start(self, theta0: Tensor) -> GradientPath:
+        """Begin a path at `theta0`, float32 [P], which is copied."""
+        ...
+
+
+class ObservedPath(ABC):
+    """Order of calls, refusals and counting, shared by the paths of all methods.
+
+    A method's path adds `_extend` (take one point in), `gradient`, and its own state.
+    """
+
+    def __init__(self, theta0: Tensor) -> None:
+        if theta0.dtype != torch.float32 or theta0.ndim != 1 or theta0.numel() == 0:
+            raise ValueError(
+                f"theta0: must be a float32 vector [P], got {theta0.dtype} {tuple(theta0.shape)}"
+            )
+        if not torch.isfinite(theta0).all():
+            raise NonFiniteError("theta0 is not finite")
+        self._theta0 = theta0.detach().clone(memory_format=torch.contiguous_format)
+        self._points = 0
+        self._finished = False
+
+    @property
+    def segments(self) -> int:
+        """Segments closed so far: K after `finish`."""
+        return max(self._points - 1, 0)
+
+    def observe(
+        self,
+        theta: Tensor,
+        loss: Tensor | float,
+        grad: Tensor,
+        *,
+        previous_batch_loss: Tensor | float | None = None,
+    ) -> None:
+        """Close the segment that ends at `theta` and open the next; see `GradientPath.observe`."""
+        self._visit(theta, loss, grad, previous_batch_loss, f"the start of segment {self._points}")
+
+    def finish(
+        self,
+        theta: Tensor,
+        loss: Tensor | float,
+        grad: Tensor | None = None,
+        *,
+        previous_batch_loss: Tensor | float | None = None,
+    ) -> None:
+        """Close the last segment at `theta`; see `GradientPath.finish`."""
+        if self._points == 0:
+            raise RuntimeError("finish before any observe: the path has no segment to close")
+        self._visit(theta, loss, grad, previous_batch_loss, f"the end of segment {self.segments}")
+        self._finished = True
+
+    def _visit(
+        self,
+        theta: Tensor,
+        loss: Tensor | float,
+        grad: Tensor | None,
+        previous_batch_loss: Tensor | float | None,
+        where: str,
+    ) -> None:
+        if self._finished:
+            raise RuntimeError("the path is finished: start another")
+        if previous_batch_loss is not None and self._points == 0:
+            raise ValueError("previous_batch_loss: the first observation has no previous batch")
+        f = finite_scalar("loss", loss, where)
+        previous_f = (
+            None
+            if previous_batch_loss is None
+            else finite_scalar("previous_batch_loss", previous_batch_loss, where)
+        )
+        with torch.no_grad():
+            self._extend(theta, f, grad, previous_f, where)
+        self._points += 1
+
+    @abstractmethod
+    def _extend(
+        self,
+        theta: Tensor,
+        loss: float,
+        grad: Tensor | None,
+        previous_batch_loss: float | None,
+        where: str,
+    ) -> None:
+        """Take one point in, or refuse it and change nothing."""
+
+    @abstractmethod
+    def gradient(self) -> Tensor:
+        """The contribution: float32 [P], the sum over the segments closed so far; a pure read."""
+
+    def figures(self) -> dict[str, float]:
+        """Scalars for logs; a pure read."""
+        return {}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that a fresh path from the same theta0 needs to go on to the same bits, copied.
+
+        A flat mapping of tensors; counts are 0-d int64, other scalars 0-d float64.
+        """
+        # An integer sum over the bits is the same on every CPU, in whatever order it is taken.
+        checksum = self._theta0.view(torch.int32).sum(dtype=torch.int64).cpu()
+        return {
+            "theta0_checksum": checksum,
+            "points": torch.tensor(self._points),
+            "finished": torch.tensor(int(self._finished)),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from `state`; ValueError, and no change, if it is not one of such a path."""
+        own = self.state_dict()
+        check_state(state, like=own)
+        if int(state["theta0_checksum"]) != int(own["theta0_checksum"]):
+            raise ValueError("state: it was saved on a path that started from another theta0")
+        self._load(state)
+
+    def _load(self, state: Mapping[str, Tensor]) -> None:
+        self._points = int(state["points"])
+        self._finished = bool(state["finished"])
+
+
+@dataclass(frozen=True)
+class NoMethod:
+    """Learn a task and contribute nothing to a meta-gradient."""
+
+    name: ClassVar[str] = "none"
+    needs_end_gradient: ClassVar[bool] = False
+
+    def start(self, theta0: Tensor) -> NullPath:
+        """Begin a path at `theta0`, float32 [P], that only counts its segments."""
+        return NullPath(theta0)
+
+
+class NullPath(ObservedPath):
+    """A path that sums nothing: it counts segments and refuses a loss that is not finite."""
+
+    def _extend(
+        self,
+        theta: Tensor,
+        loss: float,
+        grad: Tensor | None,
+        previous_batch_loss: float | None,
+        where: str,
+    ) -> None:
+        """Keep nothing."""
+
+    def gradient(self) -> Tensor:
+        """Zeros, float32 [P]."""
+        return torch.zeros_like(self._theta0)

@@ -1,0 +1,137 @@
+"""One meta-step: average the contributions of a batch of tasks and step the initialization.
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from leap_rl.meta.vectors import NonFiniteError, check_state, check_vector
+
+
+class OuterStepResult(NamedTuple):
+    """What a meta-step did."""
+
+    theta: Tensor
+    """The new initialization, float32 [P], a fresh copy."""
+    mean: Tensor
+    """The averaged contribution, float32 [P]."""
+    step_norm: float
+    """Euclidean norm of the change of the initialization."""
+    mean_norm: float
+    """Euclidean norm of the averaged contribution."""
+
+
+class OuterStep:
+    """Holds the initialization and the outer optimizer's state (the paper's eq. 7).
+
+    Args:
+        theta0: float32 [P], the initialization to start from, copied.
+        optimizer: `adam` (torch's defaults but for the rate) or `sgd` (no momentum).
+        meta_lr: the outer rate.
+
+    Raises:
+        ValueError: an unknown optimizer, a rate that is not greater than 0, not a float32 vector.
+        NonFiniteError: theta0 is not finite.
+    """
+
+    def __init__(
+        self, theta0: Tensor, *, optimizer: Literal["adam", "sgd"], meta_lr: float
+    ) -> None:
+        if theta0.dtype != torch.float32 or theta0.ndim != 1:
+            raise ValueError(
+                f"theta0: must be a float32 vector [P], got {theta0.dtype} {tuple(theta0.shape)}"
+            )
+        if not torch.isfinite(theta0).all():
+            raise NonFiniteError("theta0 is not finite")
+        if not (math.isfinite(meta_lr) and meta_lr > 0):
+            raise ValueError(f"meta_lr = {meta_lr}: must be finite and greater than 0")
+        self._theta = theta0.detach().clone(memory_format=torch.contiguous_format)
+        # Which kernel steps is named, not left to torch's choice, so that the bits stay the same.
+        self._optimizer: torch.optim.Optimizer
+        if optimizer == "adam":
+            self._optimizer = torch.optim.Adam(
+                [self._theta], lr=meta_lr, foreach=False, fused=False
+            )
+            # What Adam itself starts from, set here so that a state has the same names at any time.
+            self._set_optimizer_state(
+                {
+                    "step": torch.tensor(0.0, dtype=torch.float32),
+                    "exp_avg": torch.zeros_like(self._theta),
+                    "exp_avg_sq": torch.zeros_like(self._theta),
+                }
+            )
+        elif optimizer == "sgd":
+            self._optimizer = torch.optim.SGD([self._theta], lr=meta_lr, foreach=False, fused=False)
+            self._set_optimizer_state({})
+        else:
+            raise ValueError(f"optimizer = {optimizer!r}: must be 'adam' or 'sgd'")
+
+    @property
+    def theta(self) -> Tensor:
+        """The initialization as it stands, float32 [P], a fresh copy."""
+        return self._theta.clone()
+
+    def step(self, contributions: Sequence[Tensor]) -> OuterStepResult:
+        """Average `contributions`, each float32 [P], in the order given, and take one step.
+
+        The order is the batch's slot order: the sum runs in float64, one after the other, so the
+        result is a function of the contributions alone and not of when they came in.
+
+        Raises:
+            ValueError: no contribution, or one of another shape or dtype.
+            NonFiniteError: the mean is not finite. Nothing has changed then.
+        """
+        mean = _mean(contributions, like=self._theta)
+        before = self._theta.clone()
+        self._theta.grad = mean
+        self._optimizer.step()
+        self._theta.grad = None
+        return OuterStepResult(
+            theta=self.theta,
+            mean=mean,
+            step_norm=torch.linalg.vector_norm(self._theta.double() - before.double()).item(),
+            mean_norm=torch.linalg.vector_norm(mean, dtype=torch.float64).item(),
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The optimizer's state, copied: Adam's `step`, `exp_avg`, `exp_avg_sq`; nothing for SGD.
+
+        The initialization itself is not part of it: an `OuterStep` built from that and given this
+        state goes on to the same bits.
+        """
+        return {name: value.clone() for name, value in self._optimizer_state().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Copy in what `state_dict` gave; ValueError if it is another optimizer's or size's."""
+        check_state(state, like=self._optimizer_state())
+        self._set_optimizer_state({name: value.clone() for name, value in state.items()})
+
+    def _optimizer_state(self) -> dict[str, Tensor]:
+        state = self._optimizer.state[self._theta]
+        # SGD without momentum notes that it has none.
+        return {name: value for name, value in state.items() if value is not None}
+
+    def _set_optimizer_state(self, state: dict[str, Tensor]) -> None:
+        self._optimizer.state[self._theta] = state
+
+
+def _mean(contributions: Sequence[Tensor], *, like: Tensor) -> Tensor:
+    """The mean in float64, in order, as float32 [P]."""
+    if not contributions:
+        raise ValueError("contributions: a meta-step needs at least one")
+    total = torch.zeros_like(like, dtype=torch.float64)
+    for slot, contribution in enumerate(contributions):
+        check_vector(f"contributions[{slot}]", contribution, like=like)
+        total += contribution
+    mean = (total / len(contributions)).to(torch.float32)
+    if not torch.isfinite(mean).all():
+        slots = [slot for slot, c in enumerate(contributions) if not torch.isfinite(c).all()]
+        raise NonFiniteError(f"the mean contribution is not finite; neither are slots {slots}")
+    return mean

@@ -1,0 +1,113 @@
+"""Sums, norms and refusals of flattened parameter vectors.
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+# A float32 sum of n equal terms drifts by up to about n * 2**-25 of itself, and the same way in
+# every block. The error is to stay below 1e-6; measured on a steady stream whose first terms are
+# 1e4 times the rest: 2.7e-6 with 128 segments a block, 6e-7 with 32. The flushes cost 3 %.
+SEGMENTS_PER_BLOCK = 32
+
+# Short enough for a float32 sum of squares: one norm over 675,120 equal elements is off by 3e-4.
+_NORM_ROW = 256
+
+
+class NonFiniteError(ValueError):
+    """A loss, a parameter or a gradient is NaN or infinite."""
+
+
+class BlockSum:
+    """A sum of many float32 [P] vectors, nearly as exact as in float64 at the cost of float32.
+
+    Terms go into a float32 block that is added to a float64 total whenever it has taken
+    `SEGMENTS_PER_BLOCK` of them. Reading adds the two aside, so no bit depends on when it is read.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self._block = torch.zeros_like(like)
+        self._total = torch.zeros_like(like, dtype=torch.float64)
+        self._in_block = 0
+
+    def add(self, vector: Tensor, *, weight: float) -> None:
+        """Add `weight` times `vector`, float32 [P]."""
+        self._block.add_(vector, alpha=weight)
+        self._in_block += 1
+        if self._in_block == SEGMENTS_PER_BLOCK:
+            self._total.add_(self._block)
+            self._block.zero_()
+            self._in_block = 0
+
+    def value(self) -> Tensor:
+        """The sum so far, float64 [P], a fresh tensor."""
+        return self._total + self._block
+
+    def state_dict(self, prefix: str) -> dict[str, Tensor]:
+        """Copies of the block, the total and the block's fill, their names led by `prefix`."""
+        return {
+            f"{prefix}.block": self._block.clone(),
+            f"{prefix}.total": self._total.clone(),
+            f"{prefix}.in_block": torch.tensor(self._in_block),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor], prefix: str) -> None:
+        """Copy in what `state_dict(prefix)` gave."""
+        self._block.copy_(state[f"{prefix}.block"])
+        self._total.copy_(state[f"{prefix}.total"])
+        self._in_block = int(state[f"{prefix}.in_block"])
+
+
+def norm(vector: Tensor) -> float:
+    """The Euclidean norm of a contiguous float32 [P], within 1e-6 of itself at any P.
+
+    Squares are summed in float32 within short rows and in float64 across them: a fifth of the time
+    of a norm in float64. Not finite where the vector is not, or where a square overflows.
+    """
+    rows = vector.numel() // _NORM_ROW
+    in_rows = rows * _NORM_ROW
+    row_norms = torch.linalg.vector_norm(vector[:in_rows].view(rows, _NORM_ROW), dim=1)
+    rest = torch.linalg.vector_norm(vector[in_rows:])
+    return math.hypot(torch.linalg.vector_norm(row_norms, dtype=torch.float64).item(), rest.item())
+
+
+def check_vector(name: str, vector: Tensor, *, like: Tensor) -> None:
+    """ValueError unless `vector` has the shape and the dtype of `like`."""
+    if vector.shape != like.shape or vector.dtype != like.dtype:
+        raise ValueError(
+            f"{name}: must be {like.dtype} {tuple(like.shape)}, "
+            f"got {vector.dtype} {tuple(vector.shape)}"
+        )
+
+
+def check_finite(name: str, vector: Tensor, where: str) -> None:
+    """NonFiniteError if `vector` holds a NaN or an infinity.
+
+    A sum is finite only if every term is, and takes a thirtieth of the time of `isfinite`, which
+    therefore runs only to tell a sum that overflowed.
+    """
+    if not math.isfinite(vector.sum().item()) and not torch.isfinite(vector).all():
+        raise NonFiniteError(f"{name} at {where} is not finite")
+
+
+def finite_scalar(name: str, value: Tensor | float, where: str) -> float:
+    """`value` as a float; NonFiniteError if it is NaN or infinite."""
+    scalar = float(value.detach()) if isinstance(value, Tensor) else float(value)
+    if not math.isfinite(scalar):
+        raise NonFiniteError(f"{name} at {where} is {scalar}")
+    return scalar
+
+
+def check_state(state: Mapping[str, Tensor], *, like: Mapping[str, Tensor]) -> None:
+    """ValueError unless `state` has the names, shapes and dtypes of `like`."""
+    if state.keys() != like.keys():
+        missing, unknown = sorted(like.keys() - state.keys()), sorted(state.keys() - like.keys())
+        raise ValueError(f"state: lacks {missing} and has no use for {unknown}")
+    for name, tensor in like.items():
+        check_vector(f"state[{name!r}]", state[name], like=tensor)

@@ -1,0 +1,54 @@
+"""The path of no method, and what all paths have in common."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from leap_rl.meta import Leap, NoMethod, NonFiniteError
+from leap_rl.meta.gradient_path import GradientPath, Method
+
+
+def test_methods_and_paths_fit_their_protocols():
+    methods: list[Method] = [NoMethod(), Leap()]
+    assert [method.name for method in methods] == ["none", "leap"]
+    assert not any(method.needs_end_gradient for method in methods)
+    for method in methods:
+        path: GradientPath = method.start(torch.ones(3))
+        path.observe(torch.ones(3), 1.0, torch.ones(3))
+        path.finish(torch.zeros(3), 0.0)
+        assert path.segments == 1
+
+
+def test_the_null_path_counts_and_contributes_nothing():
+    path = NoMethod().start(torch.ones(3))
+    for i in range(4):
+        path.observe(torch.full((3,), 1.0 - i), torch.tensor(float(i)), torch.ones(3))
+    path.finish(torch.zeros(3), 0.0)
+    assert path.segments == 4
+    assert torch.equal(path.gradient(), torch.zeros(3))
+    assert path.gradient().dtype == torch.float32
+    assert path.figures() == {}
+
+
+def test_the_null_path_refuses_a_loss_that_is_not_finite():
+    path = NoMethod().start(torch.ones(3))
+    path.observe(torch.ones(3), 1.0, torch.ones(3))
+    with pytest.raises(NonFiniteError, match="loss at the start of segment 1 is nan"):
+        path.observe(torch.ones(3), torch.tensor(math.nan), torch.ones(3))
+    with pytest.raises(NonFiniteError, match="loss at the end of segment 0 is inf"):
+        path.finish(torch.ones(3), math.inf)
+    assert path.segments == 0
+
+
+def test_the_null_path_state_goes_on():
+    first, second = NoMethod().start(torch.ones(3)), NoMethod().start(torch.ones(3))
+    for _ in range(3):
+        first.observe(torch.ones(3), 1.0, torch.ones(3))
+    second.load_state_dict(first.state_dict())
+    second.finish(torch.ones(3), 1.0)
+    assert second.segments == 3
+    with pytest.raises(RuntimeError, match="finished"):
+        second.finish(torch.ones(3), 1.0)
