@@ -1,0 +1,47 @@
+"""A policy and a value function on one encoder.
+
+As in the Leap paper, appendix "Experiment details: Atari": "estimating both value function and
+policy through linear layers connected to the final output of a shared convolutional network".
+
+N: observations, A: actions, H, W, C: an observation's height, width and channels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from leap_rl.networks.encoders import blank, make_encoder
+
+
+class ActorCritic(nn.Module):
+    """An encoder and two linear heads.
+
+    The children come in the order encoder, policy, value, so that in the flat vector the shared
+    parameters, the encoder's, come first. All parameters are zero until `initialize` draws them or
+    a vector is copied in.
+    """
+
+    def __init__(
+        self, encoder: str, *, observation_shape: tuple[int, int, int], num_actions: int
+    ) -> None:
+        """Build the network.
+
+        Args:
+            encoder: Name of the encoder, one of `leap_rl.networks.encoders.ENCODERS`.
+            observation_shape: (H, W, C).
+            num_actions: A.
+
+        Raises:
+            ValueError: The encoder is not known, or the observations are too small for it.
+        """
+        super().__init__()
+        self.encoder = make_encoder(encoder, observation_shape)
+        features = self.encoder.features
+        self.policy = blank(lambda: nn.Linear(features, num_actions))
+        self.value = blank(lambda: nn.Linear(features, 1))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [N, A] and values [N] of the observations, uint8 [N, H, W, C]."""
+        features = self.encoder(observations)
+        return self.policy(features), torch.squeeze(self.value(features), -1)

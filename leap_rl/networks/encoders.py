@@ -1,0 +1,168 @@
+"""Convolutional encoders: from screens to features, in the order of the papers that gave them.
+
+The encoder is what the tasks share and what is learned across them. `mnih2013` is the one of the
+Leap paper (appendix "Experiment details: Atari"); the others are there to be compared with.
+
+N: observations, H, W, C: their height, width and channels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Encoder(nn.Sequential):
+    """A stack of named layers over uint8 screens.
+
+    Takes uint8 [N, H, W, C] in 0..255, which it scales by 1/255, and returns float32
+    [N, features]. Its parameters are zero until `initialize` draws them or a vector is copied in.
+
+    Attributes:
+        features: Width of the output.
+    """
+
+    def __init__(self, layers: OrderedDict[str, nn.Module], *, features: int) -> None:
+        super().__init__(layers)
+        self.features = features
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Return the features [N, features] of the observations, uint8 [N, H, W, C]."""
+        assert observations.dtype == torch.uint8, observations.dtype
+        # Left in the memory order that it comes in (channels last), which is also the faster one.
+        hidden = observations.permute(0, 3, 1, 2).to(torch.float32).div_(255.0)
+        for layer in self:
+            hidden = layer(hidden)
+        return hidden
+
+
+class _Residual(nn.Module):
+    """Espeholt et al. 2018, figure 3: x + conv(relu(conv(relu(x))))."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.conv1(F.relu(inputs))
+        outputs: Tensor = inputs + self.conv2(F.relu(hidden))
+        return outputs
+
+
+def _plain(
+    observation_shape: tuple[int, int, int],
+    *,
+    convolutions: tuple[tuple[int, int, int], ...],
+    features: int,
+) -> Encoder:
+    """Stack convolutions (channels, kernel, stride) and one linear layer, a ReLU after each."""
+    height, width, channels = observation_shape
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, (outputs, kernel, stride) in enumerate(convolutions, start=1):
+        height, width = ((size - kernel) // stride + 1 for size in (height, width))
+        layers[f"conv{i}"] = nn.Conv2d(channels, outputs, kernel, stride)
+        layers[f"relu{i}"] = nn.ReLU()
+        channels = outputs
+    layers["flatten"] = nn.Flatten()
+    layers["linear"] = nn.Linear(height * width * channels, features)
+    layers["relu"] = nn.ReLU()
+    return Encoder(layers, features=features)
+
+
+def _mnih2013(observation_shape: tuple[int, int, int]) -> Encoder:
+    """Mnih et al. 2013, section 4.1."""
+    return _plain(observation_shape, convolutions=((16, 8, 4), (32, 4, 2)), features=256)
+
+
+def _nature(observation_shape: tuple[int, int, int]) -> Encoder:
+    """Mnih et al. 2015, methods, "Model architecture"."""
+    return _plain(
+        observation_shape, convolutions=((32, 8, 4), (64, 4, 2), (64, 3, 1)), features=512
+    )
+
+
+def _impala(observation_shape: tuple[int, int, int]) -> Encoder:
+    """Espeholt et al. 2018, figure 3 right, without its LSTM and its language input."""
+    height, width, channels = observation_shape
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, outputs in enumerate((16, 32, 32), start=1):
+        layers[f"conv{i}"] = nn.Conv2d(channels, outputs, 3, padding=1)
+        layers[f"pool{i}"] = nn.MaxPool2d(3, stride=2, padding=1)
+        layers[f"residual{i}a"] = _Residual(outputs)
+        layers[f"residual{i}b"] = _Residual(outputs)
+        height, width, channels = (height + 1) // 2, (width + 1) // 2, outputs
+    layers["relu_convolutions"] = nn.ReLU()
+    layers["flatten"] = nn.Flatten()
+    layers["linear"] = nn.Linear(height * width * channels, 256)
+    layers["relu"] = nn.ReLU()
+    return Encoder(layers, features=256)
+
+
+# Name -> (how to build it, the least height and width that leave its last convolution one output).
+_ENCODERS: dict[str, tuple[Callable[[tuple[int, int, int]], Encoder], int]] = {
+    "mnih2013": (_mnih2013, 20),
+    "nature": (_nature, 36),
+    "impala": (_impala, 1),
+}
+
+ENCODERS: tuple[str, ...] = tuple(_ENCODERS)
+"""Names that `make_encoder` knows."""
+
+
+def make_encoder(name: str, observation_shape: tuple[int, int, int]) -> Encoder:
+    """Return the named encoder for observations of shape (H, W, C), its parameters zero.
+
+    Draws no random number, from the global stream or any other; `initialize` does.
+
+    Raises:
+        ValueError: There is no encoder of that name, or the observations are too small for it.
+    """
+    if name not in _ENCODERS:
+        raise ValueError(f"agent.encoder = {name!r}: must be one of {', '.join(ENCODERS)}")
+    build, least = _ENCODERS[name]
+    height, width, channels = observation_shape
+    if min(height, width) < least or channels < 1:
+        raise ValueError(
+            f"observation shape {tuple(observation_shape)}: the encoder {name!r} needs a height "
+            f"and width of at least {least} and a channel; use larger observations or another "
+            "encoder"
+        )
+    return blank(lambda: build(observation_shape))
+
+
+def blank(build: Callable[[], M]) -> M:
+    """Return the module that `build` makes, all of its parameters zero.
+
+    Torch's layers draw their first values from the global random stream when they are made; on the
+    meta device they do not.
+    """
+    with torch.device("meta"):
+        module = build()
+    module.to_empty(device="cpu")
+    for parameter in module.parameters():
+        nn.init.zeros_(parameter)
+    return module
+
+
+def initialize(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw every weight and bias anew, uniformly from ±1/√(inputs of a unit), in layer order.
+
+    This is ours: the Leap paper does not say how its networks start. It is the default of torch and
+    of the Torch7 that Mnih et al. used, and it needs no linear algebra, so that the same generator
+    gives the same bits on every CPU.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            bound = 1.0 / math.sqrt(layer.weight[0].numel())
+            assert layer.bias is not None
+            for parameter in (layer.weight, layer.bias):
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)

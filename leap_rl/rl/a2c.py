@@ -1,0 +1,274 @@
+"""Advantage actor-critic: everything the agent is except its environments.
+
+Synchronous n-step actor-critic (Mnih et al. 2016, one learner for all environments), as the Leap
+paper's appendix "Experiment details: Atari" sets it.
+
+P: flattened shared parameters, the encoder's. T: unroll. B: environments. A: actions.
+H, W, C: an observation's height, width and channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.encoders import initialize
+from leap_rl.parameters import flatten_parameters
+from leap_rl.rl.config import AgentConfig
+from leap_rl.rl.loss import A2CLoss, a2c_loss, sample_actions
+from leap_rl.rl.returns import n_step_returns
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an update learned from. Observations are kept as they were given, not copied."""
+
+    observations: tuple[Tensor, ...]
+    """T of uint8 [B, H, W, C], those acted on."""
+    actions: Tensor
+    """int64 [T, B]."""
+    returns: Tensor
+    """float32 [T, B], bootstrapped from the values at the parameters that acted."""
+    advantages: Tensor
+    """float32 [T, B], the returns less the values at the parameters that acted."""
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """One agent step's pass through the network, kept with its graph for the update."""
+
+    observations: Tensor
+    logits: Tensor
+    values: Tensor
+    actions: Tensor
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What the environments answered to one agent step."""
+
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    last_observations: Mapping[int, Tensor]
+
+
+class A2CLearner:
+    """An agent that acts, and learns from what came of it.
+
+    One update, with the environments and the gradient path in the caller's hands::
+
+        for _ in range(unroll):
+            actions = learner.act(observations)
+            ... step the environments with the actions ...
+            learner.record(rewards, terminated=..., truncated=..., last_observations=...)
+        loss, batch = learner.losses(observations)
+        gradient = learner.backward(loss)
+        path.observe(learner.shared, loss.path_loss(config.path_loss), gradient)
+        learner.step()
+
+    The actions come from the same parameters that the update then changes, so the pass that chose
+    them is the pass that is differentiated: it is computed once.
+
+    Between `step` and the next `act` the learner is `flat.vector`, `optimizer.state_dict()` and
+    `action_generator.get_state()`, and nothing else.
+
+    Attributes:
+        config: What it was built with.
+        network: The encoder and the heads.
+        flat: The network's parameters and gradients as vectors; the first P are the shared ones.
+        optimizer: RMSProp on `flat.vector` as its one parameter.
+        action_generator: The random stream that actions are drawn from.
+        shared: float32 [P], a view of the shared parameters.
+        shared_size: P.
+        shared_layout: Which element of `shared` belongs to which parameter of the encoder.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        observation_shape: tuple[int, int, int],
+        num_actions: int,
+        head_generator: torch.Generator,
+        action_generator: torch.Generator,
+    ) -> None:
+        """Draw the heads from `head_generator`; the encoder is zero until `load_shared`.
+
+        Args:
+            config: The agent's settings.
+            observation_shape: (H, W, C).
+            num_actions: A.
+            head_generator: Drawn from here and kept no longer.
+            action_generator: Drawn from by each `act`.
+
+        Raises:
+            ValueError: The observations are too small for the encoder.
+        """
+        self.config = config
+        self.action_generator = action_generator
+        self.network = ActorCritic(
+            config.encoder, observation_shape=observation_shape, num_actions=num_actions
+        )
+        self.flat = flatten_parameters(self.network)
+        initialize(self.network.policy, head_generator)
+        initialize(self.network.value, head_generator)
+
+        self.shared_layout = self.flat.layout.prefix("encoder")
+        self.shared_size = self.shared_layout.size
+        self.shared = self.flat.vector[: self.shared_size]
+
+        leaf = nn.Parameter(self.flat.vector)
+        leaf.grad = self.flat.grad
+        self.optimizer = torch.optim.RMSprop(
+            [leaf],
+            lr=config.lr,
+            alpha=config.rmsprop_alpha,
+            eps=config.rmsprop_eps,
+            foreach=False,
+        )
+        self._forwards: list[_Forward] = []
+        self._outcomes: list[_Outcome] = []
+
+    def load_shared(self, theta: Tensor) -> None:
+        """Copy the shared parameters in, float32 [P]. Heads and optimizer stay as they are.
+
+        Only between updates.
+        """
+        assert not self._forwards, "an unroll is under way"
+        assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
+        self.shared.copy_(theta)
+
+    def act(self, observations: Tensor) -> Tensor:
+        """Draw actions, int64 [B], for observations uint8 [B, H, W, C].
+
+        The observations are kept, not copied: they must not change until the update is done, nor
+        later, while a `Batch` holds them.
+        """
+        assert len(self._forwards) == len(self._outcomes), "the last step was not recorded"
+        logits, values = self.network(observations)
+        actions = sample_actions(logits, self.action_generator)
+        self._forwards.append(_Forward(observations, logits, values, actions))
+        return actions
+
+    def record(
+        self,
+        rewards: Tensor,
+        *,
+        terminated: Tensor,
+        truncated: Tensor,
+        last_observations: Mapping[int, Tensor],
+    ) -> None:
+        """Take what came of the last `act`.
+
+        Args:
+            rewards: float32 [B], raw.
+            terminated: bool [B], the episode ended.
+            truncated: bool [B], the episode was cut off and did not end by itself.
+            last_observations: For each environment that was cut off, by index, that episode's own
+                last observation, uint8 [H, W, C].
+        """
+        assert len(self._forwards) == len(self._outcomes) + 1, "nothing was acted"
+        self._outcomes.append(_Outcome(rewards, terminated, truncated, last_observations))
+
+    def losses(self, next_observations: Tensor) -> tuple[A2CLoss, Batch]:
+        """Return the loss of the unroll since the last call, with its graph, and its batch.
+
+        Clips the rewards, bootstraps from `next_observations`, uint8 [B, H, W, C], those to be
+        acted on next, and forgets the unroll.
+        """
+        forwards, outcomes = self._forwards, self._outcomes
+        assert forwards, "an unroll needs at least one agent step"
+        assert len(forwards) == len(outcomes), "the last step was not recorded"
+        self._forwards, self._outcomes = [], []
+        returns = self._returns(outcomes, next_observations)
+        values = torch.stack([forward.values for forward in forwards])
+        batch = Batch(
+            observations=tuple(forward.observations for forward in forwards),
+            actions=torch.stack([forward.actions for forward in forwards]),
+            returns=returns,
+            advantages=returns - values.detach(),
+        )
+        logits = torch.stack([forward.logits for forward in forwards])
+        return self._loss(logits, values, batch), batch
+
+    def backward(self, loss: A2CLoss) -> Tensor:
+        """Compute the gradients and return that of the path loss by the shared parameters, [P].
+
+        The gradient of the total loss is left in `flat.grad` for `step`. If the path loss is the
+        total loss, what is returned is a view of that, valid until the next call.
+        """
+        path_loss = self.config.path_loss
+        path_gradient = self.flat.grad[: self.shared_size]
+        if path_loss != "total":
+            path_gradient = self._shared_gradient(loss.path_loss(path_loss))
+        self.flat.zero_grad()
+        torch.autograd.backward([loss.total])
+        return path_gradient
+
+    def step(self) -> None:
+        """Change all parameters by one step of RMSProp, without clipping the gradient."""
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> A2CLoss:
+        """Return the loss of a batch at the current parameters, without gradient.
+
+        Actions, returns and advantages stay those of the batch: this is the function whose gradient
+        the update took, at another point. Where it was taken, it is what `losses` returned, to the
+        bit.
+        """
+        passes = [self.network(observations) for observations in batch.observations]
+        logits, values = (torch.stack(outputs) for outputs in zip(*passes, strict=True))
+        return self._loss(logits, values, batch)
+
+    def parameters_named(self) -> dict[str, Tensor]:
+        """Return copies of all parameters, named encoder.*, policy.* and value.*."""
+        return {
+            name: view.clone() for name, view in self.flat.layout.named(self.flat.vector).items()
+        }
+
+    def _shared_gradient(self, loss: Tensor) -> Tensor:
+        """Return the gradient [P] of a part of the loss, keeping the graph for the whole of it."""
+        gradients = torch.autograd.grad(
+            loss, list(self.network.encoder.parameters()), retain_graph=True
+        )
+        names = [leaf.name for leaf in self.shared_layout.leaves]
+        return self.shared_layout.pack(dict(zip(names, gradients, strict=True)))
+
+    def _loss(self, logits: Tensor, values: Tensor, batch: Batch) -> A2CLoss:
+        return a2c_loss(
+            logits.flatten(0, 1),
+            values.flatten(),
+            batch.actions.flatten(),
+            batch.returns.flatten(),
+            value_coefficient=self.config.value_coefficient,
+            entropy_coefficient=self.config.entropy_coefficient,
+            advantages=batch.advantages.flatten(),
+        )
+
+    @torch.no_grad()
+    def _returns(self, outcomes: list[_Outcome], next_observations: Tensor) -> Tensor:
+        rewards = torch.stack([outcome.rewards for outcome in outcomes])
+        terminated = torch.stack([outcome.terminated for outcome in outcomes])
+        truncated = torch.stack([outcome.truncated for outcome in outcomes])
+        clip = self.config.reward_clip
+
+        truncation_values = torch.zeros_like(rewards)
+        cut_off = truncated & ~terminated
+        last = [outcomes[t].last_observations[b] for t, b in cut_off.nonzero().tolist()]
+        if last:
+            _, truncation_values[cut_off] = self.network(torch.stack(last))
+        _, bootstrap_values = self.network(next_observations)
+        return n_step_returns(
+            rewards.clamp(-clip, clip),
+            terminated=terminated,
+            truncated=truncated,
+            truncation_values=truncation_values,
+            bootstrap_values=bootstrap_values,
+            gamma=self.config.gamma,
+        )

@@ -1,0 +1,80 @@
+"""What can be set about the agent. Importing this costs no import of torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+EncoderName = Literal["mnih2013", "nature", "impala"]
+"""Which encoder the tasks share."""
+
+PathLoss = Literal["total", "policy", "value"]
+"""Which part of the loss is the f of a task's gradient path."""
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """An advantage actor-critic agent. "Paper" is Leap's appendix "Experiment details: Atari"."""
+
+    encoder: EncoderName = "mnih2013"
+    """Convolutional encoder, the parameters that tasks share. mnih2013: paper ("the same network
+    as in Mnih et al. 2013"). nature: Mnih et al. 2015. impala: Espeholt et al. 2018's deep one."""
+
+    lr: float = 1e-4
+    """Learning rate of the agent's RMSProp. Paper."""
+
+    rmsprop_alpha: float = 0.99
+    """Decay, for each update, of the running mean of squared gradients. Paper."""
+
+    rmsprop_eps: float = 1e-4
+    """Added to the root of that mean, outside the root. The value is the paper's, the place is
+    torch's and so ours to say."""
+
+    gamma: float = 0.99
+    """Discount for each agent step. Paper."""
+
+    entropy_coefficient: float = 0.01
+    """Weight of the policy's entropy, which the loss rewards. Paper ("entropy cost")."""
+
+    value_coefficient: float = 0.5
+    """Weight of the mean squared error of the values. Ours: the paper does not give it; 0.5 is
+    customary."""
+
+    reward_clip: float = 5.0
+    """Rewards are clipped to [-reward_clip, reward_clip] for learning, never for reporting. Paper.
+    Infinity clips nothing."""
+
+    path_loss: PathLoss = "total"
+    """The loss f whose surface the gradient path runs over, and whose gradient it takes. total:
+    policy + value_coefficient·value − entropy_coefficient·entropy, what the updates descend.
+    policy or value: that part alone. Ours: the paper does not say which."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is outside its range.
+        """
+        for name, choices in (("encoder", EncoderName), ("path_loss", PathLoss)):
+            value, known = getattr(self, name), get_args(choices)
+            if value not in known:
+                raise ValueError(f"agent.{name} = {value!r}: must be one of {', '.join(known)}")
+        ranges = {
+            "lr": (0 < self.lr < math.inf, "be greater than 0 and finite"),
+            "rmsprop_alpha": (0 <= self.rmsprop_alpha < 1, "lie in [0, 1)"),
+            "rmsprop_eps": (0 < self.rmsprop_eps < math.inf, "be greater than 0 and finite"),
+            "gamma": (0 <= self.gamma <= 1, "lie in [0, 1]"),
+            "entropy_coefficient": (
+                0 <= self.entropy_coefficient < math.inf,
+                "be at least 0 and finite",
+            ),
+            "value_coefficient": (
+                0 <= self.value_coefficient < math.inf,
+                "be at least 0 and finite",
+            ),
+            "reward_clip": (self.reward_clip > 0, "be greater than 0 (infinity clips nothing)"),
+        }
+        for name, (holds, demand) in ranges.items():
+            if not holds:
+                raise ValueError(f"agent.{name} = {getattr(self, name)}: must {demand}")

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import pytest
+import torch
+from torch import nn
+
+from leap_rl.networks.encoders import ENCODERS, initialize, make_encoder
+from leap_rl.parameters import layout_of
+from leap_rl.rl.config import EncoderName
+
+ATARI = (84, 84, 3)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def screens(num: int, shape: tuple[int, int, int], seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, 256, (num, *shape), dtype=torch.uint8, generator=seeded(seed))
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_the_names_of_the_config_are_those_that_exist() -> None:
+    assert get_args(EncoderName) == ENCODERS
+
+
+def test_mnih2013_by_hand() -> None:
+    encoder = make_encoder("mnih2013", ATARI)
+    # 84 -> (84 - 8) / 4 + 1 = 20 -> (20 - 4) / 2 + 1 = 9
+    conv1 = 16 * (8 * 8 * 3) + 16
+    conv2 = 32 * (4 * 4 * 16) + 32
+    linear = 256 * (9 * 9 * 32) + 256
+    assert conv1 + conv2 + linear == 675_120
+    assert count(encoder) == 675_120
+    assert layout_of(encoder).size == 675_120, "every leaf fills whole blocks of 16: no padding"
+    assert encoder.features == 256
+
+
+def test_nature_by_hand() -> None:
+    encoder = make_encoder("nature", ATARI)
+    # 84 -> 20 -> 9 -> 7
+    conv1 = 32 * (8 * 8 * 3) + 32
+    conv2 = 64 * (4 * 4 * 32) + 64
+    conv3 = 64 * (3 * 3 * 64) + 64
+    linear = 512 * (7 * 7 * 64) + 512
+    assert count(encoder) == conv1 + conv2 + conv3 + linear == 1_682_080
+    assert encoder.features == 512
+
+
+def test_impala_by_hand() -> None:
+    encoder = make_encoder("impala", ATARI)
+
+    # 84 -> 42 -> 21 -> 11; each section is one convolution and two blocks of two
+    def section(inputs: int, outputs: int) -> int:
+        return outputs * (9 * inputs) + outputs + 4 * (outputs * (9 * outputs) + outputs)
+
+    linear = 256 * (11 * 11 * 32) + 256
+    assert count(encoder) == section(3, 16) + section(16, 32) + section(32, 32) + linear
+    assert encoder.features == 256
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("shape", [ATARI, (40, 56, 4)])
+def test_shapes_and_types(name: str, shape: tuple[int, int, int]) -> None:
+    encoder = make_encoder(name, shape)
+    initialize(encoder, seeded(1))
+    with torch.no_grad():
+        features = encoder(screens(2, shape))
+    assert features.shape == (2, encoder.features)
+    assert features.dtype == torch.float32
+    assert features.min() == 0, "the last layer is a ReLU"
+    assert features.max() > 0
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_each_observation_is_seen_alone_and_in_its_place(name: str) -> None:
+    encoder = make_encoder(name, (40, 40, 3))
+    initialize(encoder, seeded(1))
+    batch = screens(3, (40, 40, 3))
+    with torch.no_grad():
+        together = encoder(batch)
+        for i in range(3):
+            assert torch.allclose(encoder(batch[i : i + 1])[0], together[i], atol=1e-5)
+    assert not torch.allclose(together[0], together[1], atol=1e-3)
+
+
+def test_pixels_are_scaled_and_channels_come_last() -> None:
+    encoder = make_encoder("mnih2013", (20, 20, 3))
+    with torch.no_grad():
+        # One unit of each layer passes on the green of the pixel in row 2, column 5.
+        encoder.get_parameter("conv1.weight")[0, 1, 2, 5] = 1.0
+        encoder.get_parameter("conv2.weight")[0, 0, 0, 0] = 1.0
+        encoder.get_parameter("linear.weight")[7, 0] = 1.0
+        observation = torch.zeros(1, 20, 20, 3, dtype=torch.uint8)
+        observation[0, 2, 5] = torch.tensor([10, 51, 200], dtype=torch.uint8)
+        features = encoder(observation)
+    assert features[0, 7].item() == pytest.approx(51 / 255)
+    assert features.count_nonzero() == 1
+
+
+def test_a_residual_block_adds_to_its_input() -> None:
+    encoder = make_encoder("impala", (8, 8, 3))
+    block = encoder.get_submodule("residual1a")
+    inputs = torch.randn(1, 16, 8, 8, generator=seeded(0))
+    with torch.no_grad():
+        assert torch.equal(block(inputs), inputs), "its convolutions are zero"
+        block.get_parameter("conv2.bias")[:] = 2.0
+        assert torch.equal(block(inputs), inputs + 2.0)
+        # Center taps alone, so that both ReLUs show: x + 3·relu(1 − relu(x)) + 2
+        block.get_parameter("conv1.weight")[:, :, 1, 1] = -torch.eye(16)
+        block.get_parameter("conv1.bias")[:] = 1.0
+        block.get_parameter("conv2.weight")[:, :, 1, 1] = 3.0 * torch.eye(16)
+        expected = inputs + 3.0 * (1.0 - inputs.relu()).relu() + 2.0
+        assert torch.allclose(block(inputs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_making_an_encoder_draws_nothing_and_leaves_zeros(name: str) -> None:
+    before = torch.random.get_rng_state()
+    encoder = make_encoder(name, ATARI)
+    initialize(encoder, seeded(0))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not any(p.any() for p in make_encoder(name, ATARI).parameters())
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_initialization_is_a_function_of_the_generator(name: str) -> None:
+    def drawn(seed: int) -> list[torch.Tensor]:
+        encoder = make_encoder(name, (36, 36, 3))
+        initialize(encoder, seeded(seed))
+        return [p.detach() for p in encoder.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(drawn(3), drawn(3), strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(drawn(3), drawn(4), strict=True))
+
+
+def test_initialization_is_uniform_within_the_bounds() -> None:
+    encoder = make_encoder("mnih2013", ATARI)
+    initialize(encoder, seeded(0))
+    for layer, inputs in (("conv1", 8 * 8 * 3), ("conv2", 4 * 4 * 16), ("linear", 9 * 9 * 32)):
+        bound = 1 / math.sqrt(inputs)
+        weight = encoder.get_parameter(f"{layer}.weight")
+        assert 0.99 * bound < weight.abs().max().item() <= bound
+        # Standard deviation of a uniform distribution, bound/√3; its error is about 1 in √(2n).
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03)
+        bias = encoder.get_parameter(f"{layer}.bias")
+        assert 0.5 * bound < bias.abs().max().item() <= bound
+
+
+@pytest.mark.parametrize(("name", "least"), [("mnih2013", 20), ("nature", 36), ("impala", 1)])
+def test_the_smallest_observation(name: str, least: int) -> None:
+    encoder = make_encoder(name, (least, least, 3))
+    initialize(encoder, seeded(0))
+    assert encoder(screens(1, (least, least, 3))).shape == (1, encoder.features)
+    for shape in ((least - 1, 84, 3), (84, least - 1, 3), (84, 84, 0)):
+        with pytest.raises(ValueError, match=rf"observation shape .*{shape[0]}, {shape[1]}"):
+            make_encoder(name, shape)
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(ValueError, match=r"agent.encoder = 'resnet': must be one of mnih2013, nat"):
+        make_encoder("resnet", ATARI)
+
+
+def test_observations_that_were_scaled_already_are_refused() -> None:
+    with pytest.raises(AssertionError, match="float32"):
+        make_encoder("mnih2013", ATARI)(torch.zeros(1, *ATARI))
