@@ -1,0 +1,160 @@
+"""Catch: a small game of our own, of Atari's observation size, learned in a minute on one core.
+
+A ball falls through a grid of 7 by 7 cells, one row each agent step, and a paddle 3 cells wide in
+the last row moves one cell to the left, one to the right, or stays. When the ball arrives after 6
+agent steps the reward is +1 if the paddle is there and -1 if not, and the next ball starts in the
+first row. An episode is 10 balls, so 60 agent steps; it terminates, and is never truncated. The
+column in which a ball starts is drawn uniformly, as is the paddle's place at the start of an
+episode; between balls the paddle stays where it is.
+
+Expected return of an episode: 10 with perfect play, as no column is more than 4 moves away;
+10 · (2 · 3/7 − 1) = −10/7 ≈ −1.43 with random actions, as with any that do not look at the ball.
+
+Four variants make a family of related tasks: `catch`; `catch_mirrored`, where left and right are
+swapped; `catch_up`, where the ball rises to a paddle in the first row; and `catch_dark`, with all
+colors inverted (black behind, not white).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from leap_rl.envs.vector import GameVector, environment_seeds
+
+GRID = 7
+"""Rows and columns, in cells."""
+CELL = 12
+"""Height and width of a cell, in pixels: 7 · 12 = 84."""
+PADDLE = 3
+"""Width of the paddle, in cells."""
+BALLS = 10
+"""Balls in an episode."""
+
+_MOVES = np.array([0, -1, 1])  # stay, left, right
+_BACKGROUND = (255, 255, 255)
+_BALL_COLOR = (0, 0, 255)
+_PADDLE_COLOR = (255, 0, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatchVariant:
+    """What sets one game of the family apart."""
+
+    mirrored: bool = False
+    up: bool = False
+    dark: bool = False
+
+
+VARIANTS: dict[str, CatchVariant] = {
+    "catch": CatchVariant(),
+    "catch_mirrored": CatchVariant(mirrored=True),
+    "catch_up": CatchVariant(up=True),
+    "catch_dark": CatchVariant(dark=True),
+}
+"""The games by name."""
+
+
+class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
+    """B games of Catch, stepped together; every step's arrays are new ones.
+
+    Each environment draws from a generator of its own, so what it plays does not depend on B.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(self, variant: CatchVariant, *, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space = Box(0, 255, (GRID * CELL, GRID * CELL, 3), np.uint8)
+        self.single_action_space = Discrete(len(_MOVES))
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._moves = -_MOVES if variant.mirrored else _MOVES
+        self._up = variant.up
+        self._colors = np.array([_BACKGROUND, _BALL_COLOR, _PADDLE_COLOR], dtype=np.uint8)
+        if variant.dark:
+            self._colors = 255 - self._colors
+        shape = (num_envs, GRID * CELL, GRID * CELL, 3)
+        self._blank = np.broadcast_to(self._colors[0], shape).copy()
+        self._environments = np.arange(num_envs)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Start an episode in every environment; without a seed the generators go on."""
+        if seed is not None:
+            self._generators = [
+                np.random.default_rng(sequence)
+                for sequence in environment_seeds(seed, self.num_envs)
+            ]
+        self.balls_left = np.full(self.num_envs, BALLS)
+        self.ball_rows = np.zeros(self.num_envs, dtype=np.int64)
+        self.ball_columns = self._draw(GRID, self._environments)
+        self.paddle_columns = self._draw(GRID - PADDLE + 1, self._environments)
+        return self._render(), {}
+
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[
+        NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
+        """Move the paddles and the balls."""
+        moved = self.paddle_columns + self._moves[actions]
+        self.paddle_columns = np.clip(moved, 0, GRID - PADDLE)
+        self.ball_rows += 1
+        arrived = self.ball_rows == GRID - 1
+        offsets = self.ball_columns - self.paddle_columns
+        caught = (offsets >= 0) & (offsets < PADDLE)
+        rewards = np.where(arrived, np.where(caught, 1.0, -1.0), 0.0)
+        self.balls_left -= arrived
+        terminated = self.balls_left == 0
+
+        info: dict[str, Any] = {}
+        if terminated.any():
+            info = {"final_obs": self._render(), "_final_obs": terminated}
+        self._start_balls(np.flatnonzero(arrived))
+        self._start_episodes(np.flatnonzero(terminated))
+        return self._render(), rewards, terminated, np.zeros_like(terminated), info
+
+    def _start_balls(self, environments: NDArray[np.int64]) -> None:
+        self.ball_rows[environments] = 0
+        self.ball_columns[environments] = self._draw(GRID, environments)
+
+    def _start_episodes(self, environments: NDArray[np.int64]) -> None:
+        self.balls_left[environments] = BALLS
+        self.paddle_columns[environments] = self._draw(GRID - PADDLE + 1, environments)
+
+    def _draw(self, columns: int, environments: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Draw a column in each of the environments given, from its own generator."""
+        return np.array([self._generators[index].integers(columns) for index in environments], int)
+
+    def _render(self) -> NDArray[np.uint8]:
+        """Paint all games: uint8 [B, 84, 84, 3]."""
+        _, ball, paddle = self._colors
+        observations = self._blank.copy()
+        cells = observations.reshape(self.num_envs, GRID, CELL, GRID, CELL, 3)
+        last = GRID - 1
+        ball_rows = last - self.ball_rows if self._up else self.ball_rows
+        paddle_row = 0 if self._up else last
+        for cell in range(PADDLE):
+            cells[self._environments, paddle_row, :, self.paddle_columns + cell] = paddle
+        # The ball last: where it was caught it is seen in front of the paddle.
+        cells[self._environments, ball_rows, :, self.ball_columns] = ball
+        return observations
+
+
+def make_catch(name: str, *, num_envs: int, seed: int) -> GameVector:
+    """Make B environments of one game of the family.
+
+    Args:
+        name: a key of `VARIANTS`.
+        num_envs: B.
+        seed: the sole source of randomness.
+    """
+    return GameVector(CatchVectorEnv(VARIANTS[name], num_envs=num_envs), seed=seed)

@@ -1,0 +1,159 @@
+"""The games, by name, and the pools that the paper draws from.
+
+A static table: nothing here loads an emulator, so that a config can be checked anywhere.
+
+The Atari games are the 62 of OpenAI Gym's list, complete since its version 0.12.1 of March 2019.
+27 of them have at most 10 actions; holding out Breakout and SpaceInvaders leaves a pretraining
+pool of 25. (The paper's "27 games" can be read as 27 after the hold-out; no list of Gym's gives
+that. Gym 0.10 and 0.11 lack Adventure and Defender, of 18 actions, which changes no pool but the
+large ones.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from itertools import chain
+
+ACTION_COUNTS: dict[str, int] = {
+    "adventure": 18,
+    "air_raid": 6,
+    "alien": 18,
+    "amidar": 10,
+    "assault": 7,
+    "asterix": 9,
+    "asteroids": 14,
+    "atlantis": 4,
+    "bank_heist": 18,
+    "battle_zone": 18,
+    "beam_rider": 9,
+    "berzerk": 18,
+    "bowling": 6,
+    "boxing": 18,
+    "breakout": 4,
+    "carnival": 6,
+    "centipede": 18,
+    "chopper_command": 18,
+    "crazy_climber": 9,
+    "defender": 18,
+    "demon_attack": 6,
+    "double_dunk": 18,
+    "elevator_action": 18,
+    "enduro": 9,
+    "fishing_derby": 18,
+    "freeway": 3,
+    "frostbite": 18,
+    "gopher": 8,
+    "gravitar": 18,
+    "hero": 18,
+    "ice_hockey": 18,
+    "jamesbond": 18,
+    "journey_escape": 16,
+    "kangaroo": 18,
+    "krull": 18,
+    "kung_fu_master": 14,
+    "montezuma_revenge": 18,
+    "ms_pacman": 9,
+    "name_this_game": 6,
+    "phoenix": 8,
+    "pitfall": 18,
+    "pong": 6,
+    "pooyan": 6,
+    "private_eye": 18,
+    "qbert": 6,
+    "riverraid": 18,
+    "road_runner": 18,
+    "robotank": 18,
+    "seaquest": 18,
+    "skiing": 3,
+    "solaris": 18,
+    "space_invaders": 6,
+    "star_gunner": 18,
+    "tennis": 18,
+    "time_pilot": 10,
+    "tutankham": 8,
+    "up_n_down": 6,
+    "venture": 18,
+    "video_pinball": 9,
+    "wizard_of_wor": 10,
+    "yars_revenge": 18,
+    "zaxxon": 18,
+}
+"""The actions of each Atari game: ALE's minimal action set, measured with ale-py 0.12.1."""
+
+CATCH_GAMES: tuple[str, ...] = ("catch", "catch_mirrored", "catch_up", "catch_dark")
+"""The variants of our own small game, `leap_rl.envs.catch`."""
+
+_MOST_PRETRAINING_ACTIONS = 10
+_HELD_OUT = ("breakout", "space_invaders")
+
+POOLS: dict[str, tuple[str, ...]] = {
+    # Paper, appendix "Experiment details: Atari": at most 10 actions, two games held out.
+    "pretraining": tuple(
+        game
+        for game, count in ACTION_COUNTS.items()
+        if count <= _MOST_PRETRAINING_ACTIONS and game not in _HELD_OUT
+    ),
+    "held_out": _HELD_OUT,
+    "large_action": tuple(
+        game for game, count in ACTION_COUNTS.items() if count > _MOST_PRETRAINING_ACTIONS
+    ),
+    # The paper's table of evaluation environments, in its order.
+    "paper": (
+        "air_raid",
+        "up_n_down",
+        "wizard_of_wor",
+        "breakout",
+        "space_invaders",
+        "asteroids",
+        "alien",
+        "gravitar",
+        "road_runner",
+    ),
+    "all": tuple(ACTION_COUNTS),
+    "catch_family": CATCH_GAMES,
+}
+"""Lists of games that have a name of their own; `all` is all of Atari."""
+
+_GAMES_BY_KEY = {game.replace("_", ""): game for game in (*ACTION_COUNTS, *CATCH_GAMES)}
+
+
+def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
+    """Turn a list of games and pools into a list of games.
+
+    Args:
+        games: names of games (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do) and
+            of pools (a key of `POOLS`), mixed as one likes.
+
+    Returns:
+        The games' names in snake_case, pools spelled out, in the order given.
+
+    Raises:
+        ValueError: a name is unknown, a game comes twice, or there is none.
+    """
+    if not games:
+        raise ValueError("task.games = []: name at least one game or pool")
+    resolved = tuple(chain.from_iterable(_resolve_name(name) for name in games))
+    for index, game in enumerate(resolved):
+        if game in resolved[:index]:
+            raise ValueError(
+                f"task.games = {list(games)}: {game!r} comes twice; name each game once, by itself "
+                "or in one pool"
+            )
+    return resolved
+
+
+def _resolve_name(name: str) -> tuple[str, ...]:
+    """Return the games that one entry of the list stands for."""
+    if name in POOLS:
+        return POOLS[name]
+    # ALE/UpNDown-v5, UpNDown and up_n_down have the same key.
+    key = re.sub(r"^ALE/|-v\d+$", "", name).replace("_", "").lower()
+    if key in _GAMES_BY_KEY:
+        return (_GAMES_BY_KEY[key],)
+    close = get_close_matches(name.lower(), (*_GAMES_BY_KEY.values(), *POOLS), n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(
+        f"task.games: no game or pool is named {name!r}{hint} (leap-rl games lists all)"
+    )

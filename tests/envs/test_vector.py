@@ -1,0 +1,282 @@
+"""`GameVector` and `EpisodeAccounting` over environments whose every number tells where it is from.
+
+B environments. In the stub an observation is (environment, episode, agent steps into it), and a
+reward is made of the same three, so any step that was left out, added or misplaced shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from numpy.typing import NDArray
+
+from leap_rl.envs.episodes import Episode, EpisodeAccounting
+from leap_rl.envs.vector import GameVector, VectorStep, environment_seeds
+
+# How the episodes of each environment end: (agent steps, how), again and again.
+Endings = list[tuple[int, str]]
+ENDINGS: list[Endings] = [
+    [(3, "terminated"), (1, "truncated"), (4, "terminated")],
+    [(2, "truncated"), (2, "truncated")],
+    [(6, "terminated"), (5, "both")],
+    [(1, "terminated")],
+]
+
+
+def reward_of(environment: int, episode: int, position: int) -> float:
+    return 1000.0 * environment + 10.0 * episode + position
+
+
+class TellingEnv(VectorEnv[Any, Any, Any]):
+    """Counts positions; hands out fresh arrays; final_obs is junk where no episode ended."""
+
+    def __init__(self, endings: list[Endings], mode: AutoresetMode | None) -> None:
+        self.metadata = {} if mode is None else {"autoreset_mode": mode}
+        self.num_envs = len(endings)
+        self.single_observation_space = Box(0, 255, (3,), np.uint8)
+        self.single_action_space = Discrete(2)
+        self.endings = endings
+        self.seed: int | None = None
+        self.closed = False
+
+    def _observe(self) -> NDArray[np.uint8]:
+        rows = zip(range(self.num_envs), self.episodes, self.positions, strict=True)
+        return np.array(list(rows), dtype=np.uint8)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.seed = seed
+        self.episodes = [0] * self.num_envs
+        self.positions = [0] * self.num_envs
+        return self._observe(), {}
+
+    def step(self, actions: Any) -> Any:
+        rewards = np.zeros(self.num_envs)
+        terminated = np.zeros(self.num_envs, dtype=bool)
+        truncated = np.zeros(self.num_envs, dtype=bool)
+        for env in range(self.num_envs):
+            self.positions[env] += 1
+            rewards[env] = reward_of(env, self.episodes[env], self.positions[env])
+            length, how = self.endings[env][self.episodes[env] % len(self.endings[env])]
+            if self.positions[env] == length:
+                terminated[env] = how in ("terminated", "both")
+                truncated[env] = how in ("truncated", "both")
+        ended = terminated | truncated
+        final = np.where(ended[:, None], self._observe(), 255).astype(np.uint8)
+        for env in np.flatnonzero(ended):
+            self.episodes[env] += 1
+            self.positions[env] = 0
+        info = {"final_obs": final, "_final_obs": ended} if ended.any() else {}
+        return self._observe(), rewards, terminated, truncated, info
+
+
+def telling(mode: AutoresetMode | None = AutoresetMode.SAME_STEP) -> TellingEnv:
+    return TellingEnv(ENDINGS, mode)
+
+
+def play(endings: list[Endings], steps: int) -> tuple[list[VectorStep], list[Episode]]:
+    games = GameVector(TellingEnv(endings, AutoresetMode.SAME_STEP), seed=0)
+    accounting = EpisodeAccounting(games.num_envs)
+    games.reset()
+    taken, episodes = [], []
+    for count in range(1, steps + 1):
+        taken.append(games.step(np.zeros(games.num_envs, dtype=np.int64)))
+        episodes += accounting.record(taken[-1], count * games.num_envs)
+    return taken, episodes
+
+
+def expected_episodes(endings: list[Endings], steps: int) -> list[Episode]:
+    """What must come out, computed from the endings alone."""
+    episodes = []
+    for env, ending in enumerate(endings):
+        start, number = 0, 0
+        while (end := start + ending[number % len(ending)][0]) <= steps:
+            length = end - start
+            total = sum(reward_of(env, number, position) for position in range(1, length + 1))
+            episodes.append(
+                Episode(
+                    environment=env,
+                    agent_steps=end * len(endings),
+                    raw_return=total,
+                    length=length,
+                )
+            )
+            start, number = end, number + 1
+    return sorted(episodes, key=lambda episode: (episode.agent_steps, episode.environment))
+
+
+def test_returns_and_lengths_are_those_of_the_episodes_played() -> None:
+    _, episodes = play(ENDINGS, 40)
+    assert episodes == expected_episodes(ENDINGS, 40)
+    assert len(episodes) == 15 + 20 + 7 + 40
+
+
+def test_an_episode_by_hand() -> None:
+    # Environment 0: rewards 1, 2, 3; then, in episode 1, a single 11; then 21, 22, 23, 24.
+    _, episodes = play([ENDINGS[0]], 8)
+    assert [(e.raw_return, e.length, e.agent_steps) for e in episodes] == [
+        (6.0, 3, 3),
+        (11.0, 1, 4),
+        (90.0, 4, 8),
+    ]
+
+
+def test_no_step_is_a_mere_reset() -> None:
+    steps, _ = play(ENDINGS, 40)
+    assert all((step.rewards % 10 >= 1).all() for step in steps)  # position 0 earns no reward
+
+
+def test_after_an_end_comes_the_new_episodes_first_observation() -> None:
+    steps, _ = play(ENDINGS, 40)
+    for step in steps:
+        ended = step.terminated | step.truncated
+        assert (step.observations[ended, 2] == 0).all()
+        assert (step.observations[~ended, 2] > 0).all()
+        assert (step.observations[:, 0] == range(len(ENDINGS))).all()
+
+
+def test_last_observations_are_the_true_last_ones_of_truncated_episodes() -> None:
+    steps, _ = play(ENDINGS, 6)
+    found = [
+        {index: observation.tolist() for index, observation in step.last_observations.items()}
+        for step in steps
+    ]
+    # (environment, episode, position); environment 2's first episode terminates at 6.
+    assert found == [
+        {},
+        {1: [1, 0, 2]},
+        {},
+        {0: [0, 1, 1], 1: [1, 1, 2]},
+        {},
+        {1: [1, 2, 2]},
+    ]
+    for step in steps:
+        assert sorted(step.last_observations) == np.flatnonzero(step.truncated).tolist()
+
+
+def test_last_observations_are_copies() -> None:
+    games = GameVector(telling(), seed=0)
+    games.reset()
+    kept: list[Any] = []
+    step_of_env = games._envs.step
+    games._envs.step = lambda actions: kept.append(step_of_env(actions)) or kept[-1]  # type: ignore[method-assign]
+    games.step(np.zeros(4, dtype=np.int64))
+    step = games.step(np.zeros(4, dtype=np.int64))
+    kept[-1][4]["final_obs"][:] = 99
+    assert step.last_observations[1].tolist() == [1, 0, 2]
+
+
+def test_terminated_and_truncated_at_once_is_terminated() -> None:
+    steps, episodes = play([[(2, "both")]], 2)
+    assert steps[1].terminated.tolist() == [True]
+    assert steps[1].truncated.tolist() == [False]
+    assert steps[1].last_observations == {}
+    assert len(episodes) == 1
+
+
+def test_types_and_shapes() -> None:
+    games = GameVector(telling(), seed=0)
+    assert (games.num_envs, games.num_actions, games.observation_shape) == (4, 2, (3,))
+    assert games.reset().shape == (4, 3)
+    step = games.step(np.zeros(4, dtype=np.int64))
+    assert step.observations.dtype == np.uint8
+    assert step.rewards.dtype == np.float32
+    assert step.terminated.dtype == step.truncated.dtype == np.bool_
+
+
+def test_the_seed_goes_to_the_environments_and_close_closes_them() -> None:
+    envs = telling()
+    games = GameVector(envs, seed=7)
+    games.reset()
+    assert envs.seed == 7
+    games.close()
+    assert envs.closed
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED, None])
+def test_another_autoreset_mode_is_refused(mode: AutoresetMode | None) -> None:
+    with pytest.raises(ValueError, match=r"autoreset_mode.*must be AutoresetMode\.SAME_STEP"):
+        GameVector(telling(mode), seed=0)
+
+
+def test_other_observations_and_actions_are_refused() -> None:
+    envs = telling()
+    envs.single_observation_space = Box(0, 1, (3,), np.float32)
+    with pytest.raises(ValueError, match="single_observation_space"):
+        GameVector(envs, seed=0)
+    envs = telling()
+    envs.single_action_space = Discrete(2, start=1)
+    with pytest.raises(ValueError, match="single_action_space"):
+        GameVector(envs, seed=0)
+
+
+@pytest.mark.parametrize("action", [-1, 2])
+def test_an_action_that_the_game_lacks_is_refused(action: int) -> None:
+    games = GameVector(telling(), seed=0)
+    games.reset()
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.1"):
+        games.step(np.array([0, action, 0, 0]))
+
+
+class CountingEnv(gymnasium.Env[NDArray[np.uint8], int]):
+    """One environment for Gymnasium's own vector environments: episodes of 3 steps, reward 1."""
+
+    observation_space = Box(0, 255, (1,), np.uint8)
+    action_space = Discrete(2)
+
+    def reset(self, **kwargs: Any) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        self.position = 0
+        return np.array([0], dtype=np.uint8), {}
+
+    def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        self.position += 1
+        return np.array([self.position], dtype=np.uint8), 1.0, False, self.position == 3, {}
+
+
+def test_gymnasiums_own_vector_environment_fits() -> None:
+    envs = SyncVectorEnv([CountingEnv] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    games = GameVector(envs, seed=0)
+    accounting = EpisodeAccounting(2)
+    games.reset()
+    for count in range(1, 7):
+        step = games.step(np.zeros(2, dtype=np.int64))
+        episodes = accounting.record(step, 2 * count)
+        assert [(e.raw_return, e.length) for e in episodes] == [(3.0, 3)] * (2 * (count % 3 == 0))
+        assert {i: o.tolist() for i, o in step.last_observations.items()} == (
+            {0: [3], 1: [3]} if count % 3 == 0 else {}
+        )
+
+
+def test_sums_are_exact_where_float32_would_not_be() -> None:
+    accounting = EpisodeAccounting(1)
+
+    def step(reward: float, *, terminated: bool) -> VectorStep:
+        return VectorStep(
+            observations=np.zeros((1, 1), dtype=np.uint8),
+            rewards=np.array([reward], dtype=np.float32),
+            terminated=np.array([terminated]),
+            truncated=np.array([False]),
+            last_observations={},
+        )
+
+    accounting.record(step(2.0**24, terminated=False), 1)
+    accounting.record(step(1.0, terminated=False), 2)
+    assert accounting.returns.tolist() == [2.0**24 + 1]
+    assert accounting.lengths.tolist() == [2]
+    (episode,) = accounting.record(step(1.0, terminated=True), 3)
+    assert episode.raw_return == 2.0**24 + 2
+    assert accounting.returns.tolist() == [0.0]
+
+
+def test_an_environments_seed_depends_on_seed_and_index_alone() -> None:
+    def words(seed: int, num_envs: int) -> list[list[int]]:
+        return [s.generate_state(4).tolist() for s in environment_seeds(seed, num_envs)]
+
+    assert words(5, 2) == words(5, 8)[:2]
+    # No diagonal: environment 1 of one seed is not environment 0 of the next.
+    everyone = [tuple(word) for seed in range(8) for word in words(seed, 8)]
+    assert len(set(everyone)) == 64
