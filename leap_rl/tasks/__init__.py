@@ -1,0 +1,1 @@
+"""Learning processes behind one protocol."""

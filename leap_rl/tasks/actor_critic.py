@@ -1,0 +1,144 @@
+"""A game learned by an actor-critic agent: the agent of ``rl`` among the environments of ``envs``.
+
+Dimensions: P flattened shared parameters, T unroll, B environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from leap_rl.envs.episodes import Episode, EpisodeAccounting
+from leap_rl.envs.vector import GameVector
+from leap_rl.rl.a2c import A2CLearner, Batch
+from leap_rl.rl.config import AgentConfig
+from leap_rl.rl.loss import A2CLoss
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.config import LossDifference, TaskConfig
+from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec
+
+
+class ActorCriticTask:
+    """Learns one game by A2C.
+
+    Args:
+        spec: The game, and the seed that heads, environments and actions are drawn from.
+        make_envs: Makes the game's B environments from a seed.
+        config: The budget and its division.
+        agent: The agent's settings.
+        loss_difference: Whether to compute each batch's loss after the update too.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        make_envs: Callable[[int], GameVector],
+        config: TaskConfig,
+        agent: AgentConfig,
+        loss_difference: LossDifference,
+    ) -> None:
+        self._config = config
+        self._evaluates_again = loss_difference == "same_batch"
+        self._envs = make_envs(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
+        height, width, channels = self._envs.observation_shape
+        self._learner = A2CLearner(
+            agent,
+            observation_shape=(height, width, channels),
+            num_actions=self._envs.num_actions,
+            head_generator=_generator(spec.seed, Purpose.HEADS),
+            action_generator=_generator(spec.seed, Purpose.ACTIONS),
+        )
+        self._accounting = EpisodeAccounting(config.num_envs)
+        self._updates = 0
+        self._agent_steps = 0
+        self._previous_batch_loss: Tensor | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is used up."""
+        return self._updates >= self._config.updates
+
+    @property
+    def agent_steps_total(self) -> int:
+        """The budget."""
+        return self._config.agent_steps
+
+    def start(self, shared: Tensor) -> None:
+        """Copy the encoder, float32 [P], and begin the first episodes; the heads are drawn."""
+        self._learner.load_shared(shared)
+        self._observations = torch.from_numpy(self._envs.reset())
+
+    def advance(self, observe: Observe) -> Progress:
+        """Act for T agent steps in each environment, then update once."""
+        loss, batch, episodes = self._unroll()
+        gradient = self._learner.backward(loss)
+        observe(
+            self._learner.shared,
+            self._path_loss(loss),
+            gradient,
+            previous_batch_loss=self._previous_batch_loss,
+        )
+        self._learner.step()
+        self._updates += 1
+        if self._evaluates_again:
+            self._previous_batch_loss = self._path_loss(self._learner.evaluate(batch))
+        return Progress(
+            updates=self._updates,
+            agent_steps=self._agent_steps,
+            losses={name: float(value.detach()) for name, value in loss._asdict().items()},
+            episodes=[
+                EpisodeEnd(episode.agent_steps, episode.raw_return, episode.length)
+                for episode in episodes
+            ],
+        )
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        """Return the last point with one more batch's loss.
+
+        Its agent steps lie outside the budget: what ends in them is in no figure.
+        """
+        loss, _, _ = self._unroll()
+        return Point(
+            theta=self._learner.shared,
+            loss=self._path_loss(loss),
+            grad=self._learner.backward(loss) if with_grad else None,
+            previous_batch_loss=self._previous_batch_loss,
+        )
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return copies of the parameters, named encoder.*, policy.* and value.*."""
+        return self._learner.parameters_named()
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._envs.close()
+
+    def _unroll(self) -> tuple[A2CLoss, Batch, list[Episode]]:
+        episodes: list[Episode] = []
+        for _ in range(self._config.unroll_length):
+            actions = self._learner.act(self._observations)
+            step = self._envs.step(actions.numpy())
+            self._agent_steps += self._config.num_envs
+            episodes += self._accounting.record(step, self._agent_steps)
+            self._learner.record(
+                torch.from_numpy(step.rewards),
+                terminated=torch.from_numpy(step.terminated),
+                truncated=torch.from_numpy(step.truncated),
+                last_observations={
+                    index: torch.from_numpy(observation)
+                    for index, observation in step.last_observations.items()
+                },
+            )
+            self._observations = torch.from_numpy(step.observations)
+        loss, batch = self._learner.losses(self._observations)
+        return loss, batch, episodes
+
+    def _path_loss(self, loss: A2CLoss) -> Tensor:
+        return loss.path_loss(self._learner.config.path_loss).detach()
+
+
+def _generator(task_seed: int, purpose: Purpose) -> torch.Generator:
+    return torch.Generator().manual_seed(derive_seed(task_seed, purpose))

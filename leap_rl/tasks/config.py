@@ -1,0 +1,105 @@
+"""What can be set about tasks. Importing this costs no import of torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Literal, get_args
+
+from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, resolve_games
+
+TaskKind = Literal["atari", "catch", "quadratic"]
+"""Which family of tasks a run draws from."""
+
+LossDifference = Literal["next_batch", "same_batch"]
+"""From which batches the change of the loss along a segment is taken."""
+
+QUADRATIC_GAMES = tuple(f"bowl_{index}" for index in range(8))
+"""The quadratic tasks: bowls in a space of a few dimensions, each with its own lowest point."""
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """The tasks: a game each, with a budget. "Paper" is Leap's appendix on Atari."""
+
+    kind: TaskKind = "atari"
+    """atari: ALE's games. catch: a small pixel game of our own, for trying things out.
+    quadratic: noisy bowls with closed forms, for tests."""
+
+    games: list[str] | str = "pretraining"
+    """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
+    actions, less the held-out: paper), held_out, large_action, paper, all. `leap-rl games` lists
+    them. For the other kinds, pretraining and all are all that there is."""
+
+    agent_steps: int = 5_000_000
+    """Budget of a task in agent steps, one action of one environment each. Paper ("trained
+    independently for 5 million steps"; that these are agent steps is ours to say)."""
+
+    num_envs: int = 32
+    """Environments that an agent plays at the same time. Paper ("batch size of 32"; that these are
+    environments is ours to say)."""
+
+    unroll_length: int = 5
+    """Agent steps in each environment between two updates. Paper."""
+
+    resolved_games: tuple[str, ...] = field(init=False, repr=False)
+    """The games spelled out; derived."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range, or a game does not exist.
+        """
+        if self.kind not in get_args(TaskKind):
+            raise ValueError(
+                f"task.kind = {self.kind!r}: must be one of {', '.join(get_args(TaskKind))}"
+            )
+        for name in ("agent_steps", "num_envs", "unroll_length"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"task.{name} = {value}: must be at least 1")
+        self._check_budget()
+        # The one field that is derived; a frozen dataclass is set through object.
+        object.__setattr__(self, "resolved_games", self._resolve())
+
+    @property
+    def agent_steps_per_update(self) -> int:
+        """Agent steps, over all environments, between two updates."""
+        return self.num_envs * self.unroll_length
+
+    @property
+    def updates(self) -> int:
+        """K, the updates in a task's budget."""
+        return self.agent_steps // self.agent_steps_per_update
+
+    def _check_budget(self) -> None:
+        each = self.agent_steps_per_update
+        if self.agent_steps % each:
+            below = self.agent_steps - self.agent_steps % each
+            fitting = f"{below} or {below + each}" if below else f"{each}"
+            raise ValueError(
+                f"task.agent_steps = {self.agent_steps}: must be a whole number of updates of "
+                f"task.num_envs × task.unroll_length = {each} agent steps; take {fitting}"
+            )
+
+    def _resolve(self) -> tuple[str, ...]:
+        games = [self.games] if isinstance(self.games, str) else list(self.games)
+        if self.kind == "atari":
+            return self._checked(resolve_games(games), tuple(ACTION_COUNTS))
+        own = CATCH_GAMES if self.kind == "catch" else QUADRATIC_GAMES
+        if games in (["pretraining"], ["all"]):
+            return own
+        return self._checked(tuple(games), own)
+
+    def _checked(self, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+        for game in games:
+            if game not in known:
+                close = get_close_matches(game, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"such as {known[0]!r}"
+                raise ValueError(
+                    f"task.games: {game!r} is no game of task.kind = {self.kind}; {hint}"
+                )
+        if not games or len(set(games)) < len(games):
+            raise ValueError(f"task.games = {list(games)}: name at least one game, each once")
+        return games

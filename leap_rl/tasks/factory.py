@@ -1,0 +1,87 @@
+"""Makes the tasks that a config names. Small and picklable: it travels to the trainers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leap_rl.envs.vector import GameVector
+from leap_rl.networks.encoders import initialize, make_encoder
+from leap_rl.parameters import Layout, flatten_parameters, layout_of
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks import quadratic
+from leap_rl.tasks.actor_critic import ActorCriticTask
+from leap_rl.tasks.config import LossDifference, TaskConfig
+from leap_rl.tasks.task import Task, TaskSpec
+
+OBSERVATION_SHAPE = (84, 84, 3)
+"""Height, width and channels of what the encoder sees in all pixel games; RGB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfiguredTasks:
+    """The task factory of a config.
+
+    Args:
+        task: Which tasks, and their budget.
+        agent: The agents that learn them.
+        loss_difference: Whether tasks compute each batch's loss after the update too.
+    """
+
+    task: TaskConfig
+    agent: AgentConfig
+    loss_difference: LossDifference = "next_batch"
+
+    @property
+    def frames_per_agent_step(self) -> int:
+        """Emulator frames an agent step takes; 0 where there is no emulator."""
+        if self.task.kind != "atari":
+            return 0
+        from leap_rl.envs.atari import AtariSettings
+
+        return AtariSettings().frameskip
+
+    def __call__(self, spec: TaskSpec) -> Task:
+        """Make the task of ``spec``."""
+        if self.task.kind == "quadratic":
+            return quadratic.QuadraticTask(
+                spec,
+                config=self.task,
+                lr=self.agent.lr,
+                loss_difference=self.loss_difference,
+            )
+        return ActorCriticTask(
+            spec,
+            make_envs=self._make_envs(spec.game),
+            config=self.task,
+            agent=self.agent,
+            loss_difference=self.loss_difference,
+        )
+
+    def shared_layout(self) -> Layout:
+        """Return the names and places of the shared parameters in the flat vector."""
+        if self.task.kind == "quadratic":
+            return quadratic.shared_layout()
+        return layout_of(make_encoder(self.agent.encoder, OBSERVATION_SHAPE))
+
+    def random_initialization(self, seed: int) -> Tensor:
+        """Draw shared parameters, float32 [P], from the stream of ``seed``."""
+        if self.task.kind == "quadratic":
+            return quadratic.random_initialization(seed)
+        encoder = make_encoder(self.agent.encoder, OBSERVATION_SHAPE)
+        initialize(encoder, torch.Generator().manual_seed(seed))
+        return flatten_parameters(encoder).vector
+
+    def _make_envs(self, game: str) -> Callable[[int], GameVector]:
+        # Imported here: each kind needs its own emulator, and only its own.
+        num_envs = self.task.num_envs
+        if self.task.kind == "catch":
+            from leap_rl.envs.catch import make_catch
+
+            return lambda seed: make_catch(game, num_envs=num_envs, seed=seed)
+        from leap_rl.envs.atari import make_atari
+
+        return lambda seed: make_atari(game, num_envs=num_envs, seed=seed)

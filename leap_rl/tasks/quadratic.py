@@ -1,0 +1,136 @@
+"""Noisy quadratic bowls: tasks whose gradient paths have closed forms, for tests and for debugging.
+
+Every bowl has its own lowest point c and curvatures a; one batch sees it displaced by noise ξ:
+
+    f(θ) = ½ Σ_j a_j (θ_j − c_j − σ ξ_j)²,    ξ ~ N(0, 1 / agent steps in the batch)
+
+and the agent descends it by plain gradient descent.
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leap_rl.parameters import Layout, Leaf
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.config import LossDifference, TaskConfig
+from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec
+
+DIMENSION = 32
+"""P: few enough to look at, and more than one cache line of the flat vector."""
+
+NOISE = 0.1
+"""σ."""
+
+_FAMILY_SEED = 0
+"""A bowl is the same bowl in every run, as a game is the same game."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bowl:
+    """One quadratic: its lowest point, [P], and its curvatures, [P]."""
+
+    lowest: Tensor
+    curvature: Tensor
+
+
+def bowl(game: str) -> Bowl:
+    """Return the bowl of that name: lowest point from N(0, 1), curvatures from U(0.5, 1.5)."""
+    generator = torch.Generator().manual_seed(derive_seed(_FAMILY_SEED, Purpose.DATA, game))
+    lowest = torch.randn(DIMENSION, generator=generator)
+    return Bowl(lowest, 0.5 + torch.rand(DIMENSION, generator=generator))
+
+
+def quadratic_loss(theta: Tensor, bowl: Bowl, displacement: Tensor) -> tuple[Tensor, Tensor]:
+    """Return f(θ), 0-d, and ∇f(θ), [P], of a bowl displaced by ``displacement``, [P]."""
+    residual = theta - bowl.lowest - displacement
+    gradient = bowl.curvature * residual
+    return 0.5 * (gradient @ residual), gradient
+
+
+class QuadraticTask:
+    """Descends one bowl.
+
+    Args:
+        spec: The bowl's name and the task's seed, which the noise is drawn from.
+        config: The budget.
+        lr: Learning rate α of the gradient descent.
+        loss_difference: Whether to compute each batch's loss after the update too.
+    """
+
+    def __init__(
+        self, spec: TaskSpec, *, config: TaskConfig, lr: float, loss_difference: LossDifference
+    ) -> None:
+        self._bowl = bowl(spec.game)
+        self._config = config
+        self._lr = lr
+        self._evaluates_again = loss_difference == "same_batch"
+        self._noise = torch.Generator().manual_seed(derive_seed(spec.seed, Purpose.DATA))
+        self._updates = 0
+        self._previous_batch_loss: Tensor | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is used up."""
+        return self._updates >= self._config.updates
+
+    @property
+    def agent_steps_total(self) -> int:
+        """The budget."""
+        return self._config.agent_steps
+
+    def start(self, shared: Tensor) -> None:
+        """Copy the initialization, float32 [P]."""
+        self._theta = shared.clone()
+
+    def advance(self, observe: Observe) -> Progress:
+        """Take one step of gradient descent."""
+        displacement = self._displacement()
+        loss, gradient = quadratic_loss(self._theta, self._bowl, displacement)
+        observe(self._theta, loss, gradient, previous_batch_loss=self._previous_batch_loss)
+        self._theta -= self._lr * gradient
+        self._updates += 1
+        if self._evaluates_again:
+            self._previous_batch_loss, _ = quadratic_loss(self._theta, self._bowl, displacement)
+        return Progress(
+            updates=self._updates,
+            agent_steps=self._updates * self._config.agent_steps_per_update,
+            losses={"total": float(loss)},
+        )
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        """Return the last point with one more batch's loss."""
+        loss, gradient = quadratic_loss(self._theta, self._bowl, self._displacement())
+        return Point(
+            theta=self._theta,
+            loss=loss,
+            grad=gradient if with_grad else None,
+            previous_batch_loss=self._previous_batch_loss,
+        )
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return a copy of the parameters."""
+        return {"theta": self._theta.clone()}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _displacement(self) -> Tensor:
+        noise = torch.randn(DIMENSION, generator=self._noise)
+        deviation: float = NOISE / self._config.agent_steps_per_update**0.5
+        return deviation * noise
+
+
+def shared_layout() -> Layout:
+    """Return the layout of a bowl's parameters."""
+    return Layout((Leaf("theta", (DIMENSION,), 0),), DIMENSION)
+
+
+def random_initialization(seed: int) -> Tensor:
+    """Draw a starting point, float32 [P], from N(0, 1)."""
+    return torch.randn(DIMENSION, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,160 @@
+"""The protocol of a learning process: what the training system asks of a task.
+
+A task is one draw from the distribution over learning problems (the paper's τ): a game to learn
+from the initialization with a budget of agent steps. It knows nothing of meta-learning; whoever
+trains it hands it a function that sees each point of its gradient path:
+
+    task.start(theta0)
+    while not task.done:
+        progress = task.advance(path.observe)
+    end = task.end_point(with_grad=False)
+    path.finish(end.theta, end.loss, end.grad)
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from leap_rl.parameters import Layout
+
+
+class Observe(Protocol):
+    """Sees one point of the gradient path; a meta path's ``observe`` fits it."""
+
+    def __call__(
+        self,
+        theta: Tensor,
+        loss: Tensor,
+        grad: Tensor,
+        *,
+        previous_batch_loss: Tensor | None = None,
+    ) -> None:
+        """Take in the point before an update.
+
+        Args:
+            theta: Shared parameters, float32 [P]; a view, valid until the call returns.
+            loss: The loss at ``theta``, 0-d.
+            grad: Its gradient, float32 [P]; a view, valid until the call returns.
+            previous_batch_loss: The loss at ``theta`` of the batch before, 0-d, where the task
+                was asked to compute it.
+        """
+
+
+class EpisodeEnd(NamedTuple):
+    """An episode that ended."""
+
+    agent_steps: int
+    """Agent steps of the whole task, over all its environments, when it ended."""
+    episode_return: float
+    """Sum of the raw rewards."""
+    length: int
+    """Agent steps that the episode took."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """What one call of :meth:`Task.advance` did."""
+
+    updates: int
+    """Updates of the task so far."""
+    agent_steps: int
+    """Agent steps of the task so far."""
+    losses: Mapping[str, float]
+    """The update's losses by name; ``total`` is always there."""
+    episodes: Sequence[EpisodeEnd] = ()
+    """Episodes that ended since the last call."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """A point of the gradient path."""
+
+    theta: Tensor
+    """Shared parameters, float32 [P]."""
+    loss: Tensor
+    """The loss there, 0-d."""
+    grad: Tensor | None = None
+    """Its gradient, float32 [P], where it was asked for."""
+    previous_batch_loss: Tensor | None = None
+    """The loss there of the batch before, 0-d, where the task was asked to compute it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskSpec:
+    """Which task to make: all that tells one draw from another."""
+
+    game: str
+    """The name of the game."""
+    seed: int
+    """The task's own seed; all of its random streams derive from it."""
+
+
+class Task(Protocol):
+    """A learning process that starts from shared parameters. Not thread-safe."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is used up."""
+
+    @property
+    def agent_steps_total(self) -> int:
+        """The task's budget in agent steps."""
+
+    def start(self, shared: Tensor) -> None:
+        """Copy the initialization, float32 [P], and draw the task's own parameters anew."""
+
+    def advance(self, observe: Observe) -> Progress:
+        """Go on to the next point at which nothing is half done: one update.
+
+        ``observe`` is called once, after the gradient is known and before the update.
+        """
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        """Return the path's end: one more batch at the last parameters, not stepped on."""
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return copies of all parameters by name, the task's own ones too."""
+
+    def close(self) -> None:
+        """Free what the task holds outside this process's heap, such as emulators."""
+
+
+class TaskFactory(Protocol):
+    """Makes tasks; small and picklable, so that it can travel to the trainers."""
+
+    @property
+    def frames_per_agent_step(self) -> int:
+        """Emulator frames an agent step takes; 0 where there is no emulator."""
+
+    def __call__(self, spec: TaskSpec) -> Task:
+        """Make the task of ``spec``; :meth:`Task.start` comes next."""
+
+    def shared_layout(self) -> Layout:
+        """Return the names and places of the shared parameters in the flat vector."""
+
+    def random_initialization(self, seed: int) -> Tensor:
+        """Draw shared parameters, float32 [P], from the stream of ``seed``."""
+
+
+@dataclass(kw_only=True, slots=True)
+class LossMean:
+    """Means of the losses over updates."""
+
+    updates: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, losses: Mapping[str, float]) -> None:
+        """Take in one update's losses."""
+        self.updates += 1
+        for name, value in losses.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each loss; empty before the first update."""
+        return {name: total / self.updates for name, total in self.sums.items()}

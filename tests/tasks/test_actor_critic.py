@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from leap_rl.envs.catch import make_catch
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks.actor_critic import ActorCriticTask
+from leap_rl.tasks.config import LossDifference, TaskConfig
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.task import Progress, TaskSpec
+
+ENVS, UNROLL, UPDATES = 4, 5, 6
+CONFIG = TaskConfig(
+    kind="catch", games="all", agent_steps=ENVS * UNROLL * UPDATES, num_envs=ENVS, unroll_length=5
+)
+
+
+def tasks(loss_difference: LossDifference = "next_batch", **agent: object) -> ConfiguredTasks:
+    return ConfiguredTasks(
+        task=CONFIG,
+        agent=AgentConfig(**agent),  # type: ignore[arg-type]
+        loss_difference=loss_difference,
+    )
+
+
+class Watcher:
+    """Keeps copies of the points it is shown."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[torch.Tensor, float, torch.Tensor]] = []
+        self.previous: list[float | None] = []
+
+    def __call__(
+        self, theta: torch.Tensor, loss: torch.Tensor, grad: torch.Tensor, **more: Any
+    ) -> None:
+        assert not loss.requires_grad
+        self.points.append((theta.clone(), float(loss), grad.clone()))
+        previous = more["previous_batch_loss"]
+        self.previous.append(None if previous is None else float(previous))
+
+
+def run(make: ConfiguredTasks, seed: int = 0) -> tuple[ActorCriticTask, Watcher, list[Progress]]:
+    task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=seed)))
+    task.start(make.random_initialization(1))
+    watcher, progress = Watcher(), []
+    while not task.done:
+        progress.append(task.advance(watcher))
+    return task, watcher, progress
+
+
+def test_a_task_is_as_many_updates_as_its_budget_has() -> None:
+    _, watcher, progress = run(tasks())
+    assert len(watcher.points) == UPDATES
+    assert [p.updates for p in progress] == [1, 2, 3, 4, 5, 6]
+    assert [p.agent_steps for p in progress] == [20 * k for k in range(1, 7)]
+    assert progress[0].losses.keys() == {"total", "policy", "value", "entropy"}
+
+
+def test_it_starts_at_the_initialization_and_moves() -> None:
+    make = tasks()
+    task, watcher, _ = run(make)
+    thetas = [theta for theta, _, _ in watcher.points]
+    assert torch.equal(thetas[0], make.random_initialization(1))
+    end = task.end_point(with_grad=True)
+    for before, after in zip(thetas, [*thetas[1:], end.theta], strict=True):
+        assert not torch.equal(before, after)
+    assert end.grad is not None
+    assert end.grad.abs().sum() > 0
+
+
+def test_what_is_observed_is_the_loss_before_the_update_and_its_gradient() -> None:
+    """RMSProp's first step tells the gradient's sign: Δθ = −lr · g / (√(0.01 g²) + ε)."""
+    _, watcher, _ = run(tasks())
+    (theta0, _, grad), (theta1, _, _) = watcher.points[:2]
+    step = -1e-4 * grad / (torch.sqrt(0.01 * grad**2) + 1e-4)
+    torch.testing.assert_close(theta1 - theta0, step, atol=2e-7, rtol=1e-3)
+
+
+def test_the_same_spec_gives_the_same_bits_and_another_seed_does_not() -> None:
+    first, second, other = (run(tasks(), seed) for seed in (0, 0, 1))
+    for (a, loss_a, _), (b, loss_b, _) in zip(first[1].points, second[1].points, strict=True):
+        assert torch.equal(a, b)
+        assert loss_a == loss_b
+    assert first[1].points[0][1] != other[1].points[0][1]
+    named, same = first[0].named_parameters(), second[0].named_parameters()
+    assert named.keys() == same.keys()
+    assert any(name.startswith("policy.") for name in named)
+    assert all(torch.equal(named[name], same[name]) for name in named)
+
+
+def test_heads_come_from_the_tasks_seed_not_from_the_run() -> None:
+    make = tasks()
+    heads = []
+    for seed in (0, 1):
+        task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=seed)))
+        heads.append(task.named_parameters()["policy.weight"])
+    assert not torch.equal(heads[0], heads[1])
+
+
+def test_episodes_are_those_that_were_played() -> None:
+    """Ten balls an episode; the sum over all episodes is checked against the very steps."""
+    config = TaskConfig(kind="catch", agent_steps=4000, num_envs=4, unroll_length=5)
+    make = ConfiguredTasks(task=config, agent=AgentConfig())
+    task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=3)))
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    step = task._envs.step
+
+    def spy(actions: np.ndarray) -> Any:
+        outcome = step(actions)
+        seen.append((outcome.rewards.copy(), outcome.terminated | outcome.truncated))
+        return outcome
+
+    task._envs.step = spy  # type: ignore[method-assign]
+    task.start(make.random_initialization(1))
+    episodes = []
+    while not task.done:
+        episodes += task.advance(Watcher()).episodes
+    rewards, ends = (np.array(column) for column in zip(*seen, strict=True))
+    assert len(episodes) == ends.sum() > 40
+    expected = []
+    for env in range(4):
+        last = np.flatnonzero(ends[:, env])
+        bounds = [0, *(last + 1)]
+        expected += [(rewards[a:b, env].sum(), b - a) for a, b in pairwise(bounds)]
+    assert sorted((e.episode_return, e.length) for e in episodes) == sorted(expected)
+
+
+def test_the_end_point_is_outside_the_budget() -> None:
+    task, _, progress = run(tasks())
+    before = task.named_parameters()
+    task.end_point(with_grad=True)
+    assert all(torch.equal(before[n], p) for n, p in task.named_parameters().items())
+    assert progress[-1].agent_steps == CONFIG.agent_steps
+
+
+def test_same_batch_is_the_kept_batch_at_the_new_parameters() -> None:
+    _, watcher, _ = run(tasks("same_batch", lr=1e-5))
+    assert watcher.previous[0] is None
+    differences = []
+    for (theta, loss, grad), (after, _, _), again in zip(
+        watcher.points, watcher.points[1:], watcher.previous[1:], strict=False
+    ):
+        assert again is not None
+        differences.append((again - loss, float(grad @ (after - theta))))
+    # To first order the loss falls by ∇f·Δθ (less the heads' share, which falls too).
+    assert all(actual < 0.5 * expected < 0 for actual, expected in differences)
+
+
+@pytest.mark.parametrize("part", ["policy", "value"])
+def test_the_path_may_run_over_a_part_of_the_loss(part: str) -> None:
+    _, watcher, progress = run(tasks(path_loss=part))
+    _, whole, _ = run(tasks())
+    assert watcher.points[0][1] == progress[0].losses[part]
+    assert not torch.allclose(watcher.points[0][2], whole.points[0][2])
+    # What is learned is the same: only what is looked at differs.
+    assert torch.equal(watcher.points[-1][0], whole.points[-1][0])
+
+
+RANDOM_RETURN = -10 / 7
+"""The expected return of a policy that ignores what it sees."""
+LEARNED_RETURN = 5.0
+"""Far above chance, and half of perfect play (10)."""
+
+
+def test_a_random_policy_is_far_below_the_threshold() -> None:
+    envs = make_catch("catch", num_envs=64, seed=0)
+    envs.reset()
+    generator = np.random.default_rng(0)
+    total, episodes = 0.0, 0
+    for _ in range(600):
+        step = envs.step(generator.integers(0, 3, 64))
+        total += float(step.rewards.sum())
+        episodes += int((step.terminated | step.truncated).sum())
+    assert total / episodes == pytest.approx(RANDOM_RETURN, abs=0.8)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_agent_learns_a_game_within_a_minute_of_one_core(seed: int) -> None:
+    config = TaskConfig(kind="catch", agent_steps=32_000, num_envs=16, unroll_length=5)
+    make = ConfiguredTasks(task=config, agent=AgentConfig(lr=1e-3))
+    task = make(TaskSpec(game="catch", seed=seed))
+    task.start(make.random_initialization(seed))
+    returns: list[float] = []
+    started = time.process_time()
+    while not task.done:
+        progress = task.advance(lambda *_, **__: None)
+        returns += [episode.episode_return for episode in progress.episodes]
+    assert time.process_time() - started < 60
+    assert np.mean(returns[-50:]) > LEARNED_RETURN, np.mean(returns[-50:])
