@@ -1,0 +1,36 @@
+"""How a run is tracked. All of it is operational: it changes no bit of what is learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ConsoleKind = Literal["auto", "rich", "plain", "quiet"]
+WandbMode = Literal["disabled", "offline", "online"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackingConfig:
+    """Where figures go besides `metrics.jsonl`, which is always written."""
+
+    wandb: WandbMode = "disabled"
+    """Mirror to Weights & Biases: not at all, into files (`wandb sync` later), or live."""
+
+    wandb_project: str = "leap-rl"
+    """The wandb project that the run belongs to."""
+
+    wandb_entity: str | None = None
+    """The wandb user or team; none takes the account's default."""
+
+    wandb_group: str | None = None
+    """Runs of one group are shown together, for instance the seeds of one experiment."""
+
+    wandb_tags: tuple[str, ...] = ()
+    """Labels of the wandb run."""
+
+    tensorboard: bool = True
+    """Mirror to TensorBoard files in the run folder."""
+
+    console: ConsoleKind = "auto"
+    """Progress on stderr: `rich` draws live bars, `plain` prints lines, `auto` takes `rich` on a
+    terminal and `plain` elsewhere, `quiet` shows nothing."""

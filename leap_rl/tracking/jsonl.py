@@ -1,0 +1,83 @@
+"""`metrics.jsonl`: one JSON object a line, the record that a resume trusts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from leap_rl.tracking.metrics import Axis, Row
+from leap_rl.tracking.sink import refuse_non_finite
+
+
+class JsonlSink:
+    """Appends rows to a file, each flushed to the operating system before `write` returns.
+
+    A process that was killed while it wrote leaves a torn last line; opening cuts it off.
+
+    Args:
+        path: the file; made if it is missing, its folder is not.
+    """
+
+    def __init__(self, path: Path) -> None:
+        _cut_torn_line(path)
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, row: Row, axis: Axis) -> None:
+        """Append `row` as one line.
+
+        Raises:
+            ValueError: a value is NaN or infinite, which JSON cannot say; nothing is written.
+        """
+        refuse_non_finite(row)
+        self._file.write(json.dumps(dict(row), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_rows(path: Path) -> list[dict[str, float | int]]:
+    """All whole rows of a file that may still be written to, in order; none if it is missing.
+
+    Raises:
+        ValueError: a line other than a torn last one is no JSON object; the message numbers it.
+    """
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    # What follows the last newline is empty, or a line that is being written or was torn.
+    whole = lines[:-1]
+    rows = []
+    for number, line in enumerate(whole, start=1):
+        row = _parse(line)
+        if row is not None:
+            rows.append(row)
+        elif number < len(whole):
+            raise ValueError(f"{path}, line {number}: not a JSON object; the file is damaged")
+    return rows
+
+
+def last_value(path: Path, key: str) -> float | int | None:
+    """The value of `key` in the last whole row that has it, or None if no row does."""
+    return next((row[key] for row in reversed(read_rows(path)) if key in row), None)
+
+
+def _parse(line: bytes) -> dict[str, float | int] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _cut_torn_line(path: Path) -> None:
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    start_of_last = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
+    if _parse(content[start_of_last:end]) is None:
+        end = start_of_last
+    os.truncate(path, end)

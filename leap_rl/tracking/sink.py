@@ -1,0 +1,106 @@
+"""Where rows go: the sink protocol, and the tracker that hands each row to every sink.
+
+JSONL is the truth and is written last; TensorBoard and wandb mirror it. A process killed between
+the two leaves a mirrored row that JSONL lacks, and on resume every row after JSONL's last is logged
+again, so that a mirror may hold a row twice but never misses one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from leap_rl.tracking.config import TrackingConfig
+from leap_rl.tracking.metrics import Axis, Row
+
+
+class TrackingError(ValueError):
+    """A sink cannot be opened as the tracking config asks; the message says the way out."""
+
+
+class Sink(Protocol):
+    """Takes rows one at a time and owns whatever it writes them into."""
+
+    def write(self, row: Row, axis: Axis) -> None:
+        """Record `row`, whose place on `axis` is `row[axis]`."""
+
+    def close(self) -> None:
+        """Write out what is buffered and let go. Nothing is written afterwards."""
+
+
+class Tracker:
+    """Hands each row to all sinks, in their order; the one that is the truth comes last.
+
+    Usable as a context manager, which closes the sinks.
+    """
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self._sinks = tuple(sinks)
+
+    def log(self, row: Row, *, axis: Axis) -> None:
+        """Record one row in every sink.
+
+        Raises:
+            ValueError: a value is NaN or infinite; no sink has then seen the row.
+        """
+        assert axis in row, f"the row lacks its axis {axis}"
+        refuse_non_finite(row)
+        for sink in self._sinks:
+            sink.write(row, axis)
+
+    def close(self) -> None:
+        """Close every sink, even when closing one of them raises; the error then goes on."""
+        with ExitStack() as stack:
+            for sink in self._sinks:
+                stack.callback(sink.close)
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def refuse_non_finite(row: Row) -> None:
+    """Raise a ValueError that names the key if any value of `row` is NaN or infinite."""
+    for key, value in row.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{key} = {value}: only finite numbers can be recorded")
+
+
+def open_tracker(
+    config: TrackingConfig, *, run_folder: Path, run_config: Mapping[str, object], kind: str
+) -> Tracker:
+    """Open the sinks that `config` asks for; a resumed run goes on in the same files.
+
+    Args:
+        config: which mirrors to keep.
+        run_folder: a folder on this machine; made if it is missing.
+        run_config: the resolved config as plain scalars, lists and dicts, shown with the wandb run.
+        kind: the command, `train` or `learn`; wandb's job type.
+
+    Raises:
+        TrackingError: wandb is to be online and cannot be.
+    """
+    # The sinks' modules are imported only when used: wandb alone takes most of a second.
+    from leap_rl.tracking.jsonl import JsonlSink
+
+    run_folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        sinks: list[Sink] = []
+        if config.wandb != "disabled":
+            from leap_rl.tracking.wandb import WandbSink
+
+            sinks.append(WandbSink(config, run_folder=run_folder, run_config=run_config, kind=kind))
+            stack.callback(sinks[-1].close)
+        if config.tensorboard:
+            from leap_rl.tracking.tensorboard import TensorBoardSink
+
+            sinks.append(TensorBoardSink(run_folder / "tensorboard"))
+            stack.callback(sinks[-1].close)
+        sinks.append(JsonlSink(run_folder / "metrics.jsonl"))
+        stack.pop_all()
+    return Tracker(sinks)

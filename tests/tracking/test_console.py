@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import io
+import re
+import sys
+from dataclasses import replace
+
+import pytest
+from rich.console import Console as Terminal
+
+from leap_rl.tracking.console import (
+    PlainConsole,
+    QuietConsole,
+    RichConsole,
+    RunView,
+    TaskView,
+    make_console,
+)
+
+LONG_NAME = "a_game_whose_name_is_longer_than_any_terminal_is_wide_" * 3
+ROW = {
+    "meta_step": 12,
+    "agent_steps": 80_000_000,
+    "time/meta_step_s": 61.25,
+    "throughput/agent_steps_per_s": 12_345.6,
+    "meta/contribution_norm": 0.5,
+    "meta/step_ratio": 0.00123,
+    "time/working_s": 9.0,
+    "time/waiting_s": 1.0,
+    "return/pong/mean": -20.25,
+    "return/breakout/mean": 3.0,
+}
+
+
+def task(slot: int, **changes: object) -> TaskView:
+    figures = TaskView(
+        slot=slot,
+        game="pong",
+        trainer=f"trainer-{slot}",
+        agent_steps=1_250_000,
+        agent_steps_total=5_000_000,
+        agent_steps_per_s=1_234.0,
+        mean_return=-20.5,
+    )
+    return replace(figures, **changes)
+
+
+VIEW = RunView(
+    kind="train",
+    meta_step=0,
+    meta_steps=100,
+    slots_done=3,
+    slots_total=16,
+    tasks=(task(3), task(4, game="breakout", mean_return=None)),
+    agent_steps_per_s=2_468.0,
+    elapsed_s=0.0,
+    last_row=None,
+)
+IDLE = replace(VIEW, tasks=(), slots_done=0)
+
+
+def plain(*views: RunView, every_s: float = 10.0) -> list[str]:
+    stream = io.StringIO()
+    with PlainConsole(stream, every_s=every_s) as console:
+        for view in views:
+            console.show(view)
+    return stream.getvalue().splitlines()
+
+
+def at(elapsed_s: float, **changes: object) -> RunView:
+    return replace(VIEW, elapsed_s=elapsed_s, **changes)
+
+
+def test_plain_says_at_the_start_what_is_to_come() -> None:
+    assert plain(IDLE) == ["training: 100 meta-steps in all, 16 tasks each"]
+    assert plain(replace(IDLE, meta_step=12)) == [
+        "training: from meta-step 12, 100 meta-steps in all, 16 tasks each"
+    ]
+    assert plain(replace(IDLE, kind="learn", meta_steps=1, slots_total=1)) == ["learning 1 game"]
+
+
+def test_plain_prints_its_first_progress_soon_and_then_now_and_then() -> None:
+    views = [replace(IDLE, elapsed_s=float(s)) for s in range(5)]
+    views += [at(5 + quarter / 4) for quarter in range(120)]  # tasks run from 5 s to 35 s
+    lines = plain(*views)[1:]
+    assert [re.search(r"0:00:\d\d", line)[0] for line in lines] == [  # type: ignore[index]
+        "0:00:07",
+        "0:00:17",
+        "0:00:27",
+    ]
+
+
+def test_plain_progress_has_the_figures() -> None:
+    assert plain(at(0.0), at(3723.0))[1:] == [
+        "meta-step 1 of 100, 3 of 16 tasks done, 1:02:03 elapsed, 2,468 agent steps/s: "
+        "pong 25% return -20.5, breakout 25%"
+    ]
+
+
+def test_plain_progress_lists_a_few_of_many_games() -> None:
+    tasks = tuple(task(slot, game=LONG_NAME if slot == 9 else f"g{slot}") for slot in range(40))
+    (line,) = plain(at(0.0, tasks=tasks), at(3.0, tasks=tasks))[1:]
+    assert line.endswith("g3 25% return -20.5, and 36 more")
+
+
+def test_a_finished_meta_step_is_said_once_with_its_figures() -> None:
+    lines = plain(IDLE, replace(IDLE, last_row=ROW), replace(IDLE, last_row=dict(ROW)))
+    assert lines[1:] == [
+        "meta-step 12 finished (13 of 100), in 61.2 s, 80,000,000 agent steps so far, "
+        "12,346 agent steps/s, contribution 0.5, step/initialization 1.23e-03, "
+        "trainers waited 10%; mean return: pong -20.2, breakout 3.0"
+    ]
+    following = replace(IDLE, last_row={"meta_step": 13, "agent_steps": 90_000_000})
+    assert plain(replace(IDLE, last_row=ROW), following)[-1] == (
+        "meta-step 13 finished (14 of 100), 90,000,000 agent steps so far"
+    )
+
+
+def test_a_learning_row_is_no_finished_meta_step() -> None:
+    view = replace(IDLE, kind="learn", last_row={"agent_steps": 5, "return/pong/mean": 1.0})
+    assert len(plain(view)) == 1
+
+
+def test_the_time_left_is_judged_by_the_pace_since_the_first_view() -> None:
+    # Resumed at meta-step 50 of 100; 10 more took 100 s, so the other 40 take 400 s.
+    first = replace(IDLE, meta_step=50, elapsed_s=5.0, slots_done=0)
+    then = at(105.0, meta_step=60, slots_done=0, tasks=(task(0, agent_steps=0),))
+    (line,) = plain(first, then, replace(then, elapsed_s=107.0))[1:]
+    assert "about 0:06:48 left" in line  # 40 of 10 in (107 - 5) s
+
+
+def test_running_tasks_count_as_parts_of_the_meta_step() -> None:
+    half = task(0, agent_steps=2_500_000)
+    start = at(0.0, meta_steps=1, slots_done=0, slots_total=2, tasks=(task(0, agent_steps=0),))
+    then = at(10.0, meta_steps=1, slots_done=1, slots_total=2, tasks=(half,))
+    (line,) = plain(start, then)[1:]
+    assert "about 0:00:03 left" in line  # 3/4 in 10 s
+
+
+def test_a_view_after_the_end_is_shown_as_the_last_meta_step() -> None:
+    over = at(9.0, meta_step=100, slots_done=0, slots_total=0)
+    (line,) = plain(VIEW, over)[1:]
+    assert line.startswith(
+        "meta-step 100 of 100, 0 of 0 tasks done, 0:00:09 elapsed, about 0:00:00"
+    )
+
+
+def rich(width: int, height: int = 24) -> tuple[RichConsole, io.StringIO]:
+    stream = io.StringIO()
+    terminal = Terminal(
+        file=stream, force_terminal=True, width=width, height=height, color_system=None
+    )
+    return RichConsole(terminal), stream
+
+
+def drawn(width: int, view: RunView, height: int = 24) -> list[str]:
+    """The lines of one view's last drawing, as a terminal would show them."""
+    console, stream = rich(width, height)
+    with console:
+        console.show(view)
+        # Only what the live display draws last: the eraser that follows it is cut off below.
+        assert console._live is not None
+        start = len(stream.getvalue())
+        console._live.refresh()
+        text = stream.getvalue()[start:]
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).strip("\r") for line in text.split("\n")]
+    return [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_rich_draws_the_figures_at_any_usual_width(width: int) -> None:
+    lines = drawn(width, at(3723.0))
+    assert all(len(line) <= width for line in lines)
+    assert lines[0].startswith("meta-step 1 of 100 ")
+    assert lines[0].endswith(" 3 of 16 tasks done")
+    assert "━" in lines[0]
+    assert lines[1] == "1:02:03 elapsed, 2,468 agent steps/s"
+    assert lines[2].split() == ["game", "agent", "steps", "per", "s", "return"] + (
+        ["trainer"] if width == 120 else []
+    )
+    end = ["trainer-3"] if width == 120 else []
+    pong = lines[3].replace("━", " ").replace("╸", " ")
+    assert pong.split() == ["pong", "1.2M/5.0M", "1,234", "-20.5", *end]
+    assert "━" in lines[3]
+    breakout = lines[4].replace("━", " ").replace("╸", " ")
+    assert breakout.split()[:4] == ["breakout", "1.2M/5.0M", "1,234", "-"]
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize("width", [8, 30, 60, 120])
+@pytest.mark.parametrize("height", [1, 6, 24])
+def test_rich_stays_within_a_small_terminal(width: int, height: int) -> None:
+    tasks = tuple(task(slot, game=LONG_NAME) for slot in range(40))
+    lines = drawn(width, at(1.0, tasks=tasks), height)
+    assert all(len(line) <= width for line in lines)
+    assert len(lines) <= height
+    if width >= 30 and height == 24:
+        assert lines[-1] == "and 22 more running"
+        assert sum("1.2M/5.0M" in line for line in lines) == 18  # the numbers are not cut
+        assert lines[3].index("1.2M/5.0M") < 45  # nor far from the name on a wide terminal
+
+
+def test_rich_clears_up_and_leaves_what_is_to_stay() -> None:
+    stdout, stderr = sys.stdout, sys.stderr
+    console, stream = rich(120)
+    with console:
+        console.show(VIEW)
+        console.message("[bold]no markup[/bold]")
+        console.show(replace(VIEW, last_row={"meta_step": 12, "agent_steps": 5}))
+    text = stream.getvalue()
+    assert "[bold]no markup[/bold]\n" in text
+    assert text.count("meta-step 12 finished (13 of 100)") == 1
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
+    # The last thing that happens to the bars' lines is that they are erased.
+    assert text.rindex("\x1b[2K") > text.rindex("1.2M/5.0M")
+    assert (sys.stdout, sys.stderr) == (stdout, stderr)
+    console.close()
+
+
+def test_rich_clears_up_after_an_exception() -> None:
+    console, stream = rich(80)
+
+    def interrupted() -> None:
+        with console:
+            console.show(VIEW)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
+
+
+class FakeTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_auto_draws_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert isinstance(make_console("auto", stream=FakeTerminal()), RichConsole)
+    assert isinstance(make_console("auto", stream=io.StringIO()), PlainConsole)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # colors in a log file are no terminal
+    assert isinstance(make_console("auto", stream=io.StringIO()), PlainConsole)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(make_console("auto", stream=FakeTerminal()), PlainConsole)
+
+
+def test_a_console_prints_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with make_console("plain") as console:
+        console.message("hello")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "hello\n")
+
+
+def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with make_console("quiet") as console:
+        console.show(VIEW)
+        console.message("hello")
+    assert isinstance(console, QuietConsole)
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""

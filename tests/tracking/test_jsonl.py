@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leap_rl.tracking.jsonl import JsonlSink, last_value, read_rows
+
+ROWS = [{"meta_step": 0, "meta/step_norm": 0.1}, {"meta_step": 1, "meta/step_norm": 1e-17}]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metrics.jsonl"
+
+
+def write(path: Path, rows: list[dict[str, float | int]]) -> None:
+    sink = JsonlSink(path)
+    for row in rows:
+        sink.write(row, "meta_step")
+    sink.close()
+
+
+def test_a_missing_file_has_no_rows(path: Path) -> None:
+    assert read_rows(path) == []
+    assert last_value(path, "meta_step") is None
+
+
+def test_rows_are_appended_to_what_is_there(path: Path) -> None:
+    write(path, ROWS[:1])
+    write(path, ROWS[1:])
+    assert read_rows(path) == ROWS
+    assert path.read_text().count("\n") == 2
+
+
+def test_a_row_can_be_read_as_soon_as_it_is_written(path: Path) -> None:
+    sink = JsonlSink(path)
+    sink.write(ROWS[0], "meta_step")
+    assert read_rows(path) == ROWS[:1]
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"meta_step": 2, "meta/st',  # no newline, no JSON
+        b'{"meta_step": 2}',  # no newline, though the JSON is whole
+        b'{"meta_step": 2, "meta\n',  # a newline, but no JSON
+        b"\0\0\0\0\n",
+        b"2\n",  # JSON, but not a row
+    ],
+)
+def test_a_torn_last_line_is_not_read_and_is_cut_off(path: Path, torn: bytes) -> None:
+    write(path, ROWS)
+    whole = path.read_bytes()
+    path.write_bytes(whole + torn)
+    assert read_rows(path) == ROWS
+    JsonlSink(path).close()
+    assert path.read_bytes() == whole
+    write(path, [{"meta_step": 2}])
+    assert read_rows(path) == [*ROWS, {"meta_step": 2}]
+
+
+def test_a_file_that_is_one_torn_line_becomes_empty(path: Path) -> None:
+    path.write_bytes(b'{"meta')
+    JsonlSink(path).close()
+    assert path.read_bytes() == b""
+
+
+def test_damage_before_the_last_line_is_an_error_that_numbers_the_line(path: Path) -> None:
+    path.write_bytes(b'{"meta_step": 0}\nxx\n{"meta_step": 2}\n')
+    with pytest.raises(ValueError, match=r"line 2: not a JSON object"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_value_that_is_not_finite_is_refused_by_name(path: Path, value: float) -> None:
+    sink = JsonlSink(path)
+    with pytest.raises(ValueError, match="meta/step_norm = "):
+        sink.write({"meta_step": 0, "meta/step_norm": value}, "meta_step")
+    sink.close()
+    assert path.read_bytes() == b""
+
+
+def test_last_value_comes_from_the_last_whole_row_that_has_the_key(path: Path) -> None:
+    write(path, [*ROWS, {"meta_step": 2}])
+    with path.open("ab") as file:
+        file.write(b'{"meta_step": 3')
+    assert last_value(path, "meta_step") == 2
+    assert last_value(path, "meta/step_norm") == 1e-17
+    assert last_value(path, "frames") is None

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leap_rl.tracking.metrics import (
+    METRICS,
+    MetaFigures,
+    SlotFigures,
+    learn_row,
+    meta_step_row,
+    pattern_of,
+)
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+META = MetaFigures(contribution_norm=2.0, step_norm=0.5, initialization_norm=10.0, meta_step_s=4.0)
+PONG = SlotFigures(
+    game="pong",
+    agent_steps=1000,
+    frames_per_agent_step=4,
+    path={"energy": 1.0, "loss_pull": 2.0, "displacement": 3.0},
+    contribution_norm=4.0,
+    cosine=0.5,
+    losses={"total": 1.0, "policy": 0.25, "value": 2.0, "entropy": 1.5},
+    episode_return_sum=-42.0,
+    episodes=2,
+    working_s=6.0,
+    waiting_s=1.0,
+)
+
+
+def test_the_docs_explain_exactly_the_registered_metrics() -> None:
+    documented = re.findall(r"^\| `([^`]+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(documented) == sorted(metric.pattern for metric in METRICS)
+
+
+def test_the_docs_give_the_registered_units() -> None:
+    documented = re.findall(
+        r"^\| `([^`]+)` \| ([^|]+?) \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert dict(documented) == {metric.pattern: metric.unit for metric in METRICS}
+
+
+def test_the_metrics_are_distinct_and_explained() -> None:
+    assert len({metric.pattern for metric in METRICS}) == len(METRICS)
+    assert all(metric.meaning.endswith(".") and metric.unit for metric in METRICS)
+
+
+@pytest.mark.parametrize(
+    ("key", "pattern"),
+    [
+        ("meta_step", "meta_step"),
+        ("meta/step_norm", "meta/step_norm"),
+        ("return/space_invaders/mean", "return/<game>/mean"),
+        ("throughput/agent_steps_per_s", "throughput/agent_steps_per_s"),
+        ("throughput/pong/agent_steps_per_s", "throughput/<game>/agent_steps_per_s"),
+        ("return/a/b/mean", None),
+        ("return//mean", None),
+        ("return/pong/mean/x", None),
+        ("x/return/pong/mean", None),
+        ("steps", None),
+    ],
+)
+def test_pattern_of(key: str, pattern: str | None) -> None:
+    assert pattern_of(key) == pattern
+
+
+def test_the_row_of_one_game() -> None:
+    row = meta_step_row(meta_step=3, slots=[PONG], meta=META, agent_steps_before=3000)
+    assert row == {
+        "meta_step": 3,
+        "agent_steps": 4000,
+        "frames": 16000,
+        "meta/contribution_norm": 2.0,
+        "meta/step_norm": 0.5,
+        "meta/initialization_norm": 10.0,
+        "meta/step_ratio": 0.05,
+        "path/pong/energy": 1.0,
+        "path/pong/loss_pull": 2.0,
+        "path/pong/displacement": 3.0,
+        "path/pong/contribution_norm": 4.0,
+        "path/pong/cosine": 0.5,
+        "return/pong/mean": -21.0,
+        "return/pong/episodes": 2,
+        "loss/pong/total": 1.0,
+        "loss/pong/policy": 0.25,
+        "loss/pong/value": 2.0,
+        "loss/pong/entropy": 1.5,
+        "time/working_s": 6.0,
+        "time/waiting_s": 1.0,
+        "time/meta_step_s": 4.0,
+        "throughput/agent_steps_per_s": 250.0,
+    }
+
+
+def test_a_game_in_several_slots_is_averaged_and_its_episodes_pooled() -> None:
+    other = replace(PONG, game="breakout", working_s=10.0)
+    again = replace(
+        PONG,
+        path={"energy": 3.0, "loss_pull": 6.0, "displacement": 5.0},
+        contribution_norm=8.0,
+        cosine=None,
+        losses={"total": 2.0, "policy": 0.75, "value": 4.0, "entropy": 0.5},
+        episode_return_sum=21.0,
+        episodes=1,
+        working_s=2.0,
+    )
+    row = meta_step_row(meta_step=0, slots=[PONG, other, again], meta=META, agent_steps_before=0)
+    assert row["path/pong/energy"] == 2.0
+    assert row["path/pong/loss_pull"] == 4.0
+    assert row["path/pong/displacement"] == 4.0
+    assert row["path/pong/contribution_norm"] == 6.0
+    assert row["path/pong/cosine"] == 0.5  # over the one slot that has it
+    assert row["loss/pong/total"] == 1.5
+    assert row["loss/pong/entropy"] == 1.0
+    # (-42 + 21) / 3 episodes; the mean of the slots' means would be 0.
+    assert row["return/pong/mean"] == -7.0
+    assert row["return/pong/episodes"] == 3
+    assert row["return/breakout/mean"] == -21.0
+    assert row["agent_steps"] == 3000
+    assert row["time/working_s"] == 18.0
+    assert row["time/waiting_s"] == 3.0
+    assert row["throughput/agent_steps_per_s"] == 750.0
+
+
+def test_what_is_undefined_is_left_out() -> None:
+    slot = replace(
+        PONG,
+        frames_per_agent_step=0,
+        cosine=None,
+        episode_return_sum=0.0,
+        episodes=0,
+        losses={"total": 1.0},
+        path={"length": 1.0},
+    )
+    at_zero = replace(META, initialization_norm=0.0, meta_step_s=0.0)
+    row = meta_step_row(meta_step=0, slots=[slot], meta=at_zero, agent_steps_before=0)
+    assert sorted(row) == sorted(
+        [
+            "meta_step",
+            "agent_steps",
+            "meta/contribution_norm",
+            "meta/step_norm",
+            "meta/initialization_norm",
+            "path/pong/length",
+            "path/pong/contribution_norm",
+            "return/pong/episodes",
+            "loss/pong/total",
+            "time/working_s",
+            "time/waiting_s",
+            "time/meta_step_s",
+        ]
+    )
+    assert row["return/pong/episodes"] == 0
+
+
+def test_a_learning_row() -> None:
+    row = learn_row(
+        game="pong",
+        agent_steps=5120,
+        losses={"total": 1.0, "policy": 0.5},
+        episode_return_sum=-30.0,
+        episodes=4,
+        agent_steps_per_s=800.0,
+    )
+    assert row == {
+        "agent_steps": 5120,
+        "return/pong/mean": -7.5,
+        "return/pong/episodes": 4,
+        "loss/pong/total": 1.0,
+        "loss/pong/policy": 0.5,
+        "throughput/pong/agent_steps_per_s": 800.0,
+    }
+
+
+def test_an_unregistered_figure_is_refused() -> None:
+    slot = replace(PONG, losses={"critic": 1.0})
+    with pytest.raises(AssertionError, match="loss/pong/critic is not in METRICS"):
+        meta_step_row(meta_step=0, slots=[slot], meta=META, agent_steps_before=0)
+    with pytest.raises(AssertionError, match="loss/pong/critic is not in METRICS"):
+        learn_row(
+            game="pong",
+            agent_steps=1,
+            losses={"critic": 1.0},
+            episode_return_sum=0.0,
+            episodes=0,
+            agent_steps_per_s=1.0,
+        )

@@ -1,0 +1,225 @@
+"""The same rows through every sink, and what the tracker promises about them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leap_rl.tracking.config import TrackingConfig
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.tracking.metrics import Axis, Row
+from leap_rl.tracking.sink import Tracker, TrackingError, open_tracker
+from tests.tracking import tensorboard_file, wandb_file
+
+SECRET = "feedfacefeedfacefeedfacefeedfacefeedface"
+OFFLINE = TrackingConfig(
+    wandb="offline", wandb_project="a-project", wandb_group="seeds", wandb_tags=("x", "y")
+)
+RUN_CONFIG = {"seed": 7, "agent": {"learning_rate": 1e-4, "games": ["pong", "breakout"]}}
+# Enough keys for a wandb record that does not fit into one 32 KiB block.
+LONG_ROW: dict[str, float | int] = {f"return/game_{i}/mean": i / 7 for i in range(1500)}
+ROWS: list[dict[str, float | int]] = [
+    {"meta_step": 0, "agent_steps": 80_000_000, "meta/step_norm": 0.1, "return/pong/mean": -20.75},
+    {"meta_step": 1, "agent_steps": 160_000_001, "meta/step_norm": 1e-8, "loss/pong/total": 3},
+    {"meta_step": 2, "agent_steps": 240_000_001, **LONG_ROW},
+]
+
+
+@pytest.fixture(autouse=True)
+def _private_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keeps wandb off the user's settings and credentials, and lets no test see another's."""
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("NETRC", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    yield
+    end_wandb()
+
+
+def track(config: TrackingConfig, folder: Path, rows: list[dict[str, float | int]]) -> None:
+    with open_tracker(config, run_folder=folder, run_config=RUN_CONFIG, kind="train") as tracker:
+        for row in rows:
+            tracker.log(row, axis="meta_step")
+    end_wandb()
+
+
+def end_wandb() -> None:
+    """Ends wandb's own process; only then is all that a finished run left to it on disk."""
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()
+
+
+def wandb_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda p: p.stat().st_mtime_ns)
+
+
+def test_the_same_rows_come_back_from_every_sink(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    track(OFFLINE, folder, ROWS)
+
+    assert read_rows(folder / "metrics.jsonl") == ROWS
+
+    from_tensorboard = tensorboard_file.rows(folder / "tensorboard", "meta_step")
+    assert from_tensorboard == [pytest.approx(row, rel=2**-24) for row in ROWS]
+
+    (file,) = wandb_files(folder)
+    assert file.stat().st_size > wandb_file.BLOCK_BYTES
+    assert wandb_file.rows(file) == ROWS
+
+
+def test_wandb_is_told_the_config_the_names_and_the_axis(tmp_path: Path) -> None:
+    track(replace(OFFLINE, tensorboard=False), tmp_path / "run", ROWS[:1])
+    (file,) = wandb_files(tmp_path / "run")
+    run, config = wandb_file.run(file)
+    assert config == RUN_CONFIG
+    assert (run.project, run.run_group, run.job_type) == ("a-project", "seeds", "train")
+    assert sorted(run.tags) == ["x", "y"]
+    metrics = [
+        r.metric for r in wandb_file.records(file) if r.WhichOneof("record_type") == "metric"
+    ]
+    step_metric = {metric.name or metric.glob_name: metric.step_metric for metric in metrics}
+    assert step_metric["*"] == "meta_step"
+    assert "meta_step" in step_metric
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_a_resume_goes_on_in_the_same_files_and_the_same_wandb_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    track(OFFLINE, folder, ROWS[:1])
+    run_id = (folder / "wandb" / "run_id.txt").read_text().strip()
+    track(OFFLINE, folder, ROWS[1:2])
+
+    assert read_rows(folder / "metrics.jsonl") == ROWS[:2]
+    steps = [row["meta_step"] for row in tensorboard_file.rows(folder / "tensorboard", "meta_step")]
+    assert steps == [0, 1]
+    first, second = wandb_files(folder)
+    assert [wandb_file.run(file)[0].run_id for file in (first, second)] == [run_id, run_id]
+    assert wandb_file.rows(first) + wandb_file.rows(second) == ROWS[:2]
+
+
+def test_two_runs_have_two_wandb_ids(tmp_path: Path) -> None:
+    ids = set()
+    for name in ("one", "other"):
+        track(replace(OFFLINE, tensorboard=False), tmp_path / name, [])
+        ids.add((tmp_path / name / "wandb" / "run_id.txt").read_text())
+    assert len(ids) == 2
+
+
+def test_no_secret_of_the_environment_gets_into_the_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "cafebabe-cafebabe")
+    folder = tmp_path / "run"
+    track(OFFLINE, folder, ROWS)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    contents = [path.read_bytes() for path in files]
+    assert any(b'"seed"' in content or b"seed" in content for content in contents)
+    for path, content in zip(files, contents, strict=True):
+        assert SECRET.encode() not in content, path
+        assert b"cafebabe" not in content, path
+
+
+def test_wandb_online_without_a_key_says_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_API_KEY")
+    with pytest.raises(TrackingError) as raised:
+        track(TrackingConfig(wandb="online"), tmp_path / "run", [])
+    assert str(raised.value) == (
+        "tracking.wandb = online: no API key is configured (see wandb login); "
+        "use offline, then wandb sync"
+    )
+
+
+@pytest.mark.slow
+def test_wandb_online_without_a_network_says_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    with pytest.raises(TrackingError, match=r"^tracking.wandb = online: .*[^.]; use offline, then"):
+        track(TrackingConfig(wandb="online"), tmp_path / "run", [])
+
+
+def test_what_is_switched_off_is_not_imported(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from leap_rl.tracking.config import TrackingConfig
+from leap_rl.tracking.sink import open_tracker
+
+def loaded():
+    heavy = {{"wandb", "tensorboardX", "torch", "ray", "rich"}}
+    return sorted(heavy & {{name.split(".")[0] for name in sys.modules}})
+
+def log(tensorboard):
+    config = TrackingConfig(tensorboard=tensorboard)
+    with open_tracker(
+        config, run_folder=Path({str(tmp_path)!r}), run_config={{}}, kind="train"
+    ) as tracker:
+        tracker.log({{"meta_step": 0}}, axis="meta_step")
+
+log(False)
+assert loaded() == [], loaded()
+log(True)
+assert "tensorboardX" in loaded() and "wandb" not in loaded(), loaded()
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class Recorder:
+    """A sink that notes what is asked of it, and may fail."""
+
+    def __init__(self, name: str, log: list[str], *, fails: bool = False) -> None:
+        self.name, self.log, self.fails = name, log, fails
+
+    def write(self, row: Row, axis: Axis) -> None:
+        self.log.append(f"{self.name} wrote {row[axis]}")
+        if self.fails:
+            raise OSError("disk full")
+
+    def close(self) -> None:
+        self.log.append(f"{self.name} closed")
+        if self.fails:
+            raise OSError("disk full")
+
+
+def test_every_sink_is_closed_even_when_one_raises() -> None:
+    log: list[str] = []
+    tracker = Tracker([Recorder("a", log), Recorder("b", log, fails=True), Recorder("c", log)])
+    with pytest.raises(OSError, match="disk full"):
+        tracker.close()
+    assert sorted(log) == ["a closed", "b closed", "c closed"]
+
+
+def test_sinks_are_written_in_order_so_that_the_last_is_the_truth() -> None:
+    log: list[str] = []
+    tracker = Tracker([Recorder("mirror", log, fails=True), Recorder("truth", log)])
+    with pytest.raises(OSError, match="disk full"):
+        tracker.log({"meta_step": 4}, axis="meta_step")
+    assert log == ["mirror wrote 4"]  # so a resume logs row 4 again
+
+
+def test_jsonl_is_opened_as_the_last_sink(tmp_path: Path) -> None:
+    tracker = open_tracker(OFFLINE, run_folder=tmp_path, run_config={}, kind="train")
+    names = [type(sink).__name__ for sink in tracker._sinks]
+    tracker.close()
+    assert names == ["WandbSink", "TensorBoardSink", "JsonlSink"]
+
+
+def test_no_sink_sees_a_row_that_is_not_finite() -> None:
+    log: list[str] = []
+    tracker = Tracker([Recorder("mirror", log), Recorder("truth", log)])
+    with pytest.raises(ValueError, match="loss/pong/total = nan"):
+        tracker.log({"meta_step": 4, "loss/pong/total": float("nan")}, axis="meta_step")
+    assert log == []
