@@ -1,0 +1,227 @@
+"""What crosses a process between trainers and the parameter server.
+
+Trainers pull work; the server is the single source of truth. Every call may arrive twice, late
+or never, so each message says what it belongs to and repeating one changes nothing:
+
+    claim    -> Assignment | Wait | Finished
+    stream   -> Continue | Abandon           the sum so far, sent now and then, not waited for
+    complete -> Counted | Abandon            the whole sum; the answer carries the next work
+
+A worked example. Meta-step 7 opens with 16 slots. Trainer ``trainer-2`` claims (number 31) and is
+assigned slot 4 for the first time: ``Ticket(round=7, slot=4, attempt=1)``. It streams the sum of
+its first 120 segments with ``n=120``, then of 260 with ``n=260``; a stream that arrives twice
+replaces a sum by the same sum. It completes with ``n=31_250`` and claim number 32; if the answer
+is lost it sends the same message again, is told Counted again, and gets the same next assignment,
+since number 32 has been answered before.
+
+Dimensions: P flattened shared parameters, E episodes, R points of a learning curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatVector: TypeAlias = NDArray[np.float32]
+"""A float32 vector; read-only on the receiving side."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticket:
+    """What a message of a running task belongs to."""
+
+    fingerprint: str
+    """SHA-256 of the run's defining config: a message of another run is refused."""
+    round: int
+    """The meta-step (or other round), which is also the version of the initialization."""
+    slot: int
+    """The place in the round's batch."""
+    attempt: int
+    """The how-manieth try at filling the slot, from 1; an older attempt is told to abandon."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A trainer asks for work."""
+
+    trainer: str
+    """The trainer's name, kept when it is started anew."""
+    incarnation: int
+    """Which life of the trainer, from 1: a new one frees what the old one held."""
+    number: int
+    """Counts the claims of an incarnation: the same number gets the same answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """Work: one task to train from the initialization."""
+
+    ticket: Ticket
+    game: str
+    task_seed: int
+    theta0: FloatVector
+    """The initialization, [P]."""
+    keep_agent: bool
+    """Whether the trained agent is to come back with the sum."""
+    durable_n: int = 0
+    """Segments behind ``snapshot``; 0 to start at the initialization."""
+    snapshot: bytes | None = None
+    """A frozen task to go on from, or none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wait:
+    """No slot is free now; ask again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """The run has no more work."""
+
+
+Work: TypeAlias = Assignment | Wait | Finished
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveFigures:
+    """How a running task stands; for display only."""
+
+    agent_steps: int
+    agent_steps_total: int
+    agent_steps_per_s: float
+    mean_return: float | None
+    """Mean raw return of the last episodes; none before the first has ended."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stream:
+    """A task's sum so far."""
+
+    ticket: Ticket
+    n: int
+    """Segments in the sum; a smaller one than the newest seen is out of date."""
+    contribution: FloatVector
+    """The sum over the first ``n`` segments, [P]."""
+    live: LiveFigures
+    snapshot: bytes | None = None
+    """The task frozen after ``n`` segments, or none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Episodes:
+    """Episodes that ended in a task, as columns."""
+
+    agent_steps: NDArray[np.int64]
+    """Agent steps of the task, over its environments, when the episode ended, [E]."""
+    returns: NDArray[np.float64]
+    """Raw returns, [E]."""
+    lengths: NDArray[np.int64]
+    """Lengths in agent steps, [E]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurvePoint:
+    """One interval of a learning curve."""
+
+    agent_steps: int
+    """The interval's end."""
+    losses: Mapping[str, float]
+    """Mean losses of the interval's updates."""
+    episodes: int
+    """Episodes that ended in it."""
+    return_sum: float
+    """Sum of their raw returns."""
+    agent_steps_per_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRecord:
+    """What a finished task leaves behind besides its sum."""
+
+    trainer: str
+    processor: str
+    """The kind of processor that trained it: bits are promised per kind."""
+    updates: int
+    agent_steps: int
+    losses: Mapping[str, float]
+    """Mean losses over all updates."""
+    path: Mapping[str, float]
+    """The gradient path's figures, such as its energy."""
+    curve: tuple[CurvePoint, ...]
+    working_s: float
+    waiting_s: float
+    """Time the trainer waited for this work."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Complete:
+    """A task's whole sum."""
+
+    ticket: Ticket
+    n: int
+    """Segments in the sum: all of them."""
+    contribution: FloatVector
+    """The sum over all segments, [P]."""
+    record: TaskRecord
+    episodes: Episodes
+    claim: Claim
+    """Asks for the next work along with it."""
+    agent: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """The trained agent's parameters by name, where they were asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Continue:
+    """The stream was taken in."""
+
+    durable_n: int
+    """Segments that survive anything from now on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counted:
+    """The sum counts, once, and is on disk."""
+
+    next: Work
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Abandon:
+    """The slot belongs to somebody else by now, or is done; drop the task and claim anew."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunningTask:
+    """A slot that a trainer works on, as last heard of."""
+
+    slot: int
+    game: str
+    trainer: str
+    attempt: int
+    live: LiveFigures | None
+    """None before the first stream."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerStatus:
+    """Where a run stands; for display and supervision."""
+
+    round: int
+    """The open round; equal to ``rounds`` when the run is finished."""
+    rounds: int
+    slots_complete: int
+    slots_total: int
+    running: tuple[RunningTask, ...]
+    failure: str | None = None
+    """Why the run cannot go on, where it cannot."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are closed."""
+        return self.round >= self.rounds

@@ -1,0 +1,66 @@
+"""What can be set about where and how a run is carried out. Nothing here changes a bit of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+RuntimeKind = Literal["local", "ray"]
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Where trainers and server run; no field changes what is learned."""
+
+    kind: RuntimeKind = "ray"
+    """ray: trainers and server are Ray actors. local: everything in this process, one task after
+    another, for debuggers and small things."""
+
+    trainers: int | Literal["auto"] = "auto"
+    """Trainers, each of which trains one task at a time on one core. auto: one for each core of
+    this machine or cluster, but no more than a round has slots."""
+
+    address: str | None = None
+    """A running Ray cluster to join, as host:port or `auto`. None starts one on this machine, or
+    joins the one that RAY_ADDRESS names (as inside `ray job submit`)."""
+
+    stream_every_s: float = 2.0
+    """Seconds between two streams of a task's sum so far."""
+
+    lease_s: float = 60.0
+    """A slot whose trainer was not heard of for this many seconds is given to another."""
+
+    max_attempts: int = 3
+    """A slot that lost its trainer this many times stops the run."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        if self.kind not in get_args(RuntimeKind):
+            raise ValueError(f"runtime.kind = {self.kind!r}: must be local or ray")
+        if self.trainers != "auto" and self.trainers < 1:
+            raise ValueError(f"runtime.trainers = {self.trainers}: must be at least 1, or auto")
+        if self.kind == "local" and self.trainers not in (1, "auto"):
+            raise ValueError(
+                f"runtime.trainers = {self.trainers}: runtime.kind = local has one trainer; "
+                "use runtime.kind = ray for more"
+            )
+        if self.kind == "local" and self.address is not None:
+            raise ValueError(
+                f"runtime.address = {self.address}: runtime.kind = local joins no cluster; "
+                "use runtime.kind = ray"
+            )
+        for name in ("stream_every_s", "lease_s"):
+            value = getattr(self, name)
+            if not value > 0:
+                raise ValueError(f"runtime.{name} = {value}: must be greater than 0")
+        if self.lease_s <= 2 * self.stream_every_s:
+            raise ValueError(
+                f"runtime.lease_s = {self.lease_s}: must be more than twice "
+                f"runtime.stream_every_s = {self.stream_every_s}, since streams renew the lease"
+            )
+        if self.max_attempts < 1:
+            raise ValueError(f"runtime.max_attempts = {self.max_attempts}: must be at least 1")

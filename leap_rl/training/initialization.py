@@ -1,0 +1,56 @@
+"""Initializations on disk: shared parameters by name, as safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import fsspec
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+from torch import Tensor
+
+from leap_rl.parameters import Layout
+
+FILE_NAME = "initialization.safetensors"
+
+
+def save_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the bytes of a safetensors file; equal tensors give equal bytes."""
+    arrays = {name: np.array(tensor.numpy(), order="C") for name, tensor in tensors.items()}
+    return bytes(save(arrays))
+
+
+def load_tensors(data: bytes) -> dict[str, Tensor]:
+    """Return the tensors in the bytes of a safetensors file.
+
+    Raises:
+        ValueError: The bytes are no safetensors file.
+    """
+    try:
+        arrays = load(data)
+    except SafetensorError as error:
+        raise ValueError(f"no safetensors file ({error})") from None
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+
+def read_initialization(url: str, layout: Layout) -> Tensor:
+    """Read shared parameters from a file, local or at any URL that fsspec opens.
+
+    Args:
+        url: The file; an initialization of a run.
+        layout: Names and shapes of the shared parameters.
+
+    Returns:
+        The parameters, float32 [P].
+
+    Raises:
+        ValueError: There is no such file, or its parameters are not those of ``layout``.
+    """
+    try:
+        with fsspec.open(url, "rb") as file:
+            data = file.read()
+    except (OSError, ValueError, ImportError) as error:
+        raise ValueError(f"cannot be read: {' '.join(str(error).split())}") from None
+    return layout.pack(load_tensors(data))

@@ -1,0 +1,352 @@
+"""The parameter server: the single source of truth about a run's slots and contributions.
+
+A slot of the open round is in one of three states:
+
+                    claim                       complete
+        PENDING ------------> RUNNING(a, n) ------------> COMPLETE
+           ^                        |
+           +------------------------+
+            lease over, trainer lost,
+            or its trainer claims anew
+
+When all slots are COMPLETE the round closes: the policy averages and steps, the checkpoint goes
+to disk, and the next round opens with every slot PENDING. Every method may be called twice, late
+or never, in any order, by trainers that are taken for dead: the attempt on the ticket is the
+fence, and a sum replaces what is there instead of adding to it, so each slot counts once.
+
+A plain class that knows no runtime and no threads: whoever serves it calls one method at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from leap_rl.messages import (
+    Abandon,
+    Assignment,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    Finished,
+    FloatVector,
+    LiveFigures,
+    RunningTask,
+    ServerStatus,
+    Stream,
+    Ticket,
+    Wait,
+    Work,
+)
+from leap_rl.run_folder import RunFolder
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training import slot_files
+from leap_rl.training.rounds import FilledSlot, RoundPolicy
+
+
+class ProtocolError(ValueError):
+    """A message does not belong to this run."""
+
+
+class NonFiniteContributionError(ValueError):
+    """A contribution holds NaN or infinity."""
+
+
+class SlotState(Enum):
+    """Where a slot stands; see the module's picture."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETE = "complete"
+
+
+@dataclass(kw_only=True, slots=True)
+class Slot:
+    """A place in the open round's batch."""
+
+    spec: TaskSpec
+    state: SlotState = SlotState.PENDING
+    attempt: int = 0
+    """The newest attempt handed out; 0 before the first."""
+    owner: str | None = None
+    """The trainer that works on it while RUNNING."""
+    lease_until_s: float = 0.0
+    n: int = 0
+    """Segments in ``contribution``."""
+    contribution: FloatVector | None = None
+    """The newest sum of the newest attempt, [P]."""
+    live: LiveFigures | None = None
+    filled: FilledSlot | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class _TrainerState:
+    incarnation: int
+    number: int = 0
+    answer: Work = field(default_factory=Wait)
+
+
+class ParameterServer:
+    """Hands out a run's tasks, takes in their sums, and closes its rounds.
+
+    Args:
+        folder: The run's folder; holds at least checkpoint 0.
+        fingerprint: SHA-256 of the run's defining config; messages of another are refused.
+        policy: What the rounds consist of, restored from the folder's newest checkpoint.
+        lease_s: A running slot unheard of for this long is free again.
+        max_attempts: A slot whose trainers were lost this many times stops the run.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: RunFolder,
+        fingerprint: str,
+        policy: RoundPolicy,
+        lease_s: float,
+        max_attempts: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        latest = folder.latest()
+        assert latest is not None, "a run is made with its checkpoint 0"
+        self._folder = folder
+        self._fingerprint = fingerprint
+        self._policy = policy
+        self._lease_s = lease_s
+        self._max_attempts = max_attempts
+        self._clock = clock
+        self._trainers: dict[str, _TrainerState] = {}
+        self._committed: dict[tuple[int, int], int] = {}
+        self._failure: str | None = None
+        self._round = latest
+        self._slots: list[Slot] = []
+        self._open_round()
+
+    # -- what trainers call -------------------------------------------------------------------
+
+    def claim(self, claim: Claim) -> Work:
+        """Answer a trainer that asks for work; the same number gets the same answer."""
+        trainer = self._trainers.get(claim.trainer)
+        if trainer is None or claim.incarnation > trainer.incarnation:
+            trainer = self._trainers[claim.trainer] = _TrainerState(incarnation=claim.incarnation)
+            self._release(claim.trainer)
+        if claim.incarnation < trainer.incarnation:
+            return Finished()  # taken for dead and replaced: it must not get work again
+        if claim.number < trainer.number:
+            return Wait()  # overtaken on the way; nobody waits for this answer any more
+        if claim.number > trainer.number or isinstance(trainer.answer, Wait):
+            self._release(claim.trainer)
+            trainer.number = claim.number
+            trainer.answer = self._next_work(claim.trainer)
+        return trainer.answer
+
+    def stream(self, message: Stream) -> Continue | Abandon:
+        """Take in a running task's sum so far; a repeated or overtaken one changes nothing.
+
+        Raises:
+            ProtocolError: The message belongs to another run.
+            NonFiniteContributionError: The sum holds NaN or infinity.
+        """
+        slot = self._owned_slot(message.ticket)
+        if isinstance(slot, Abandon):
+            return slot
+        slot.lease_until_s = self._clock() + self._lease_s
+        if message.n >= slot.n:
+            self._refuse_non_finite(slot, message.contribution, message.n)
+            slot.n = message.n
+            slot.contribution = message.contribution
+            slot.live = message.live
+        return Continue(durable_n=0)
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        """Take in a task's whole sum; answered only when it is on disk.
+
+        Raises:
+            ProtocolError: The message belongs to another run.
+            NonFiniteContributionError: The sum holds NaN or infinity.
+            OSError: It could not be written.
+        """
+        ticket = message.ticket
+        self._check_fingerprint(ticket)
+        if self._is_counted(ticket):
+            return Counted(next=self.claim(message.claim))
+        slot = self._owned_slot(ticket)
+        if isinstance(slot, Abandon):
+            return slot
+        self._refuse_non_finite(slot, message.contribution, message.n)
+        if self._policy.keeps_agents:
+            slot_files.write_agent(self._folder.agent(ticket.slot, slot.spec.game), message.agent)
+        slot.filled = FilledSlot(
+            spec=slot.spec,
+            attempt=ticket.attempt,
+            contribution=message.contribution,
+            record=message.record,
+            episodes=message.episodes,
+        )
+        slot_files.write_slot(
+            self._folder.slot(ticket.round, ticket.slot), slot.filled, self._fingerprint
+        )
+        slot.n, slot.contribution = message.n, message.contribution
+        slot.state, slot.owner, slot.live = SlotState.COMPLETE, None, None
+        self._close_full_rounds()
+        return Counted(next=self.claim(message.claim))
+
+    # -- what the driver calls ----------------------------------------------------------------
+
+    def trainer_lost(self, trainer: str) -> None:
+        """Free what a trainer held that the runtime says is dead."""
+        self._release(trainer)
+
+    def tick(self) -> None:
+        """Free the slots whose leases are over."""
+        now = self._clock()
+        for slot in self._slots:
+            if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
+                self._free(slot)
+
+    def status(self) -> ServerStatus:
+        """Return where the run stands."""
+        return ServerStatus(
+            round=self._round,
+            rounds=self._policy.rounds,
+            slots_complete=sum(slot.state is SlotState.COMPLETE for slot in self._slots),
+            slots_total=len(self._slots),
+            running=tuple(
+                RunningTask(
+                    slot=index,
+                    game=slot.spec.game,
+                    trainer=slot.owner,
+                    attempt=slot.attempt,
+                    live=slot.live,
+                )
+                for index, slot in enumerate(self._slots)
+                if slot.owner is not None
+            ),
+            failure=self._failure,
+        )
+
+    def newest_sum(self, slot: int) -> tuple[int, FloatVector | None]:
+        """Return a slot's number of segments and its newest sum, [P], in the open round."""
+        return self._slots[slot].n, self._slots[slot].contribution
+
+    # -- the state machine --------------------------------------------------------------------
+
+    def _open_round(self) -> None:
+        finished = self._round >= self._policy.rounds
+        specs = () if finished else self._policy.open(self._round)
+        self._slots = [Slot(spec=spec) for spec in specs]
+        self._opened_s = self._clock()
+        for index, slot in enumerate(self._slots):
+            path = self._folder.slot(self._round, index)
+            filled = slot_files.read_slot(path, slot.spec, self._fingerprint)
+            if filled is not None:
+                slot.state, slot.filled = SlotState.COMPLETE, filled
+                slot.attempt = filled.attempt
+        self._close_full_rounds()
+
+    def _close_full_rounds(self) -> None:
+        if not self._slots or any(slot.filled is None for slot in self._slots):
+            return
+        filled = [slot.filled for slot in self._slots if slot.filled is not None]
+        closed = self._policy.close(self._round, filled, elapsed_s=self._clock() - self._opened_s)
+        slot_files.write_curves(self._folder.curves(self._round), self._round, filled)
+        state = {
+            **closed.state,
+            "fingerprint": self._fingerprint,
+            "slots": [
+                {
+                    **asdict(slot.spec),
+                    "attempt": slot.attempt,
+                    "trainer": slot.record.trainer,
+                    "processor": slot.record.processor,
+                }
+                for slot in filled
+            ],
+            "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
+        }
+        self._folder.write_checkpoint(self._round + 1, closed.files, state)
+        self._folder.remove_slots(self._round)
+        self._committed.update(
+            ((self._round, index), slot.attempt) for index, slot in enumerate(self._slots)
+        )
+        self._round += 1
+        self._open_round()
+
+    def _next_work(self, trainer: str) -> Work:
+        if self._failure is not None or self._round >= self._policy.rounds:
+            return Finished()
+        pending = (i for i, slot in enumerate(self._slots) if slot.state is SlotState.PENDING)
+        index = next(pending, None)
+        if index is None:
+            return Wait()
+        slot = self._slots[index]
+        slot.state, slot.owner = SlotState.RUNNING, trainer
+        slot.attempt += 1
+        slot.n, slot.contribution, slot.live = 0, None, None
+        slot.lease_until_s = self._clock() + self._lease_s
+        return Assignment(
+            ticket=Ticket(
+                fingerprint=self._fingerprint,
+                round=self._round,
+                slot=index,
+                attempt=slot.attempt,
+            ),
+            game=slot.spec.game,
+            task_seed=slot.spec.seed,
+            theta0=self._policy.theta0(),
+            keep_agent=self._policy.keeps_agents,
+        )
+
+    def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:
+        """Return the running slot that the ticket's attempt owns, or why there is none."""
+        self._check_fingerprint(ticket)
+        if ticket.round != self._round:
+            return Abandon(reason=f"round {ticket.round} is closed; round {self._round} is open")
+        slot = self._slots[ticket.slot]
+        if slot.attempt != ticket.attempt or slot.state is not SlotState.RUNNING:
+            return Abandon(
+                reason=f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
+                f"this is attempt {ticket.attempt}"
+            )
+        return slot
+
+    def _is_counted(self, ticket: Ticket) -> bool:
+        if ticket.round == self._round and ticket.slot < len(self._slots):
+            slot = self._slots[ticket.slot]
+            return slot.state is SlotState.COMPLETE and slot.attempt == ticket.attempt
+        return self._committed.get((ticket.round, ticket.slot)) == ticket.attempt
+
+    def _release(self, trainer: str) -> None:
+        for slot in self._slots:
+            if slot.owner == trainer:
+                self._free(slot)
+
+    def _free(self, slot: Slot) -> None:
+        slot.state, slot.owner, slot.live = SlotState.PENDING, None, None
+        if slot.attempt >= self._max_attempts:
+            self._failure = (
+                f"slot {self._slots.index(slot)} of round {self._round} ({slot.spec.game}, task "
+                f"seed {slot.spec.seed}) lost its trainer {slot.attempt} times; "
+                "runtime.max_attempts allows no more"
+            )
+
+    def _check_fingerprint(self, ticket: Ticket) -> None:
+        if ticket.fingerprint != self._fingerprint:
+            raise ProtocolError(
+                f"a message carries the config fingerprint {ticket.fingerprint[:12]}, this run's "
+                f"is {self._fingerprint[:12]}: a trainer of another run must not join this one"
+            )
+
+    def _refuse_non_finite(self, slot: Slot, contribution: FloatVector, n: int) -> None:
+        if not np.isfinite(contribution).all():
+            raise NonFiniteContributionError(
+                f"the contribution of {slot.spec.game} (slot {self._slots.index(slot)} of round "
+                f"{self._round}, task seed {slot.spec.seed}) holds NaN or infinity after "
+                f"{n} updates"
+            )

@@ -1,0 +1,109 @@
+"""What Ray must find in the environment before it is imported: quiet, private, quick to fail.
+
+A cluster of our own listens on loopback alone, asks for a token, and keeps its files in a folder
+that only this user can enter; it is gone when the process ends. A cluster that we join has its own
+token, which Ray finds in RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leap_rl.training.runtime import Runtime
+
+_ALWAYS = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # With log_to_driver=False, Ray still prints its own daemons' errors to our stdout, from a
+    # thread; this pattern skips them all.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
+}
+
+_OWN_CLUSTER = {
+    # The one setting that makes every port of a local cluster bind to 127.0.0.1.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+
+_JOINED_CLUSTER = {
+    # A cluster that is not there: an error after seconds instead of many minutes.
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
+    "RAY_py_gcs_connect_timeout_s": "3",
+    "RAY_gcs_rpc_server_connect_timeout_s": "1",
+}
+
+LONGEST_PARENT_BYTES = 24
+"""107 less what `/leap_rl-XXXXXXXX` and Ray's session and socket names take below it."""
+
+LOCAL = "local"
+"""An address that always starts a cluster of our own."""
+
+
+def make_ray_runtime(*, trainers: int | None, address: str | None) -> Runtime:
+    """Prepare the environment, import Ray, and return the runtime.
+
+    Args:
+        trainers: How many trainers; none for one a core, at most one a slot.
+        address: The cluster to join; none for the one in RAY_ADDRESS, or else one of our own.
+    """
+    address = address or os.environ.get("RAY_ADDRESS") or LOCAL
+    os.environ.update(_ALWAYS)
+    if address == LOCAL:
+        os.environ.update(_OWN_CLUSTER)
+        os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file(private_folder()))
+        os.environ.pop("RAY_AUTH_TOKEN", None)
+        os.environ.pop("RAY_ADDRESS", None)
+    else:
+        for name, value in _JOINED_CLUSTER.items():
+            os.environ.setdefault(name, value)
+
+    from leap_rl.training.runtime_ray import RayRuntime
+
+    return RayRuntime(trainers=trainers, address=None if address == LOCAL else address)
+
+
+def probe_own_cluster() -> float:
+    """Start a cluster of our own, have an actor answer, and end it.
+
+    Returns:
+        Seconds until the answer.
+    """
+    make_ray_runtime(trainers=1, address=LOCAL)
+    from leap_rl.training.runtime_ray import probe
+
+    return probe()
+
+
+@cache
+def private_folder() -> Path:
+    """Return this process's own folder for Ray's files and token, removed when it ends.
+
+    Ray puts sockets below it, whose paths must not exceed 107 bytes: a long TMPDIR is not used.
+    """
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent)) > LONGEST_PARENT_BYTES:
+        parent = "/tmp"
+    folder = Path(tempfile.mkdtemp(prefix="leap_rl-", dir=parent))  # nobody else can enter it
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a forked child
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _token_file(folder: Path) -> Path:
+    path = folder / "token"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_hex(32), encoding="ascii")
+    return path

@@ -1,0 +1,85 @@
+"""What a round is for: the protocol between the parameter server and what it serves.
+
+A round is a batch of slots served together. The server sees to it that every slot is filled
+exactly once; the policy says which tasks fill them, what they start from, and what closing the
+round does: average and step (``meta_training.py``) or keep agents and curves (``learning.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from leap_rl.messages import Episodes, FloatVector, TaskRecord
+from leap_rl.run_folder import RunFolder
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.metrics import Axis
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilledSlot:
+    """A slot whose task is complete."""
+
+    spec: TaskSpec
+    attempt: int
+    """The attempt that completed it."""
+    contribution: FloatVector
+    """The sum over all of the task's segments, [P]."""
+    record: TaskRecord
+    episodes: Episodes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoggedRow:
+    """A row for the trackers, with the axis it belongs to."""
+
+    axis: Axis
+    values: Mapping[str, float | int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClosedRound:
+    """What closing a round leaves on disk."""
+
+    rows: Sequence[LoggedRow]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """The checkpoint's files by name."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """Entries of the checkpoint's state.json."""
+
+
+class RoundPolicy(Protocol):
+    """Says what a run's rounds consist of. Owned by the server; never called twice at a time."""
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the run has."""
+
+    @property
+    def keeps_agents(self) -> bool:
+        """Whether trained agents are to be saved."""
+
+    def theta0(self) -> FloatVector:
+        """Return what the open round's tasks start from, [P]; the same array until it closes."""
+
+    def open(self, round_number: int) -> Sequence[TaskSpec]:
+        """Return the tasks of a round, in slot order."""
+
+    def close(
+        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+    ) -> ClosedRound:
+        """Make of a round's filled slots, in slot order, what the run keeps of them.
+
+        Args:
+            round_number: The round that closes.
+            slots: Its slots, all of them filled.
+            elapsed_s: Wall-clock time since it opened.
+        """
+
+
+class RoundPolicyFactory(Protocol):
+    """Makes a run's policy as its newest checkpoint says; small and picklable."""
+
+    def __call__(self, folder: RunFolder) -> RoundPolicy:
+        """Restore the policy from the folder's newest checkpoint."""

@@ -1,0 +1,372 @@
+"""The Ray runtime: the server and each trainer an actor, supervised by this process.
+
+Ray's own retries are off: they execute a call twice and reorder calls. What is sent may be lost or
+late; trainers repeat it until they are answered, and the server takes every message any number of
+times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import ray
+from ray.exceptions import (
+    ActorUnavailableError,
+    AuthenticationError,
+    GetTimeoutError,
+    RayActorError,
+    RayTaskError,
+)
+
+from leap_rl.determinism import configure_torch
+from leap_rl.messages import (
+    Abandon,
+    Assignment,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    FloatVector,
+    ServerStatus,
+    Stream,
+    Ticket,
+    Wait,
+    Work,
+)
+from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.ray_environment import private_folder
+from leap_rl.training.runtime import Job, RunFailedError, StreamSchedule
+
+LONG_POLL_S = 10.0
+"""A claim that finds no free slot is held this long before it is answered with Wait."""
+
+ANSWER_TIMEOUT_S = 60.0
+"""A call unanswered for this long is sent again."""
+
+RETRY_PAUSE_S = 0.5
+SUPERVISE_EVERY_S = 0.25
+OBJECT_STORE_BYTES = 512 * 2**20
+
+Reference: TypeAlias = "ray.ObjectRef[Any]"
+
+_NOTHING = np.empty(0, dtype=np.float32)
+
+
+class ServerActor:
+    """Serves the parameter server to many trainers.
+
+    All methods run on one thread, the actor's event loop: the server itself needs no lock, and
+    while a claim waits for a free slot the others are served.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    async def start(self) -> int:
+        """Make the server on the thread that will run it; returns the open round's slots."""
+        configure_torch()
+        self._server: ParameterServer = self._job.make_server()
+        self._changed = asyncio.Event()
+        self._theta0: FloatVector | None = None
+        self._theta0_ref: Reference | None = None
+        return self._server.status().slots_total
+
+    async def claim(self, claim: Claim) -> tuple[Work, Reference | None]:
+        """Answer a claim, at once or when a slot is free."""
+        deadline = time.monotonic() + LONG_POLL_S
+        while True:
+            work = self._server.claim(claim)
+            left_s = deadline - time.monotonic()
+            if not isinstance(work, Wait) or left_s <= 0:
+                return self._by_reference(work)
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), left_s)
+            except TimeoutError:
+                continue
+
+    async def stream(self, message: Stream) -> Continue | Abandon:
+        """Take in a sum so far."""
+        return self._server.stream(message)
+
+    async def complete(self, message: Complete) -> tuple[Counted | Abandon, Reference | None]:
+        """Take in a whole sum."""
+        answer = self._server.complete(message)
+        self._changed.set()
+        if isinstance(answer, Abandon):
+            return answer, None
+        work, reference = self._by_reference(answer.next)
+        return Counted(next=work), reference
+
+    async def trainer_lost(self, trainer: str) -> None:
+        """Free what a dead trainer held."""
+        self._server.trainer_lost(trainer)
+        self._changed.set()
+
+    async def supervise(self) -> ServerStatus:
+        """Look after leases and return where the run stands."""
+        self._server.tick()
+        status = self._server.status()
+        if status.slots_total > status.slots_complete + len(status.running):
+            self._changed.set()
+        return status
+
+    def _by_reference(self, work: Work) -> tuple[Work, Reference | None]:
+        """Replace θ⁰ by a reference to it: it goes into the object store once a version."""
+        if not isinstance(work, Assignment):
+            return work, None
+        if self._theta0 is not work.theta0:
+            self._theta0, self._theta0_ref = work.theta0, ray.put(work.theta0)
+        return replace(work, theta0=_NOTHING), self._theta0_ref
+
+
+class RayLink:
+    """A trainer's way to the server actor."""
+
+    def __init__(self, server: Any, *, stream_every_s: float) -> None:
+        self._server = server
+        self._schedule = StreamSchedule(stream_every_s, time.monotonic)
+        self._in_flight: tuple[Ticket, Reference] | None = None
+
+    def claim(self, claim: Claim) -> Work:
+        """Ask for work until there is an answer."""
+        return _with_theta0(*self._call(self._server.claim, claim))
+
+    def stream_due(self) -> bool:
+        """Whether a stream is to be sent now."""
+        return self._schedule.due()
+
+    def stream(self, message: Stream) -> Continue | Abandon | None:
+        """Send a stream, unless the last one is still on its way."""
+        self._schedule.start_over()
+        answer = None
+        if self._in_flight is not None:
+            ticket, reference = self._in_flight
+            if not ray.wait([reference], timeout=0)[0]:
+                return None
+            self._in_flight = None
+            if ticket == message.ticket:
+                answer = self._answer(reference)
+        if not isinstance(answer, Abandon):
+            self._in_flight = message.ticket, self._server.stream.remote(message)
+        return answer
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        """Send a whole sum until there is an answer."""
+        answer, reference = self._call(self._server.complete, message)
+        if isinstance(answer, Abandon):
+            return answer
+        return Counted(next=_with_theta0(answer.next, reference))
+
+    def _call(self, method: Any, message: Claim | Complete) -> Any:
+        while True:
+            try:
+                return ray.get(method.remote(message), timeout=ANSWER_TIMEOUT_S)
+            except (GetTimeoutError, ActorUnavailableError):
+                # Perhaps it was executed, perhaps not: the server knows the message by its
+                # numbers, so the same message goes out again.
+                time.sleep(RETRY_PAUSE_S)
+
+    @staticmethod
+    def _answer(reference: Reference) -> Continue | Abandon | None:
+        try:
+            answer: Continue | Abandon = ray.get(reference)
+        except ActorUnavailableError:
+            return None  # a lost stream costs nothing: the next one carries the sum so far
+        return answer
+
+
+def _with_theta0(work: Work, reference: Reference | None) -> Work:
+    if not isinstance(work, Assignment):
+        return work
+    assert reference is not None, "an assignment comes with its initialization"
+    return replace(work, theta0=ray.get(reference))
+
+
+class TrainerActor:
+    """Runs a trainer in a process of its own."""
+
+    def run(self, job: Job, name: str, incarnation: int, server: Any) -> None:
+        """Train until the run has no more work."""
+        configure_torch()
+        link = RayLink(server, stream_every_s=job.stream_every_s)
+        job.make_trainer(name=name, incarnation=incarnation, link=link).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """One life of a trainer."""
+
+    name: str
+    incarnation: int
+    actor: Any
+
+
+class RayRuntime:
+    """Runs a job on a Ray cluster: one that it joins, or one of its own on this machine.
+
+    Args:
+        trainers: How many trainers; none for one a core, at most one a slot.
+        address: The cluster to join; none starts one here and ends it with the run.
+    """
+
+    def __init__(self, *, trainers: int | None, address: str | None) -> None:
+        self._trainers = trainers
+        self._address = address
+
+    def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
+        """Run ``job`` to its end.
+
+        Raises:
+            RunFailedError: The server died, trainers die again and again, or there is no cluster.
+            ValueError: A task's numbers went bad, or the run's folder is damaged.
+        """
+        with _cluster(self._address, self._trainers):
+            server = _actor(ServerActor, num_cpus=0).remote(job)
+            crew = _Crew(job, server)
+            try:
+                slots = _get(server.start.remote())
+                resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+                cores = int(resources.get("CPU", 1))
+                count = self._trainers or max(1, min(cores, slots))
+                for index in range(count):
+                    crew.start(f"trainer-{index}", incarnation=1)
+                _supervise(server, crew, report)
+            except RayActorError as error:
+                raise RunFailedError(f"the parameter server died: {_first_line(error)}") from None
+            finally:
+                crew.kill()
+                ray.kill(server)
+
+
+class _Crew:
+    """The living trainers."""
+
+    def __init__(self, job: Job, server: Any) -> None:
+        self._job = job
+        self._server = server
+        self._lives: dict[Reference, _Life] = {}
+        self.deaths_since_progress = 0
+
+    def start(self, name: str, *, incarnation: int) -> None:
+        """Start a trainer's next life."""
+        actor = _actor(TrainerActor, num_cpus=1).remote()
+        reference = actor.run.remote(self._job, name, incarnation, self._server)
+        self._lives[reference] = _Life(name, incarnation, actor)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for trainers that end; the dead are started anew, the failed raise their error."""
+        if not self._lives:
+            time.sleep(timeout_s)
+            return
+        ended, _ = ray.wait(list(self._lives), timeout=timeout_s)
+        for reference in ended:
+            life = self._lives.pop(reference)
+            try:
+                _get(reference)
+            except RayActorError as error:
+                self._replace(life, error)
+
+    def kill(self) -> None:
+        """End all of them at once; what counts is with the server."""
+        for life in self._lives.values():
+            ray.kill(life.actor)
+        self._lives.clear()
+
+    def _replace(self, life: _Life, error: RayActorError) -> None:
+        self.deaths_since_progress += 1
+        if self.deaths_since_progress > 2 * self._job.max_attempts * (len(self._lives) + 1):
+            raise RunFailedError(
+                f"trainers die again and again, the last one {life.name}: {_first_line(error)}"
+            )
+        _get(self._server.trainer_lost.remote(life.name))
+        self.start(life.name, incarnation=life.incarnation + 1)
+
+
+def _supervise(server: Any, crew: _Crew, report: Callable[[ServerStatus], None]) -> None:
+    """Keep trainers alive and the user informed until the run is finished."""
+    progress = None
+    while True:
+        status: ServerStatus = _get(server.supervise.remote())
+        report(status)
+        if status.failure is not None:
+            raise RunFailedError(status.failure)
+        if status.finished:
+            return
+        if progress != (status.round, status.slots_complete):
+            progress = (status.round, status.slots_complete)
+            crew.deaths_since_progress = 0
+        crew.wait(SUPERVISE_EVERY_S)
+
+
+def _actor(cls: type, *, num_cpus: int) -> Any:
+    """Return the class as an actor that Ray neither restarts nor calls twice."""
+    return ray.remote(cls).options(num_cpus=num_cpus, max_restarts=0, max_task_retries=0)
+
+
+def _get(reference: Reference) -> Any:
+    """Return a call's result, or raise what the call itself raised."""
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        cause: BaseException = error
+        while isinstance(cause, RayTaskError) and cause.cause is not None:
+            cause = cause.cause
+        raise cause from error
+
+
+@contextmanager
+def _cluster(address: str | None, trainers: int | None) -> Iterator[None]:
+    """Join a cluster or start one; a connection that is there already is used and left alone."""
+    if ray.is_initialized():
+        yield
+        return
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address is None:
+        cores = len(os.sched_getaffinity(0))
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            num_cpus=max(cores, trainers or 0),
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=str(private_folder()),
+            **quiet,
+        )
+    else:
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
+            raise RunFailedError(
+                f"runtime.address = {address}: no Ray cluster answers there, or it does not take "
+                f"this user's token (RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token): "
+                f"{_first_line(error)}"
+            ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def probe() -> float:
+    """Start a cluster here, have an actor answer, end it; returns seconds until the answer."""
+
+    class Echo:
+        def answer(self) -> None: ...
+
+    started = time.monotonic()
+    with _cluster(None, trainers=1):
+        ray.get(_actor(Echo, num_cpus=0).remote().answer.remote(), timeout=ANSWER_TIMEOUT_S)
+        return time.monotonic() - started

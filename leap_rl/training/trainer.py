@@ -1,0 +1,185 @@
+"""The trainer: trains one task at a time and streams its share of the meta-gradient.
+
+A plain class; the link carries its messages to the parameter server, however the two are run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from leap_rl.determinism import processor_kind
+from leap_rl.messages import (
+    Abandon,
+    Assignment,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    Finished,
+    FloatVector,
+    Stream,
+    TaskRecord,
+    Wait,
+    Work,
+)
+from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
+from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
+from leap_rl.training.recorder import TaskRecorder
+
+
+class TaskFailedError(ValueError):
+    """A task's numbers went bad; the message names game, slot, update and seed."""
+
+
+class Link(Protocol):
+    """Carries a trainer's messages to the server and the answers back."""
+
+    def claim(self, claim: Claim) -> Work:
+        """Ask for work; may take a while where none is free."""
+
+    def stream_due(self) -> bool:
+        """Whether a stream is to be sent now; asked after every update, so cheap."""
+
+    def stream(self, message: Stream) -> Continue | Abandon | None:
+        """Send a stream without waiting for its answer.
+
+        Returns:
+            The newest answer to a stream of this task, or none before the first has come.
+        """
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        """Send the whole sum and wait until it counts."""
+
+
+class Trainer:
+    """Trains tasks until the run has no more.
+
+    Args:
+        name: The trainer's name, unique in the run.
+        incarnation: Which life of that name this is, from 1.
+        link: The way to the server.
+        make_task: Makes a task of its spec.
+        method: The meta-learner, which makes the path that sums up a task's contribution.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        incarnation: int,
+        link: Link,
+        make_task: TaskFactory,
+        method: Method,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._incarnation = incarnation
+        self._link = link
+        self._make_task = make_task
+        self._method = method
+        self._clock = clock
+        self._claims = 0
+
+    def run(self) -> None:
+        """Train task after task until the server says that the run has no more.
+
+        Raises:
+            TaskFailedError: A task's loss or parameters are no longer finite.
+        """
+        idle_since = self._clock()
+        work = self._link.claim(self._next_claim())
+        while not isinstance(work, Finished):
+            if isinstance(work, Wait):
+                work = self._link.claim(self._next_claim())
+                continue
+            answer = self._train(work, waiting_s=self._clock() - idle_since)
+            idle_since = self._clock()
+            if isinstance(answer, Counted):
+                work = answer.next
+            else:
+                work = self._link.claim(self._next_claim())
+
+    def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
+        started = self._clock()
+        # A copy: what a runtime hands over may be read-only memory that others share.
+        theta0 = torch.from_numpy(np.array(assignment.theta0))
+        task = self._make_task(TaskSpec(game=assignment.game, seed=assignment.task_seed))
+        recorder = TaskRecorder(task.agent_steps_total, self._clock)
+        try:
+            task.start(theta0)
+            path = self._method.start(theta0)
+            while not task.done:
+                recorder.add(task.advance(path.observe))
+                if self._link.stream_due():
+                    answer = self._link.stream(self._stream(assignment, recorder, path))
+                    if isinstance(answer, Abandon):
+                        return answer
+            end = task.end_point(with_grad=self._method.needs_end_gradient)
+            path.finish(end.theta, end.loss, end.grad, previous_batch_loss=end.previous_batch_loss)
+            record = self._record(recorder, path, started=started, waiting_s=waiting_s)
+            return self._link.complete(self._complete(assignment, task, recorder, path, record))
+        except NonFiniteError as error:
+            ticket = assignment.ticket
+            raise TaskFailedError(
+                f"{assignment.game} (slot {ticket.slot} of round {ticket.round}, task seed "
+                f"{assignment.task_seed}) went wrong at update {recorder.updates}: {error}"
+            ) from error
+        finally:
+            task.close()
+
+    def _next_claim(self) -> Claim:
+        self._claims += 1
+        return Claim(trainer=self.name, incarnation=self._incarnation, number=self._claims)
+
+    def _stream(self, assignment: Assignment, recorder: TaskRecorder, path: GradientPath) -> Stream:
+        return Stream(
+            ticket=assignment.ticket,
+            n=path.segments,
+            contribution=_sum_so_far(path),
+            live=recorder.live(),
+        )
+
+    def _record(
+        self, recorder: TaskRecorder, path: GradientPath, *, started: float, waiting_s: float
+    ) -> TaskRecord:
+        return TaskRecord(
+            trainer=self.name,
+            processor=processor_kind(),
+            updates=recorder.updates,
+            agent_steps=recorder.agent_steps,
+            losses=recorder.losses.means(),
+            path=path.figures(),
+            curve=tuple(recorder.curve),
+            working_s=self._clock() - started,
+            waiting_s=waiting_s,
+        )
+
+    def _complete(
+        self,
+        assignment: Assignment,
+        task: Task,
+        recorder: TaskRecorder,
+        path: GradientPath,
+        record: TaskRecord,
+    ) -> Complete:
+        agent = task.named_parameters() if assignment.keep_agent else {}
+        return Complete(
+            ticket=assignment.ticket,
+            n=path.segments,
+            contribution=_sum_so_far(path),
+            record=record,
+            episodes=recorder.episodes(),
+            claim=self._next_claim(),
+            agent={name: tensor.numpy() for name, tensor in agent.items()},
+        )
+
+
+def _sum_so_far(path: GradientPath) -> FloatVector:
+    contribution: FloatVector = path.gradient().numpy()
+    return contribution

@@ -1,0 +1,218 @@
+"""Stand-ins that check the contract: tasks whose numbers say where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leap_rl.messages import (
+    Assignment,
+    Claim,
+    Complete,
+    Episodes,
+    FloatVector,
+    LiveFigures,
+    Stream,
+    TaskRecord,
+    Ticket,
+)
+from leap_rl.parameters import Layout, Leaf
+from leap_rl.run_folder import RunFolder
+from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec
+from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.rounds import ClosedRound, FilledSlot, LoggedRow
+
+SIZE = 16
+FINGERPRINT = "f" * 64
+
+
+class FakeClock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class FakePolicy:
+    """Rounds that keep what they were closed with; θ⁰ of round r is r everywhere."""
+
+    rounds: int = 2
+    batch: int = 3
+    keeps_agents: bool = False
+    opened: int = 0
+    closed: list[tuple[int, list[FilledSlot]]] = field(default_factory=list)
+
+    def theta0(self) -> FloatVector:
+        return np.full(SIZE, self.opened, dtype=np.float32)
+
+    def open(self, round_number: int) -> list[TaskSpec]:
+        self.opened = round_number
+        return [
+            TaskSpec(game=f"game_{slot}", seed=100 * round_number + slot)
+            for slot in range(self.batch)
+        ]
+
+    def close(
+        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+    ) -> ClosedRound:
+        self.closed.append((round_number, list(slots)))
+        rows = [LoggedRow(axis="meta_step", values={"meta_step": round_number})]
+        return ClosedRound(rows=rows, files={"total.bin": _total(slots)})
+
+
+def _total(slots: Sequence[FilledSlot]) -> bytes:
+    return b"".join(np.asarray(slot.contribution).tobytes() for slot in slots)
+
+
+def make_server(
+    folder: RunFolder,
+    policy: FakePolicy | None = None,
+    clock: FakeClock | None = None,
+    *,
+    max_attempts: int = 3,
+) -> ParameterServer:
+    """A server over a fresh or used folder."""
+    if folder.latest() is None:
+        folder.write_checkpoint(0, {}, {"rows": []})
+    return ParameterServer(
+        folder=folder,
+        fingerprint=FINGERPRINT,
+        policy=policy or FakePolicy(),
+        lease_s=60.0,
+        max_attempts=max_attempts,
+        clock=clock or FakeClock(),
+    )
+
+
+def claim(trainer: str = "a", number: int = 1, incarnation: int = 1) -> Claim:
+    return Claim(trainer=trainer, incarnation=incarnation, number=number)
+
+
+def contribution(slot: int, n: int) -> FloatVector:
+    """A sum that says which slot it belongs to and how many segments it holds."""
+    return np.full(SIZE, 1000 * slot + n, dtype=np.float32)
+
+
+def stream(ticket: Ticket, n: int, values: FloatVector | None = None) -> Stream:
+    return Stream(
+        ticket=ticket,
+        n=n,
+        contribution=contribution(ticket.slot, n) if values is None else values,
+        live=LiveFigures(
+            agent_steps=n, agent_steps_total=10, agent_steps_per_s=1.0, mean_return=None
+        ),
+    )
+
+
+def episodes(count: int = 1) -> Episodes:
+    return Episodes(
+        agent_steps=np.arange(1, count + 1, dtype=np.int64),
+        returns=np.full(count, 2.5),
+        lengths=np.full(count, 7, dtype=np.int64),
+    )
+
+
+def complete(
+    ticket: Ticket, next_claim: Claim, n: int = 10, values: FloatVector | None = None
+) -> Complete:
+    return Complete(
+        ticket=ticket,
+        n=n,
+        contribution=contribution(ticket.slot, n) if values is None else values,
+        record=TaskRecord(
+            trainer=next_claim.trainer,
+            processor="test",
+            updates=n,
+            agent_steps=n,
+            losses={"total": 1.0},
+            path={"energy": 2.0},
+            curve=(),
+            working_s=1.0,
+            waiting_s=0.5,
+        ),
+        episodes=episodes(),
+        claim=next_claim,
+    )
+
+
+def assigned(work: object) -> Assignment:
+    assert isinstance(work, Assignment), work
+    return work
+
+
+class FakeTask:
+    """K updates whose gradient encodes the task and the update: seed + update everywhere."""
+
+    def __init__(self, spec: TaskSpec, updates: int = 5, bad_update: int | None = None) -> None:
+        self.spec = spec
+        self.updates = updates
+        self.bad_update = bad_update
+        self.done_updates = 0
+        self.closed = False
+
+    @property
+    def done(self) -> bool:
+        return self.done_updates >= self.updates
+
+    @property
+    def agent_steps_total(self) -> int:
+        return 10 * self.updates
+
+    def start(self, shared: Tensor) -> None:
+        self.theta = shared.clone()
+
+    def advance(self, observe: Observe) -> Progress:
+        loss, grad = self._loss_and_grad()
+        observe(self.theta, loss, grad)
+        self.theta -= 0.01 * grad
+        self.done_updates += 1
+        return Progress(
+            updates=self.done_updates,
+            agent_steps=10 * self.done_updates,
+            losses={"total": float(loss)},
+            episodes=[EpisodeEnd(10 * self.done_updates, float(self.done_updates), 3)],
+        )
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        loss, grad = self._loss_and_grad()
+        return Point(theta=self.theta, loss=loss, grad=grad if with_grad else None)
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        return {"theta": self.theta.clone()}
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _loss_and_grad(self) -> tuple[Tensor, Tensor]:
+        value = float(self.spec.seed % 7 + self.done_updates + 1)
+        if self.done_updates == self.bad_update:
+            value = float("nan")
+        return torch.tensor(10.0 / value), torch.full((SIZE,), value)
+
+
+@dataclass
+class FakeTasks:
+    """Makes fake tasks and remembers them."""
+
+    updates: int = 5
+    bad_update: int | None = None
+    made: list[FakeTask] = field(default_factory=list)
+    frames_per_agent_step: int = 0
+
+    def __call__(self, spec: TaskSpec) -> FakeTask:
+        self.made.append(FakeTask(spec, self.updates, self.bad_update))
+        return self.made[-1]
+
+    def shared_layout(self) -> Layout:
+        return Layout((Leaf("theta", (SIZE,), 0),), SIZE)
+
+    def random_initialization(self, seed: int) -> Tensor:
+        return torch.full((SIZE,), float(seed % 3))

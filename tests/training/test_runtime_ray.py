@@ -1,0 +1,145 @@
+"""The Ray runtime beyond its bits: what it exposes, and what it does when processes die."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from leap_rl.cli import EXIT_FAILED
+from leap_rl.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--meta.meta_steps", "1"]
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "leap_rl", "train", *argv, "--run_dir", "run"],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(cwd)},  # too long for Ray's sockets, as on many clusters
+    )
+
+
+def children(pid: int) -> dict[int, str]:
+    """All processes below one, with their command lines."""
+    found: dict[int, str] = {}
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    todo = parents.get(pid, [])
+    while todo:
+        child = todo.pop()
+        try:
+            found[child] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+        todo += parents.get(child, [])
+    return found
+
+
+def listening(pids: set[int]) -> set[str]:
+    """The addresses on which some processes listen for TCP connections."""
+    inodes = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(descriptor)))
+            except OSError:
+                continue
+    addresses = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                words = bytes.fromhex(fields[1].partition(":")[0])
+                packed = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+                addresses.add(socket.inet_ntop(family, packed))
+    return addresses
+
+
+def wait_until(condition: object, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():  # type: ignore[operator]
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def trainers(process: subprocess.Popen[str]) -> list[int]:
+    return [pid for pid, line in children(process.pid).items() if "ray::TrainerActor" in line]
+
+
+def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "calm").mkdir()
+    (tmp_path / "killed").mkdir()
+    options = [*BOWLS, "--task.agent_steps", "8000", "--runtime.trainers", "2"]
+    before = set(Path("/tmp").glob("leap_rl-*"))
+    calm = start(*options, cwd=tmp_path / "calm")
+    out, err = calm.communicate()
+    assert calm.returncode == 0, err
+
+    process = start(*options, cwd=tmp_path / "killed")
+    folder = RunFolder(tmp_path / "killed/run")
+    wait_until(lambda: folder.slot(0, 0).exists() or folder.slot(0, 1).exists(), process)
+    addresses = listening({process.pid, *children(process.pid)})
+    victim = trainers(process)[0]
+    os.kill(victim, signal.SIGKILL)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert out.startswith("\nMeta-trained for 1 meta-steps."), out  # Ray prints nothing of its own
+    assert addresses
+    assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+    slots = folder.read_state(1)["slots"]
+    assert sorted(slot["attempt"] for slot in slots) == [1, 1, 1, 2]
+    same = RunFolder(tmp_path / "calm/run").read_state(1)["sha256"]
+    assert folder.read_state(1)["sha256"] == same
+    assert set(Path("/tmp").glob("leap_rl-*")) <= before, "Ray's files are left behind"
+
+
+def test_a_task_that_goes_wrong_stops_the_run_in_one_line(tmp_path: Path) -> None:
+    # A rate at which gradient descent on a bowl diverges within a few hundred updates.
+    process = start(*BOWLS, "--agent.lr", "10", cwd=tmp_path)
+    _, err = process.communicate()
+    assert process.returncode == 2, err
+    last = err.splitlines()[-1]
+    assert re.match(
+        r"leap-rl: bowl_\d \(slot \d of round 0, task seed \d+\) went wrong at update \d+: "
+        r".*(loss|grad|theta)",
+        last,
+    ), err
+    assert "Traceback" not in err
+
+
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    started = time.monotonic()
+    process = start(*BOWLS, "--runtime.address", address, cwd=tmp_path)
+    _, err = process.communicate()
+    assert process.returncode == EXIT_FAILED, err
+    assert err.splitlines()[-1].startswith(
+        f"leap-rl: runtime.address = {address}: no Ray cluster answers there"
+    ), err
+    assert "Traceback" not in err
+    assert time.monotonic() - started < 60

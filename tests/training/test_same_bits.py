@@ -1,0 +1,202 @@
+"""The initialization is a function of the defining config and the seed: not of the runtime, of the
+number of trainers, of the order in which they finish, nor of a stop and a resume."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.numpy import load_file
+
+from leap_rl.cli import EXIT_INTERRUPTED, main
+from leap_rl.cli.parser import config_parser, parse
+from leap_rl.config import TrainConfig
+from leap_rl.run_folder import RunFolder
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.initialization import FILE_NAME
+from leap_rl.training.meta_training import draw_games, task_seed
+
+ROOT = Path(__file__).parents[2]
+
+# Bowls that take long enough for two trainers to share them and for a Ctrl-C to find one at work.
+BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "4000"]
+
+# Games that no config of ours names, one of them twice in a batch.
+ATARI = [
+    *["--task.games", '["bowling", "tutankham"]', "--meta.batch_size", "3"],
+    *["--meta.meta_steps", "3", "--task.num_envs", "4", "--task.agent_steps", "160"],
+]
+
+CONFIGS = {"bowls": BOWLS, "atari": ATARI}
+
+
+def read_config(argv: list[str]) -> TrainConfig:
+    return parse(config_parser(TrainConfig, program="test"), TrainConfig, argv)
+
+
+def ten_line_loop(config: TrainConfig) -> torch.Tensor:
+    """Meta-training with no server, trainer or runtime: the paper's algorithm 1."""
+    torch.use_deterministic_algorithms(True)
+    torch.set_flush_denormal(True)
+    tasks = ConfiguredTasks(task=config.task, agent=config.agent)
+    theta = tasks.random_initialization(derive_seed(config.seed, Purpose.INITIALIZATION))
+    outer = torch.optim.Adam([theta], lr=config.meta.meta_lr, foreach=False)
+    games, batch = config.task.resolved_games, config.meta.batch_size
+    for step in range(config.meta.meta_steps):
+        total = torch.zeros_like(theta, dtype=torch.float64)
+        for slot, game in enumerate(draw_games(config.seed, step, games, batch)):
+            task = tasks(TaskSpec(game=game, seed=task_seed(config.seed, step, slot)))
+            path = config.meta.build().start(theta)
+            task.start(theta)
+            while not task.done:
+                task.advance(path.observe)
+            end = task.end_point(with_grad=False)
+            path.finish(end.theta, end.loss)
+            total += path.gradient()
+        theta.grad = (total / batch).float()
+        outer.step()
+    return theta
+
+
+def leap_rl(*argv: str | Path, cwd: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "leap_rl", *map(str, argv)],
+        cwd=cwd,
+        start_new_session=True,  # a Ctrl-C in a terminal reaches the whole process group
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def finish(process: subprocess.Popen[bytes], *, status: int = 0) -> str:
+    output, _ = process.communicate(timeout=170)
+    assert process.returncode == status, output.decode()
+    return output.decode()
+
+
+def initializations(run: Path) -> list[str]:
+    """The SHA-256 of each version's file, as its checkpoint records it and as it is."""
+    folder = RunFolder(run)
+    latest = folder.latest()
+    assert latest is not None
+    return [folder.read_checkpoint(number)[1]["sha256"][FILE_NAME] for number in range(latest + 1)]
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def undisturbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[str], Path]:
+    """The options of a config, and its run on the local runtime."""
+    options = CONFIGS[request.param]
+    run = tmp_path_factory.mktemp(request.param) / "local"
+    assert main(["train", *options, "--run_dir", str(run), "--runtime.kind", "local"]) == 0
+    return options, run
+
+
+@pytest.mark.timeout(180)
+def test_the_run_equals_a_ten_line_loop(undisturbed: tuple[list[str], Path]) -> None:
+    options, run = undisturbed
+    expected = ten_line_loop(read_config(options))
+    named = load_file(RunFolder(run).checkpoint(3) / FILE_NAME)
+    layout = ConfiguredTasks(
+        task=read_config(options).task, agent=read_config(options).agent
+    ).shared_layout()
+    packed = layout.pack({name: torch.from_numpy(array) for name, array in named.items()})
+    np.testing.assert_array_equal(packed.numpy(), expected.numpy())
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("trainers", [1, 2])
+def test_ray_gives_the_same_bits(
+    undisturbed: tuple[list[str], Path], trainers: int, tmp_path: Path
+) -> None:
+    options, run = undisturbed
+    output = finish(
+        leap_rl(
+            *["train", *options, "--run_dir", "run", "--runtime.trainers", str(trainers)],
+            cwd=tmp_path,
+        )
+    )
+    assert initializations(tmp_path / "run") == initializations(run)
+    assert "run/checkpoints/000003/initialization.safetensors" in output
+    folder = RunFolder(tmp_path / "run")
+    slots = [slot for number in (1, 2, 3) for slot in folder.read_state(number)["slots"]]
+    assert {slot["trainer"] for slot in slots} == {f"trainer-{i}" for i in range(trainers)}
+    assert {slot["attempt"] for slot in slots} == {1}
+
+
+def test_every_version_differs(undisturbed: tuple[list[str], Path]) -> None:
+    _, run = undisturbed
+    assert len(set(initializations(run))) == 4
+
+
+@pytest.mark.timeout(180)
+def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_path: Path) -> None:
+    options, run = undisturbed
+    other = [*options, "--seed", "1", "--meta.meta_steps", "1", "--runtime.kind", "local"]
+    assert main(["train", *other, "--run_dir", str(tmp_path / "run")]) == 0
+    for before, after in zip(
+        initializations(run)[:2], initializations(tmp_path / "run"), strict=True
+    ):
+        assert before != after
+
+
+@pytest.mark.timeout(180)
+def test_contributions_are_not_zero_and_all_differ(
+    undisturbed: tuple[list[str], Path], tmp_path: Path
+) -> None:
+    options, _ = undisturbed
+    with pytest.MonkeyPatch.context() as patch:
+        kept: list[bytes] = []
+        from leap_rl.training import slot_files
+
+        write = slot_files.write_slot
+
+        def keep(path: Path, slot: object, fingerprint: str) -> None:
+            kept.append(np.asarray(slot.contribution).tobytes())  # type: ignore[attr-defined]
+            write(path, slot, fingerprint)  # type: ignore[arg-type]
+
+        patch.setattr(slot_files, "write_slot", keep)
+        short = [*options, "--meta.meta_steps", "1", "--runtime.kind", "local"]
+        assert main(["train", *short, "--run_dir", str(tmp_path / "run")]) == 0
+    assert len(set(kept)) == len(kept) == read_config(options).meta.batch_size
+    assert all(any(contribution) for contribution in kept)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("runtime", ["local", "ray"])
+def test_ctrl_c_and_resume_give_the_same_bits(
+    undisturbed: tuple[list[str], Path], runtime: str, tmp_path: Path
+) -> None:
+    options, run = undisturbed
+    process = leap_rl(
+        *["train", *options, "--run_dir", "run", "--runtime.kind", runtime], cwd=tmp_path
+    )
+    folder = RunFolder(tmp_path / "run")
+    deadline = time.monotonic() + 150
+    while not (folder.slot(1, 0).exists() or (folder.latest() or 0) > 1):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    started = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    output = finish(process, status=EXIT_INTERRUPTED)
+    assert time.monotonic() - started < 10
+    assert "resume run" in output
+    assert "Traceback" not in output
+    assert folder.latest() == 1, "it was to be stopped in meta-step 1, the second one"
+
+    finish(leap_rl("resume", "run", cwd=tmp_path))
+    assert initializations(tmp_path / "run") == initializations(run)
+    rows = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert [yaml.safe_load(row)["meta_step"] for row in rows] == [0, 1, 2]

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from leap_rl.messages import Abandon, Claim, Complete, Continue, Counted, Stream, Work
+from leap_rl.meta import Leap
+from leap_rl.meta.gradient_path import GradientPath
+from leap_rl.run_folder import RunFolder
+from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.trainer import TaskFailedError, Trainer
+from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server
+
+UPDATES = 5
+
+
+class RecordingLink:
+    """A link to a real server that streams after every update and keeps what passed."""
+
+    def __init__(self, server: ParameterServer) -> None:
+        self.server = server
+        self.streams: list[Stream] = []
+        self.completes: list[Complete] = []
+        self.views: list[tuple[int, np.ndarray]] = []
+        self.abandon_at: int | None = None
+
+    def claim(self, claim: Claim) -> Work:
+        return self.server.claim(claim)
+
+    def stream_due(self) -> bool:
+        return True
+
+    def stream(self, message: Stream) -> Continue | Abandon:
+        if self.abandon_at == len(self.streams):
+            self.abandon_at = None
+            self.server.trainer_lost("t")
+        self.streams.append(message)
+        answer = self.server.stream(message)
+        n, view = self.server.newest_sum(message.ticket.slot)
+        if view is not None:
+            self.views.append((n, view.copy()))
+        return answer
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        self.completes.append(message)
+        return self.server.complete(message)
+
+
+@pytest.fixture
+def policy() -> FakePolicy:
+    return FakePolicy(rounds=1, batch=2)
+
+
+@pytest.fixture
+def link(tmp_path: Path, policy: FakePolicy) -> RecordingLink:
+    return RecordingLink(make_server(RunFolder(tmp_path / "run"), policy))
+
+
+def train(link: RecordingLink, tasks: FakeTasks) -> None:
+    Trainer(name="t", incarnation=1, link=link, make_task=tasks, method=Leap()).run()
+
+
+def lone_path(tasks: FakeTasks, slot: int, updates: int, *, finish: bool = True) -> GradientPath:
+    """The path of a slot's task over its first updates, made without trainer and server."""
+    task = tasks(tasks.made[slot].spec)
+    theta0 = torch.zeros(SIZE)
+    task.start(theta0)
+    path = Leap().start(theta0)
+    for _ in range(updates):
+        task.advance(path.observe)
+    if finish:
+        end = task.end_point(with_grad=False)
+        path.finish(end.theta, end.loss)
+    return path
+
+
+def test_the_servers_view_at_n_is_the_paths_own_at_n(link: RecordingLink) -> None:
+    tasks = FakeTasks(UPDATES)
+    train(link, tasks)
+    assert [n for n, _ in link.views] == [0, 1, 2, 3, 4] * 2
+    for index, (n, view) in enumerate(link.views):
+        path = lone_path(tasks, index // UPDATES, updates=n + 1, finish=False)
+        assert path.segments == n
+        np.testing.assert_array_equal(view, path.gradient().numpy())
+    assert len(np.unique([view[0] for _, view in link.views])) > UPDATES  # they do differ
+
+
+def test_what_counts_is_the_whole_path(link: RecordingLink, policy: FakePolicy) -> None:
+    tasks = FakeTasks(UPDATES)
+    train(link, tasks)
+    (_, slots) = policy.closed[0]
+    for index, slot in enumerate(slots):
+        path = lone_path(tasks, index, updates=UPDATES)
+        assert path.segments == UPDATES
+        np.testing.assert_array_equal(slot.contribution, path.gradient().numpy())
+
+
+def test_the_record_says_what_the_task_did(link: RecordingLink, policy: FakePolicy) -> None:
+    train(link, FakeTasks(UPDATES))
+    slot = policy.closed[0][1][1]  # seed 1: losses 10/2, 10/3, ...
+    assert (slot.record.updates, slot.record.agent_steps) == (UPDATES, 10 * UPDATES)
+    losses = [10.0 / (update + 2) for update in range(UPDATES)]
+    assert slot.record.losses["total"] == pytest.approx(np.mean(losses))
+    assert slot.record.path.keys() == {"energy", "loss_pull", "displacement"}
+    assert slot.episodes.returns.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert slot.episodes.agent_steps.tolist() == [10, 20, 30, 40, 50]
+    assert [point.agent_steps for point in slot.record.curve] == [10, 20, 30, 40, 50]
+    assert sum(point.episodes for point in slot.record.curve) == UPDATES
+    assert sum(point.return_sum for point in slot.record.curve) == 15.0
+
+
+def test_an_abandoned_task_is_dropped_and_its_slot_filled_anew(
+    link: RecordingLink, policy: FakePolicy
+) -> None:
+    link.abandon_at = 2
+    tasks = FakeTasks(UPDATES)
+    train(link, tasks)
+    assert len(tasks.made) == 3
+    assert all(task.closed for task in tasks.made)
+    assert [message.ticket.attempt for message in link.completes] == [2, 1]
+    path = lone_path(tasks, 0, updates=UPDATES)
+    np.testing.assert_array_equal(policy.closed[0][1][0].contribution, path.gradient().numpy())
+
+
+def test_numbers_gone_bad_name_game_slot_update_and_seed(link: RecordingLink) -> None:
+    tasks = FakeTasks(UPDATES, bad_update=3)
+    with pytest.raises(
+        TaskFailedError, match=r"game_0 \(slot 0 of round 0, task seed 0\) .* at update 3: .*loss"
+    ):
+        train(link, tasks)
+    assert tasks.made[0].closed
+
+
+def test_an_agent_comes_back_only_where_it_is_kept(tmp_path: Path) -> None:
+    policy = FakePolicy(rounds=1, batch=1, keeps_agents=True)
+    folder = RunFolder(tmp_path / "kept")
+    link = RecordingLink(make_server(folder, policy))
+    train(link, FakeTasks(UPDATES))
+    assert link.completes[0].agent.keys() == {"theta"}
+    assert folder.agent(0, "game_0").exists()
+
+    link = RecordingLink(make_server(RunFolder(tmp_path / "not"), FakePolicy(rounds=1, batch=1)))
+    train(link, FakeTasks(UPDATES))
+    assert link.completes[0].agent == {}
