@@ -1,0 +1,93 @@
+"""The command line. One file a command; this one finds it and turns errors into one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from leap_rl.determinism import prepare_environment
+
+COMMANDS: Final = {
+    "train": "meta-train an initialization over many games",
+    "resume": "go on with a run that was stopped",
+    "learn": "learn games without meta-learning, from a random or a given initialization",
+    "games": "list games, pools and action counts",
+    "doctor": "check this machine: versions, cores, ROMs, Ray, disk",
+}
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+class UsageError(ValueError):
+    """The command line or a config file asks for what cannot be."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        0, or 2 for bad input, 1 for a run that failed, 130 for one that was interrupted; what is
+        wrong goes to stderr in one line.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command, *rest = arguments or ["--help"]
+    if command in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if command == "--version":
+        from leap_rl import __version__
+
+        print(f"leap-rl {__version__}")
+        return 0
+    if command not in COMMANDS:
+        return _fail(f"{command}: no such command; one of {', '.join(COMMANDS)}", EXIT_USAGE)
+    prepare_environment()  # before anything imports torch
+    try:
+        status: int = import_module(f"leap_rl.cli.{command}").main(rest)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, as in `leap-rl games | head`
+        sys.stderr.close()
+        return EXIT_FAILED
+    except ValueError as error:
+        return _fail(error, EXIT_USAGE)
+    except (RuntimeError, OSError) as error:
+        if not _is_expected(error):
+            raise
+        return _fail(error, EXIT_FAILED)
+    return status
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether an error is a circumstance of the run, not a fault of the program."""
+    from leap_rl.training.runtime import RunFailedError
+
+    return isinstance(error, OSError | RunFailedError)
+
+
+def _fail(error: Exception | str, status: int) -> int:
+    print(f"leap-rl: {' '.join(str(error).split())}", file=sys.stderr)
+    return status
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    return f"""\
+usage: leap-rl COMMAND [OPTIONS]
+
+Meta-train, over many Atari games, the encoder from which an agent learns a new game faster.
+
+commands:
+{commands}
+
+  leap-rl COMMAND --help    every option of a command, with its default
+  leap-rl --version
+
+start here:
+  leap-rl doctor
+  leap-rl train --config configs/demo.yaml --run_dir runs/mine"""

@@ -1,0 +1,125 @@
+"""``leap-rl doctor``: is this machine fit to run, and if not, what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+GIB = 2**30
+LEAST_DISK_GIB = 5
+LEAST_MEMORY_GIB = 4
+
+
+class TroubleError(Exception):
+    """What is wrong, and the way out."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns 0, or 1 if something is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="leap-rl doctor",
+        description="Check this machine, a line for each thing: what it is, or what is wrong and "
+        "the way out. Exits with 1 if something is wrong.",
+    )
+    parser.parse_args(argv)
+    healthy = True
+    for name, check in _checks():
+        try:
+            verdict, text = "ok ", check()
+        except TroubleError as trouble:
+            verdict, text, healthy = "BAD", str(trouble), False
+        print(f"{verdict} {name:<12} {text}", flush=True)
+    return 0 if healthy else 1
+
+
+def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
+    yield "python", _python
+    for requirement in _requirements():
+        yield requirement.name, partial(_package, requirement)
+    yield "processor", _processor
+    yield "memory", _memory
+    yield "disk", _disk
+    yield "roms", _roms
+    yield "ray", _ray
+
+
+def _requirements() -> list[Requirement]:
+    """Return this package's own requirements, extras left out."""
+    all_of_them = [Requirement(text) for text in requires("leap-rl") or ()]
+    return [r for r in all_of_them if r.marker is None or r.marker.evaluate({"extra": ""})]
+
+
+def _python() -> str:
+    return f"{sys.version.split()[0]} at {sys.executable}"
+
+
+def _package(requirement: Requirement) -> str:
+    way_out = "install the locked versions: pip install -r requirements.lock"
+    try:
+        installed = version(requirement.name)
+    except PackageNotFoundError:
+        raise TroubleError(f"is not installed; {way_out}") from None
+    if not requirement.specifier.contains(installed, prereleases=True):
+        raise TroubleError(
+            f"{installed} is installed, {requirement.specifier} is needed; {way_out}"
+        )
+    return installed
+
+
+def _processor() -> str:
+    from leap_rl.determinism import processor_kind
+
+    return f"{len(os.sched_getaffinity(0))} cores, {processor_kind()}"
+
+
+def _memory() -> str:
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    if total < LEAST_MEMORY_GIB:
+        raise TroubleError(f"{total:.1f} GiB; Ray and two trainers need {LEAST_MEMORY_GIB} GiB")
+    return f"{total:.1f} GiB, {free:.1f} GiB free"
+
+
+def _disk() -> str:
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free / GIB
+    if free < LEAST_DISK_GIB:
+        raise TroubleError(f"{free:.1f} GiB free at {here}; make room, or set --run_dir elsewhere")
+    if not os.access(here, os.W_OK):
+        raise TroubleError(f"{here} cannot be written to; set --run_dir to where it can")
+    return f"{free:.1f} GiB free at {here}"
+
+
+def _roms() -> str:
+    from leap_rl.envs.games import ACTION_COUNTS
+    from leap_rl.envs.roms import missing_roms
+
+    missing = missing_roms()
+    if missing:
+        raise TroubleError(
+            f"missing: {', '.join(missing)}; ale-py ships them: pip install --force-reinstall "
+            f"ale-py=={version('ale-py')}"
+        )
+    return f"all {len(ACTION_COUNTS)} games"
+
+
+def _ray() -> str:
+    from leap_rl.training.ray_environment import probe_own_cluster
+    from leap_rl.training.runtime import RunFailedError
+
+    try:
+        seconds = probe_own_cluster()
+    except (RunFailedError, OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise TroubleError(
+            f"no cluster could be started here ({reason}); --runtime.kind local works without"
+        ) from None
+    return f"a cluster of our own started and answered in {seconds:.1f} s"

@@ -1,0 +1,207 @@
+"""Makes runs and carries them out: what train, resume and learn have in common."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+from leap_rl.cli import EXIT_INTERRUPTED, UsageError
+from leap_rl.config import Config, TrainConfig, fingerprint, to_mapping
+from leap_rl.messages import ServerStatus
+from leap_rl.meta.gradient_path import Method, NoMethod
+from leap_rl.run_folder import RunFolder
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.config import LossDifference
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tracking.console import Console, make_console
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.tracking.metrics import Row, RunView, TaskView
+from leap_rl.tracking.sink import Tracker, open_tracker
+from leap_rl.training.initialization import read_initialization
+from leap_rl.training.learning import LearningFactory
+from leap_rl.training.meta_training import MetaTrainingFactory
+from leap_rl.training.runtime import Job, Runtime
+
+
+def create_run(config: Config) -> RunFolder:
+    """Make a run's folder: its first checkpoint and its config.
+
+    Raises:
+        UsageError: The folder holds a run already, or the given initialization does not fit.
+    """
+    folder = RunFolder(config.run_dir or f"runs/{config.command}-{datetime.now():%Y%m%d-%H%M%S}")
+    if folder.exists():
+        raise UsageError(
+            f"run_dir = {shown(folder.path)}: holds a run already; go on with it by "
+            f"`{program()} resume {shown(folder.path)}`, or choose another folder"
+        )
+    tasks = _tasks(config)
+    init = config.meta.init if isinstance(config, TrainConfig) else config.init
+    if init == "random":
+        theta0 = tasks.random_initialization(derive_seed(config.seed, Purpose.INITIALIZATION))
+    else:
+        try:
+            theta0 = read_initialization(init, tasks.shared_layout())
+        except ValueError as error:
+            option = "meta.init" if isinstance(config, TrainConfig) else "init"
+            raise UsageError(f"{option} = {init}: {error}") from None
+    _policy(config, tasks).write_first_checkpoint(folder, theta0)
+    # Last: a folder with a config is a run.
+    folder.write_config(
+        {"command": config.command, "fingerprint": fingerprint(config), **to_mapping(config)}
+    )
+    return folder
+
+
+def carry_out(config: Config, folder: RunFolder) -> int:
+    """Run a run to its end, or until the user stops it.
+
+    Returns:
+        The command's exit status.
+    """
+    tasks = _tasks(config)
+    method: Method = config.meta.build() if isinstance(config, TrainConfig) else NoMethod()
+    job = Job(
+        run_dir=str(folder.path),
+        fingerprint=fingerprint(config),
+        method=method,
+        make_task=tasks,
+        make_policy=_policy(config, tasks),
+        stream_every_s=config.runtime.stream_every_s,
+        lease_s=config.runtime.lease_s,
+        max_attempts=config.runtime.max_attempts,
+    )
+    with (
+        open_tracker(
+            config.tracking,
+            run_folder=folder.path,
+            run_config=to_mapping(config),
+            kind=config.command,
+        ) as tracker,
+        make_console(config.tracking.console) as console,
+    ):
+        console.message(f"{config.command}: run folder {shown(folder.path)}")
+        try:
+            monitor = Monitor(config, folder, tracker, console)
+            _make_runtime(config).run(job, monitor.report)
+        except KeyboardInterrupt:
+            console.message(
+                f"stopped; go on with: {program()} resume {shown(folder.path)}",
+            )
+            return EXIT_INTERRUPTED
+    return 0
+
+
+class Monitor:
+    """Shows how a run stands and logs what it commits.
+
+    What is committed is read from the run's folder, the one place that holds it for sure: rows
+    that a killed driver did not log are logged when the run is resumed.
+    """
+
+    def __init__(
+        self, config: Config, folder: RunFolder, tracker: Tracker, console: Console
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._tracker = tracker
+        self._console = console
+        self._started = time.monotonic()
+        self._logged = len(read_rows(folder.path / "metrics.jsonl"))
+        self._next_checkpoint = 1
+        self._rows_seen = 0
+        self._last_row: Row | None = None
+
+    def report(self, status: ServerStatus) -> None:
+        """Take in how the run stands."""
+        while self._next_checkpoint <= status.round:
+            self._log_checkpoint(self._next_checkpoint)
+            self._next_checkpoint += 1
+        self._console.show(self._view(status))
+
+    def _log_checkpoint(self, number: int) -> None:
+        for row in self._folder.read_state(number)["rows"]:
+            self._rows_seen += 1
+            if self._rows_seen > self._logged:
+                self._tracker.log(row["values"], axis=row["axis"])
+                self._last_row = row["values"]
+
+    def _view(self, status: ServerStatus) -> RunView:
+        tasks = tuple(
+            TaskView(
+                slot=task.slot,
+                game=task.game,
+                trainer=task.trainer,
+                agent_steps=task.live.agent_steps if task.live else 0,
+                agent_steps_total=self._config.task.agent_steps,
+                agent_steps_per_s=task.live.agent_steps_per_s if task.live else 0.0,
+                mean_return=task.live.mean_return if task.live else None,
+            )
+            for task in status.running
+        )
+        return RunView(
+            kind="train" if isinstance(self._config, TrainConfig) else "learn",
+            meta_step=status.round,
+            meta_steps=status.rounds,
+            slots_done=status.slots_complete,
+            slots_total=status.slots_total,
+            tasks=tasks,
+            agent_steps_per_s=sum(task.agent_steps_per_s for task in tasks),
+            elapsed_s=time.monotonic() - self._started,
+            last_row=self._last_row,
+        )
+
+
+def program() -> str:
+    """Return how the user can call this program again from where he is."""
+    called = Path(sys.argv[0])
+    if called.name != "leap-rl":
+        return "python -m leap_rl"
+    on_path = any(
+        (Path(folder) / "leap-rl").exists() for folder in os.environ.get("PATH", "").split(":")
+    )
+    return "leap-rl" if on_path else shown(called)
+
+
+def shown(path: Path) -> str:
+    """Return a path as the user would write it from where he is."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _tasks(config: Config) -> ConfiguredTasks:
+    loss_difference: LossDifference = "next_batch"
+    if isinstance(config, TrainConfig):
+        loss_difference = config.meta.loss_difference
+    return ConfiguredTasks(task=config.task, agent=config.agent, loss_difference=loss_difference)
+
+
+def _policy(config: Config, tasks: ConfiguredTasks) -> MetaTrainingFactory | LearningFactory:
+    games, layout = config.task.resolved_games, tasks.shared_layout()
+    if not isinstance(config, TrainConfig):
+        return LearningFactory(seed=config.seed, games=games, layout=layout)
+    return MetaTrainingFactory(
+        seed=config.seed,
+        games=games,
+        batch_size=config.meta.batch_size,
+        meta_steps=config.meta.meta_steps,
+        meta_lr=config.meta.meta_lr,
+        optimizer=config.meta.optimizer,
+        layout=layout,
+        frames_per_agent_step=tasks.frames_per_agent_step,
+    )
+
+
+def _make_runtime(config: Config) -> Runtime:
+    runtime = config.runtime
+    if runtime.kind == "local":
+        from leap_rl.training.runtime_local import LocalRuntime
+
+        return LocalRuntime()
+    from leap_rl.training.ray_environment import make_ray_runtime
+
+    trainers = None if runtime.trainers == "auto" else runtime.trainers
+    return make_ray_runtime(trainers=trainers, address=runtime.address)

@@ -1,0 +1,120 @@
+"""Parsers made from the configs; their errors are one line that names the option."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentError
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import jsonargparse
+
+from leap_rl.cli import UsageError
+from leap_rl.config import LearnConfig, TrainConfig
+
+jsonargparse.set_parsing_settings(
+    docstring_parse_attribute_docstrings=True,
+    # No option names a class, so that a stranger's config can make nothing be imported.
+    import_path_denylist=["*"],
+)
+
+C = TypeVar("C", bound=TrainConfig | LearnConfig)
+
+_TYPES = {
+    "<class 'int'>": "a whole number",
+    "<class 'float'>": "a number",
+    "<class 'bool'>": "true or false",
+    "<class 'str'>": "a text",
+    "<class 'list'>": "a list",
+    "<class 'NoneType'>": "null",
+}
+
+
+def config_parser(config: type[C], *, program: str) -> jsonargparse.ArgumentParser:
+    """Return a parser of all options of a config, with `--config FILE` and `--print_config`."""
+    parser = jsonargparse.ArgumentParser(
+        prog=program, description=config.__doc__, exit_on_error=False
+    )
+    parser.add_argument(
+        "--config", action="config", help="YAML file of options; what follows it overrides it"
+    )
+    parser.add_class_arguments(config, None, as_group=False)
+    return parser
+
+
+def parse(
+    parser: jsonargparse.ArgumentParser,
+    config: type[C],
+    argv: Sequence[str],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+) -> C:
+    """Return the config that the command line and its files ask for.
+
+    Args:
+        parser: What :func:`config_parser` returned.
+        config: The config's class.
+        argv: The command's arguments.
+        defaults: Nested options that take the place of the config's own defaults.
+
+    Raises:
+        UsageError: Something in it cannot be; one line.
+    """
+    try:
+        if defaults is not None:
+            parser.set_defaults(dict(_dotted(defaults)))
+        options = parser.instantiate(parser.parse_args(list(argv)))
+    except ArgumentError as error:
+        raise UsageError(_one_line(str(error), parser)) from None
+    except TypeError:
+        raise UsageError(
+            "config: a group of options, such as meta or task, must be a mapping of its options"
+        ) from None
+    fields = config.__dataclass_fields__
+    return config(**{name: options[name] for name in fields if name in options})
+
+
+def _dotted(options: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
+    """Say what the parser says in one line, in the words of the options."""
+    if match := re.match(r'Parser key "(.+?)":\s+Expected an? (.+?)\. Got value: (.*)', message):
+        return f"{match[1]} = {match[3]}: must be {_type_name(match[2])}"
+    if match := re.match(
+        r'Parser key "(.+?)":\s+Does not validate.+?Subtypes: \[(.+?)\]\s+Errors:(.+)'
+        r"Given value: (.*)",
+        message,
+        re.DOTALL,
+    ):
+        kinds = re.findall(r"- Expected an? (.+)", match[3])
+        return f"{match[1]} = {match[4]}: must be {' or '.join(map(_type_name, kinds))}"
+    for pattern in (
+        r"Group '(?P<group>.+?)' does not accept option '(?P<name>.+?)'",
+        r"Option '(?P<name>.+?)' is not accepted",
+        r"unrecognized arguments: -*(?P<name>[^\s=]+)",
+    ):
+        if match := re.match(pattern, message):
+            parts = match.groupdict()
+            name = ".".join(part for part in (parts.get("group"), parts["name"]) if part)
+            return f"{name}: no such option{_suggestion(name, parser)} (--help lists all)"
+    return " ".join(message.split())
+
+
+def _type_name(kind: str) -> str:
+    if match := re.fullmatch(r"typing\.Literal\[(.+)\]", kind.strip()):
+        choices = [choice.strip().strip("'") for choice in match[1].split(",")]
+        return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
+    return _TYPES.get(kind.strip(), kind.strip())
+
+
+def _suggestion(name: str, parser: jsonargparse.ArgumentParser) -> str:
+    known = [action.dest for action in parser._actions]
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,81 @@
+"""``leap-rl resume``: go on with a run from its last meta-step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leap_rl.cli import UsageError
+from leap_rl.cli.launch import carry_out, shown
+from leap_rl.cli.parser import config_parser, parse
+from leap_rl.cli.results import announce_agents, announce_initialization
+from leap_rl.config import COMMANDS, Config, TrainConfig, defining_options, fingerprint
+from leap_rl.run_folder import RunFolder
+
+_HELP = """\
+usage: leap-rl resume RUN [OPTIONS]
+
+Go on with the run in the folder RUN from its last meta-step. Tasks of the open meta-step that were
+complete count; the others start again.
+
+OPTIONS are those of the command that made the run (leap-rl train --help), but for those that say
+what is computed: where and how a run goes on may change, such as --runtime.trainers, and so may
+--meta.meta_steps, to go further."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_HELP)
+        return 0 if argv else 2
+    folder = RunFolder(argv[0])
+    config = read_run(folder, argv[1:])
+    latest = folder.latest()
+    if latest is None:
+        raise UsageError(f"{shown(folder.path)}: has no checkpoint; start anew in another folder")
+    if isinstance(config, TrainConfig) and latest > config.meta.meta_steps:
+        raise UsageError(
+            f"meta.meta_steps = {config.meta.meta_steps}: the run has made {latest} already"
+        )
+    status = carry_out(config, folder)
+    if status == 0 and isinstance(config, TrainConfig):
+        announce_initialization(folder, config)
+    elif status == 0:
+        announce_agents(folder)
+    return status
+
+
+def read_run(folder: RunFolder, argv: Sequence[str] = ()) -> Config:
+    """Return a run's config, with the options of ``argv`` changed.
+
+    Raises:
+        UsageError: An option that defines the run would change, or the config was edited.
+    """
+    stored = folder.read_config()
+    recorded = stored.pop("fingerprint", None)
+    command = stored.pop("command", None)
+    if command not in COMMANDS:
+        raise UsageError(f"{folder.config_path}: command = {command!r}: must be train or learn")
+    stored["run_dir"] = str(folder.path)
+    original = _parse(command, stored, ())
+    if fingerprint(original) != recorded:
+        raise UsageError(
+            f"{folder.config_path}: was changed since the run was made (its fingerprint is another "
+            "one); a run with other options is a new run"
+        )
+    config = _parse(command, stored, argv)
+    before, after = defining_options(original), defining_options(config)
+    changed = [name for name in after if after[name] != before[name]]
+    if changed:
+        raise UsageError(
+            f"{changed[0]} = {after[changed[0]]}: says what the run computes and was "
+            f"{before[changed[0]]} when it was made; make a new run instead"
+        )
+    if config.run_dir != str(folder.path):
+        raise UsageError(f"run_dir = {config.run_dir}: a resumed run stays in its folder")
+    return config
+
+
+def _parse(command: str, stored: dict[str, object], argv: Sequence[str]) -> Config:
+    config = COMMANDS[command]
+    parser = config_parser(config, program="leap-rl resume RUN")
+    return parse(parser, config, argv, defaults=stored)

@@ -1,0 +1,129 @@
+"""The configs of the commands, composed of what the packages own.
+
+Fields are *defining* or *operational*. The defining ones say what is computed: the initialization
+after a meta-step is a function of them alone, and the fingerprint is their SHA-256. The
+operational ones say where, how long and how visibly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from leap_rl.meta.config import MetaConfig
+from leap_rl.rl.config import AgentConfig
+from leap_rl.seeding import SEED_BITS
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tracking.config import TrackingConfig
+from leap_rl.training.config import RuntimeConfig
+
+OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps"})
+"""Options, or groups of them, that change no bit of what is computed."""
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**SEED_BITS:
+        raise ValueError(f"seed = {seed}: must be at least 0 and below 2**{SEED_BITS}")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Meta-train an initialization over many games."""
+
+    command: ClassVar[str] = "train"
+
+    seed: int = 0
+    """The run's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The run's folder, which must not hold a run yet. None makes runs/train-DATE-TIME."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    meta: MetaConfig = field(default_factory=MetaConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse a seed out of range.
+
+        Raises:
+            ValueError: The seed is out of range.
+        """
+        _check_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class LearnConfig:
+    """Learn games without meta-learning, from a random or a given initialization."""
+
+    command: ClassVar[str] = "learn"
+
+    seed: int = 0
+    """The run's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The run's folder, which must not hold a run yet. None makes runs/learn-DATE-TIME."""
+
+    init: str = "random"
+    """Where the encoders start: random, or a file such as
+    RUN/checkpoints/000100/initialization.safetensors."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse a seed out of range.
+
+        Raises:
+            ValueError: The seed is out of range.
+        """
+        _check_seed(self.seed)
+
+
+Config = TrainConfig | LearnConfig
+
+COMMANDS: dict[str, type[Config]] = {
+    config.command: config for config in (TrainConfig, LearnConfig)
+}
+"""The config of each command that makes a run."""
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """Return the options as nested plain values, as YAML and the command line spell them."""
+    options = asdict(config)
+    del options["task"]["resolved_games"]
+    return options
+
+
+def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested options by their dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def defining_options(config: Config) -> dict[str, Any]:
+    """Return what defines the run by dotted name, the games spelled out."""
+    flat = flatten(to_mapping(config))
+    flat["task.games"] = list(config.task.resolved_games)
+    return {
+        name: value
+        for name, value in flat.items()
+        if name not in OPERATIONAL and name.partition(".")[0] not in OPERATIONAL
+    }
+
+
+def fingerprint(config: Config) -> str:
+    """Return the SHA-256, in hexadecimal, of what defines the run."""
+    document = {"command": config.command, "options": defining_options(config)}
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

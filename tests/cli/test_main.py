@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from leap_rl import __version__
+from leap_rl.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one line that a command's failure prints; its exit status is 2."""
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    assert captured.err.startswith("leap-rl: ")
+    return captured.err
+
+
+def test_the_module_and_the_program_are_one() -> None:
+    for program in ([sys.executable, "-m", "leap_rl"], [str(ROOT / ".venv/bin/leap-rl")]):
+        if not Path(program[0]).exists():
+            continue  # installed elsewhere than in .venv
+        run = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
+        assert run.stdout == f"leap-rl {__version__}\n"
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(SystemExit):  # what argparse's own help ends with
+        assert main([command, "--help"]) == 0
+    assert "usage: leap-rl" in capsys.readouterr().out
+
+
+def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for option in CONTRACT:
+        assert f"--{option}" in text
+    assert "Learning rate of the agent's RMSProp. Paper." in text
+
+
+CONTRACT = [
+    *["seed", "run_dir", "runtime.kind", "runtime.trainers", "runtime.address"],
+    *["meta.method", "meta.p", "meta.loss_in_path", "meta.loss_scale", "meta.stabilizer"],
+    *["meta.meta_steps", "meta.batch_size", "meta.meta_lr", "meta.optimizer", "meta.init"],
+    *["task.kind", "task.games", "task.agent_steps", "task.num_envs", "task.unroll_length"],
+    *["agent.lr", "agent.encoder", "agent.path_loss", "tracking.wandb"],
+]
+
+
+def printed_config(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, object]:
+    with pytest.raises(SystemExit) as end:
+        main([*argv, "--print_config"])
+    assert end.value.code == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert isinstance(config, dict)
+    return config
+
+
+def test_a_printed_config_can_be_loaded_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    first = printed_config(capsys, "train", "--meta.p", "1", "--task.games", '["pong", "qbert"]')
+    assert first["meta"]["p"] == 1  # type: ignore[index]
+    assert first["task"]["games"] == ["pong", "qbert"]  # type: ignore[index]
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(first))
+    assert printed_config(capsys, "train", "--config", str(path)) == first
+
+
+def test_the_command_line_overrides_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    config = printed_config(
+        capsys, "train", "--config", str(ROOT / "configs/demo.yaml"), "--meta.meta_steps", "7"
+    )
+    assert config["meta"]["meta_steps"] == 7  # type: ignore[index]
+    assert config["meta"]["batch_size"] == 4  # type: ignore[index]
+
+
+def test_the_papers_config_is_what_the_defaults_are(capsys: pytest.CaptureFixture[str]) -> None:
+    paper = printed_config(capsys, "train", "--config", str(ROOT / "configs/atari_paper.yaml"))
+    assert paper == printed_config(capsys, "train")
+
+
+@pytest.mark.parametrize(
+    ("argv", "parts"),
+    [
+        (["--meta.p", "3"], ["meta.p = 3", "1, 2"]),
+        (["--meta.pp", "1"], ["meta.pp", "no such option", "meta.p"]),
+        (["--meta.meta_lr", "fast"], ["meta.meta_lr = fast", "a number"]),
+        (["--meta.meta_lr", "-1"], ["meta.meta_lr = -1.0", "greater than 0"]),
+        (["--meta.meta_lr", "nan"], ["meta.meta_lr = nan"]),
+        (["--seed", "x"], ["seed = x", "whole number"]),
+        (["--seed", "-1"], ["seed = -1", "at least 0"]),
+        (["--task.games", '["pongg"]'], ["task.games", "'pongg'", "'pong'"]),
+        (["--task.games", '["pong", "Pong"]'], ["task.games", "twice"]),
+        (["--task.games", "7"], ["task.games"]),
+        (["--task.games", '["catch"]'], ["task.games", "'catch'", "task.kind = atari"]),
+        (["--task.kind", "catch", "--task.games", '["pong"]'], ["'pong'", "task.kind = catch"]),
+        (["--task.agent_steps", "1000"], ["task.agent_steps = 1000", "160", "960 or 1120"]),
+        (["--task.agent_steps", "0"], ["task.agent_steps = 0", "at least 1"]),
+        (["--task.num_envs", "1.5"], ["task.num_envs = 1.5", "whole number"]),
+        (["--agent.encoder", "resnet"], ["agent.encoder = resnet", "mnih2013"]),
+        (["--agent.gamma", "1.5"], ["agent.gamma = 1.5", "[0, 1]"]),
+        (["--runtime.trainers", "many"], ["runtime.trainers = many", "whole number", "auto"]),
+        (["--runtime.trainers", "0"], ["runtime.trainers = 0", "at least 1"]),
+        (["--runtime.kind", "local", "--runtime.trainers", "2"], ["runtime.trainers = 2"]),
+        (["--runtime.lease_s", "1"], ["runtime.lease_s = 1.0", "runtime.stream_every_s"]),
+        (["--tracking.wandb", "on"], ["tracking.wandb = on", "offline"]),
+        (["--config", "/nowhere.yaml"], ["config", "/nowhere.yaml"]),
+        (["--run_dir"], ["--run_dir", "expected one argument"]),
+        (["--run_dir", "s3://bucket/x"], ["run_dir = s3://bucket/x"]),
+        (["--meta.init", "/nowhere"], ["meta.init = /nowhere", "cannot be read"]),
+        (["stray"], ["stray", "no such option"]),
+    ],
+)
+def test_bad_options_get_one_line_that_names_them(
+    argv: list[str], parts: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    if "--run_dir" not in argv:
+        argv = [*argv, "--run_dir", str(tmp_path / "run")]
+    line = error_of(capsys, "train", *argv)
+    assert all(part in line for part in parts), line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("meta:\n  pp: 1\n", ["meta.pp", "no such option"]),
+        ("sed: 1\n", ["sed", "no such option", "seed"]),
+        ("meta: 4\n", ["mapping"]),
+        ("- 1\n", ["config"]),
+        ("seed: [1\n", ["config"]),
+        ("seed: true\n", ["seed = True", "whole number"]),
+        ("seed: !!python/object/apply:os.system ['touch /tmp/leap_rl_owned']\n", ["tag"]),
+        ("task:\n  class_path: os.system\n  init_args: {}\n", ["class_path"]),
+        ("task:\n  resolved_games: [pong]\n", ["task.resolved_games", "no such option"]),
+    ],
+)
+def test_bad_files_get_one_line(
+    text: str, parts: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    line = error_of(capsys, "train", "--config", str(path), "--run_dir", str(tmp_path / "run"))
+    assert all(part in line for part in parts), line
+    assert not (tmp_path / "run").exists()
+    assert not Path("/tmp/leap_rl_owned").exists()
+
+
+def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "trian: no such command" in error_of(capsys, "trian")
+
+
+def test_games_lists_all_with_pools(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["games"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = {line.split()[0]: line for line in lines if line}
+    assert row["pong"].split() == ["pong", "6", "pretraining"]
+    assert "held out" in row["breakout"]
+    assert "held out" not in row["pong"]
+    assert row["pretraining"].split()[-1] == "25"
+    assert row["all"].split()[-1] == "62"

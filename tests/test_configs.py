@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from leap_rl.cli.parser import config_parser, parse
+from leap_rl.config import (
+    OPERATIONAL,
+    TrainConfig,
+    defining_options,
+    fingerprint,
+    flatten,
+    to_mapping,
+)
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+def read(path: Path, *argv: str) -> TrainConfig:
+    return parse(
+        config_parser(TrainConfig, program="test"), TrainConfig, ["--config", str(path), *argv]
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_config_loads(path: Path) -> None:
+    assert read(path).task.updates >= 1
+
+
+def test_every_line_of_the_papers_config_says_where_it_comes_from() -> None:
+    text = (ROOT / "configs/atari_paper.yaml").read_text()
+    options = [line for line in text.splitlines() if re.match(r"\s*\w+: \S", line)]
+    assert len(options) == len(defining_options(TrainConfig())) + 1  # and meta.meta_steps
+    for line in options:
+        comment = line.partition("#")[2]
+        assert re.search(r"ours|appendix|section|algorithm", comment), line
+
+
+def test_the_fingerprint_is_of_what_defines_the_run() -> None:
+    base = TrainConfig()
+    for name, value in flatten(to_mapping(base)).items():
+        changed = _changed(name, value)
+        if changed is None:
+            continue
+        other = parse(config_parser(TrainConfig, program="test"), TrainConfig, changed)
+        operational = name in OPERATIONAL or name.partition(".")[0] in OPERATIONAL
+        assert (fingerprint(other) == fingerprint(base)) == operational, name
+
+
+def _changed(name: str, value: object) -> list[str] | None:
+    """Options that change one field, with whatever must change along."""
+    choices = {
+        "meta.method": None,  # one choice only
+        "meta.p": "1",
+        "meta.loss_difference": "same_batch",
+        "meta.optimizer": "sgd",
+        "meta.init": "somewhere.safetensors",
+        "task.kind": "catch",
+        "task.games": "held_out",
+        "task.agent_steps": "5000160",
+        "task.num_envs": "16",
+        "task.unroll_length": "10",
+        "agent.encoder": "nature",
+        "agent.path_loss": "value",
+        "agent.gamma": "0.9",
+        "agent.rmsprop_alpha": "0.9",
+        "runtime.kind": "local",
+        "runtime.trainers": "2",
+        "runtime.address": "auto",
+        "run_dir": "elsewhere",
+        "tracking.wandb": "offline",
+        "tracking.console": "plain",
+        "tracking.wandb_tags": "[a]",
+    }
+    if name in choices:
+        choice = choices[name]
+        return None if choice is None else [f"--{name}", choice]
+    if isinstance(value, bool):
+        return [f"--{name}", str(not value).lower()]
+    if isinstance(value, int | float):
+        return [f"--{name}", str(value + 1)]
+    return [f"--{name}", "other"]
+
+
+def test_a_pool_and_its_games_are_the_same_run() -> None:
+    by_name = TrainConfig()
+    spelled = list(by_name.task.resolved_games)
+    other = parse(
+        config_parser(TrainConfig, program="test"), TrainConfig, ["--task.games", str(spelled)]
+    )
+    assert fingerprint(other) == fingerprint(by_name)

@@ -1,0 +1,173 @@
+"""The figures of real runs: the same in every sink, and each of them explained."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import wandb
+from safetensors.numpy import load_file
+
+from leap_rl.cli import main
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.tracking.metrics import METRICS, pattern_of
+from tests.tracking import tensorboard_file, wandb_file
+
+ROOT = Path(__file__).parents[1]
+
+CATCH = [
+    *["--task.kind", "catch", "--task.games", '["catch", "catch_up"]', "--runtime.kind", "local"],
+    *["--task.num_envs", "4", "--task.agent_steps", "1000", "--tracking.wandb", "offline"],
+]
+TRAIN = [*CATCH, "--meta.meta_steps", "2", "--meta.batch_size", "3"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run for each kind of row: energy, length, real frames, agents alone."""
+    folder = tmp_path_factory.mktemp("runs")
+    atari = ["--task.games", '["bowling"]', "--task.num_envs", "2", "--task.agent_steps", "20"]
+    commands = {
+        "energy": ["train", *TRAIN],
+        "length": ["train", *TRAIN, "--meta.p", "1", "--meta.meta_steps", "1"],
+        "frames": [
+            *["train", *atari, "--runtime.kind", "local"],
+            *["--meta.meta_steps", "1", "--meta.batch_size", "1"],
+        ],
+        "learn": ["learn", *CATCH],
+    }
+    for name, argv in commands.items():
+        assert main([*argv, "--run_dir", str(folder / name)]) == 0
+    wandb.teardown()  # wait until its own process has written everything
+    return {name: folder / name for name in commands}
+
+
+def test_the_keys_written_are_exactly_those_explained(runs: dict[str, Path]) -> None:
+    written = {
+        pattern_of(key)
+        for run in runs.values()
+        for row in read_rows(run / "metrics.jsonl")
+        for key in row
+    }
+    assert None not in written
+    assert written == {metric.pattern for metric in METRICS}
+    table = (ROOT / "docs/metrics.md").read_text()
+    assert written == set(re.findall(r"^\| `([^`]+)`", table, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ["energy", "length", "learn"])
+def test_all_sinks_hold_the_same_figures(runs: dict[str, Path], name: str) -> None:
+    run = runs[name]
+    rows = read_rows(run / "metrics.jsonl")
+    axis = "agent_steps" if name == "learn" else "meta_step"
+    assert rows
+
+    (file,) = run.glob("wandb/offline-run-*/*.wandb")
+    assert wandb_file.rows(file) == rows
+
+    # TensorBoard has one scalar for each key and place; games that learn side by side share places.
+    points = {
+        (key, int(row[axis])): value for row in rows for key, value in row.items() if key != axis
+    }
+    scalars = {
+        (key, int(row[axis])): value
+        for row in tensorboard_file.rows(run / "tensorboard", axis)
+        for key, value in row.items()
+        if key != axis
+    }
+    assert scalars.keys() == points.keys()
+    for place, value in points.items():
+        assert scalars[place] == pytest.approx(value, rel=1e-6), place
+
+
+def test_a_rows_returns_are_those_of_its_episodes(runs: dict[str, Path]) -> None:
+    run = runs["energy"]
+    for row in read_rows(run / "metrics.jsonl"):
+        table = pq.read_table(run / f"curves/{row['meta_step']:06d}.parquet").to_pandas()
+        for game, episodes in table.groupby("game"):
+            assert row[f"return/{game}/episodes"] == len(episodes)
+            assert row[f"return/{game}/mean"] == pytest.approx(episodes.episode_return.mean())
+        assert set(table["length"]) == {60}
+
+
+def test_learning_leaves_agents_with_heads_and_says_where(
+    runs: dict[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    agent = load_file(runs["learn"] / "agents/001_catch_up.safetensors")
+    assert agent["policy.weight"].shape == (3, 256)
+    assert agent["value.weight"].shape == (1, 256)
+    assert {name.split(".")[0] for name in agent} == {"encoder", "policy", "value"}
+
+
+def test_learning_from_an_initialization_starts_there(
+    runs: dict[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    init = runs["energy"] / "checkpoints/000002/initialization.safetensors"
+    short = ["--task.agent_steps", "200", "--task.games", '["catch"]']
+    argv = ["learn", *CATCH, *short, "--tracking.wandb", "disabled"]
+    assert main([*argv, "--init", str(init), "--run_dir", str(tmp_path / "from")]) == 0
+    assert main([*argv, "--run_dir", str(tmp_path / "random")]) == 0
+    output = capsys.readouterr().out
+    assert "catch" in output
+    assert "agents/000_catch.safetensors" in output
+    start = tmp_path / "from/checkpoints/000000/initialization.safetensors"
+    assert start.read_bytes() == init.read_bytes()
+    first = [read_rows(tmp_path / run / "metrics.jsonl")[0] for run in ("from", "random")]
+    assert first[0]["loss/catch/total"] != first[1]["loss/catch/total"]
+
+
+def test_resuming_a_finished_run_changes_nothing(runs: dict[str, Path]) -> None:
+    for name in ("length", "learn"):
+        before = (runs[name] / "metrics.jsonl").read_bytes()
+        assert main(["resume", str(runs[name]), "--tracking.wandb", "disabled"]) == 0
+        assert (runs[name] / "metrics.jsonl").read_bytes() == before
+
+
+def test_rows_that_a_killed_driver_did_not_log_are_logged_on_resume(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs["energy"], run)
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text(lines[0] + lines[1][: len(lines[1]) // 2])  # killed while it wrote
+    assert main(["resume", str(run), "--tracking.wandb", "disabled"]) == 0
+    assert [json.loads(line) for line in metrics.read_text().splitlines()] == [
+        json.loads(line) for line in lines
+    ]
+
+
+def test_a_resume_may_go_further_but_not_elsewhere(
+    runs: dict[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs["length"], run)
+    quiet = ["--tracking.wandb", "disabled"]
+    for options, part in [
+        (["--seed", "5"], "seed = 5: says what the run computes and was 0"),
+        (["--meta.p", "2"], "meta.p = 2"),
+        (["--task.games", '["catch"]'], "task.games"),
+        (["--meta.meta_steps", "0"], "meta.meta_steps = 0"),
+    ]:
+        assert main(["resume", str(run), *options]) == 2
+        assert part in capsys.readouterr().err
+    assert main(["resume", str(run), "--meta.meta_steps", "2", *quiet]) == 0
+    assert [row["meta_step"] for row in read_rows(run / "metrics.jsonl")] == [0, 1]
+
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("seed: 0", "seed: 3"))
+    assert main(["resume", str(run)]) == 2
+    assert "was changed since the run was made" in capsys.readouterr().err
+
+
+def test_a_folder_that_holds_a_run_is_not_used_again(
+    runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *TRAIN, "--run_dir", str(runs["length"])]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert main(["resume", str(runs["length"] / "nothing")]) == 2
+    assert "no run is here" in capsys.readouterr().err
