@@ -40,8 +40,8 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         if "://" in str(path):
             raise RunFolderError(
-                f"run_dir = {path}: must be a path on a file system that the server, the trainers "
-                "and this process all see; object stores are not supported yet"
+                f"run_dir = {path}: must be a path on this machine; object stores are not "
+                "supported yet"
             )
         self.path = Path(path).absolute()
 

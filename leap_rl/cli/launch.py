@@ -86,11 +86,11 @@ def carry_out(config: Config, folder: RunFolder) -> int:
         console.message(f"{config.command}: run folder {shown(folder.path)}")
         try:
             monitor = Monitor(config, folder, tracker, console)
+            if config.runtime.kind == "ray":
+                console.message(_ray_message(config.runtime.address))
             _make_runtime(config).run(job, monitor.report)
         except KeyboardInterrupt:
-            console.message(
-                f"stopped; go on with: {program()} resume {shown(folder.path)}",
-            )
+            console.message(f"stopped; go on with: {program()} resume {shown(folder.path)}")
             return EXIT_INTERRUPTED
     return 0
 
@@ -153,6 +153,11 @@ class Monitor:
             elapsed_s=time.monotonic() - self._started,
             last_row=self._last_row,
         )
+
+
+def _ray_message(address: str | None) -> str:
+    address = address or os.environ.get("RAY_ADDRESS")
+    return f"joining the Ray cluster at {address}" if address else "starting Ray on this machine"
 
 
 def program() -> str:

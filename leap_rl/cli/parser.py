@@ -65,7 +65,7 @@ def parse(
         if defaults is not None:
             parser.set_defaults(dict(_dotted(defaults)))
         options = parser.instantiate(parser.parse_args(list(argv)))
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise UsageError(_one_line(str(error), parser)) from None
     except TypeError:
         raise UsageError(
@@ -95,6 +95,8 @@ def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
     ):
         kinds = re.findall(r"- Expected an? (.+)", match[3])
         return f"{match[1]} = {match[4]}: must be {' or '.join(map(_type_name, kinds))}"
+    if match := re.match(r"Importing '(.+?)' is not allowed", message):
+        return f"class_path = {match[1]}: a config names options, never classes"
     for pattern in (
         r"Group '(?P<group>.+?)' does not accept option '(?P<name>.+?)'",
         r"Option '(?P<name>.+?)' is not accepted",

@@ -197,6 +197,14 @@ class ParameterServer:
         self._close_full_rounds()
         return Counted(next=self.claim(message.claim))
 
+    def beat(self, trainer: str, incarnation: int) -> None:
+        """Renew the leases of a trainer that lives but has nothing to stream yet."""
+        known = self._trainers.get(trainer)
+        if known is not None and known.incarnation == incarnation:
+            for slot in self._slots:
+                if slot.owner == trainer:
+                    slot.lease_until_s = self._clock() + self._lease_s
+
     # -- what the driver calls ----------------------------------------------------------------
 
     def trainer_lost(self, trainer: str) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from leap_rl.training.runtime import Runtime
 
 _ALWAYS = {
-    "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
     # With log_to_driver=False, Ray still prints its own daemons' errors to our stdout, from a
     # thread; this pattern skips them all.
@@ -28,11 +27,14 @@ _ALWAYS = {
 }
 
 _OWN_CLUSTER = {
+    "RAY_AUTH_MODE": "token",
     # The one setting that makes every port of a local cluster bind to 127.0.0.1.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 
+# Defaults: what the user has set for his cluster stays.
 _JOINED_CLUSTER = {
+    "RAY_AUTH_MODE": "token",
     # A cluster that is not there: an error after seconds instead of many minutes.
     "RAY_NUM_REDIS_GET_RETRIES": "1",
     "RAY_py_gcs_connect_timeout_s": "3",

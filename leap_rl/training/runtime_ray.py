@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from ray.exceptions import (
     RayActorError,
     RayTaskError,
 )
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from leap_rl.determinism import configure_torch
 from leap_rl.messages import (
@@ -51,6 +53,7 @@ LONG_POLL_S = 10.0
 ANSWER_TIMEOUT_S = 60.0
 """A call unanswered for this long is sent again."""
 
+BEATS_A_LEASE = 4
 RETRY_PAUSE_S = 0.5
 SUPERVISE_EVERY_S = 0.25
 OBJECT_STORE_BYTES = 512 * 2**20
@@ -105,6 +108,10 @@ class ServerActor:
             return answer, None
         work, reference = self._by_reference(answer.next)
         return Counted(next=work), reference
+
+    async def beat(self, trainer: str, incarnation: int) -> None:
+        """Hear that a trainer lives."""
+        self._server.beat(trainer, incarnation)
 
     async def trainer_lost(self, trainer: str) -> None:
         """Free what a dead trainer held."""
@@ -198,7 +205,20 @@ class TrainerActor:
         """Train until the run has no more work."""
         configure_torch()
         link = RayLink(server, stream_every_s=job.stream_every_s)
-        job.make_trainer(name=name, incarnation=incarnation, link=link).run()
+        trainer = job.make_trainer(name=name, incarnation=incarnation, link=link)
+        ended = threading.Event()
+
+        def beat() -> None:
+            # A task of many emulators takes longer to start than a lease lasts, and streams come
+            # between updates only.
+            while not ended.wait(job.lease_s / BEATS_A_LEASE):
+                server.beat.remote(name, incarnation)
+
+        threading.Thread(target=beat, name="beat", daemon=True).start()
+        try:
+            trainer.run()
+        finally:
+            ended.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +250,11 @@ class RayRuntime:
             ValueError: A task's numbers went bad, or the run's folder is damaged.
         """
         with _cluster(self._address, self._trainers):
-            server = _actor(ServerActor, num_cpus=0).remote(job)
+            # On this node: the server writes the run's folder, which this process reads.
+            here = NodeAffinitySchedulingStrategy(
+                ray.get_runtime_context().get_node_id(), soft=False
+            )
+            server = _actor(ServerActor, num_cpus=0, scheduling_strategy=here).remote(job)
             crew = _Crew(job, server)
             try:
                 slots = _get(server.start.remote())
@@ -307,9 +331,9 @@ def _supervise(server: Any, crew: _Crew, report: Callable[[ServerStatus], None])
         crew.wait(SUPERVISE_EVERY_S)
 
 
-def _actor(cls: type, *, num_cpus: int) -> Any:
+def _actor(cls: type, **options: Any) -> Any:
     """Return the class as an actor that Ray neither restarts nor calls twice."""
-    return ray.remote(cls).options(num_cpus=num_cpus, max_restarts=0, max_task_retries=0)
+    return ray.remote(cls).options(max_restarts=0, max_task_retries=0, **options)
 
 
 def _get(reference: Reference) -> Any:

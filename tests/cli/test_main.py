@@ -148,7 +148,8 @@ def test_bad_options_get_one_line_that_names_them(
         ("seed: [1\n", ["config"]),
         ("seed: true\n", ["seed = True", "whole number"]),
         ("seed: !!python/object/apply:os.system ['touch /tmp/leap_rl_owned']\n", ["tag"]),
-        ("task:\n  class_path: os.system\n  init_args: {}\n", ["class_path"]),
+        ("task:\n  class_path: os.system\n  init_args: {}\n", ["class_path = os.system"]),
+        ("task:\n  class_path: antigravity.fly\n", ["class_path = antigravity.fly"]),
         ("task:\n  resolved_games: [pong]\n", ["task.resolved_games", "no such option"]),
     ],
 )

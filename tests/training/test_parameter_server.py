@@ -226,6 +226,22 @@ def test_a_stream_renews_the_lease(server: ParameterServer, clock: FakeClock) ->
     assert len(server.status().running) == 1
 
 
+def test_a_beat_renews_the_lease_of_the_living_only(
+    server: ParameterServer, clock: FakeClock
+) -> None:
+    server.claim(claim("a", incarnation=2))
+    clock.now_s += 50.0
+    server.beat("a", 2)
+    clock.now_s += 50.0
+    server.beat("a", 1)  # an old life
+    server.beat("b", 1)  # a stranger
+    server.tick()
+    assert len(server.status().running) == 1
+    clock.now_s += 10.1
+    server.tick()
+    assert server.status().running == ()
+
+
 def test_a_slot_that_loses_its_trainers_stops_the_run(folder: RunFolder) -> None:
     server = make_server(folder, max_attempts=2)
     for trainer in "ab":

@@ -174,7 +174,7 @@ def test_contributions_are_not_zero_and_all_differ(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("runtime", ["local", "ray"])
+@pytest.mark.parametrize("runtime", [pytest.param("local", marks=pytest.mark.slow), "ray"])
 def test_ctrl_c_and_resume_give_the_same_bits(
     undisturbed: tuple[list[str], Path], runtime: str, tmp_path: Path
 ) -> None:
