@@ -123,7 +123,23 @@ def defining_options(config: Config) -> dict[str, Any]:
     }
 
 
-def fingerprint(config: Config) -> str:
-    """Return the SHA-256, in hexadecimal, of what defines the run."""
-    document = {"command": config.command, "options": defining_options(config)}
+def init_of(config: Config) -> tuple[str, str]:
+    """Return the name and the value of the option that says where the encoder starts."""
+    if isinstance(config, TrainConfig):
+        return "meta.init", config.meta.init
+    return "init", config.init
+
+
+def fingerprint(config: Config, init_sha256: str | None) -> str:
+    """Return the SHA-256, in hexadecimal, of what defines the run.
+
+    Args:
+        config: The run's config.
+        init_sha256: Of the file that the encoder starts from, which counts instead of its path;
+            none for a random start.
+    """
+    options = defining_options(config)
+    if init_sha256 is not None:
+        options[init_of(config)[0]] = f"sha256:{init_sha256}"
+    document = {"command": config.command, "options": options}
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

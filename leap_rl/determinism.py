@@ -1,15 +1,17 @@
 """The one place that says how this process computes, so that equal work gives equal bits.
 
-A sum's bits depend on how many threads share it and on what becomes of denormal numbers. Both
-runtimes therefore call these two functions in every process that computes: the first before
-numpy and torch are imported, the second in the thread that does the work (flushing denormals is
-a setting of the thread).
+A sum's bits depend on how many threads share it and on what becomes of denormal numbers. The
+command line calls the first function before numpy and torch are imported, and a cluster that it
+starts inherits it; on any other cluster Ray itself gives one thread to an actor of one core. Both
+runtimes call the second in the thread that does the work (flushing denormals is a setting of the
+thread).
 """
 
 from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
@@ -32,6 +34,8 @@ def configure_torch() -> None:
     import torch
 
     torch.set_num_threads(1)
+    with suppress(RuntimeError):  # settled already, by an earlier call or by work under way
+        torch.set_num_interop_threads(1)
     torch.set_flush_denormal(True)
     torch.use_deterministic_algorithms(True)
 

@@ -9,17 +9,20 @@
     RUN/slots/000012/007.safetensors    a completed slot of the open round
     RUN/curves/000012.parquet           the episodes of round 12
     RUN/agents/                         trained agents, where asked for
+    RUN/.lock                           held by the process that works here
 
 Everything is safetensors, JSON, Parquet and plain YAML: opening a stranger's run runs no code.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,24 @@ class RunFolder:
             raise RunFolderError(f"{self.config_path}: must hold a mapping of options")
         return config
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes of this machine from working in the folder.
+
+        Raises:
+            RunFolderError: Another one does.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / ".lock", "a", encoding="ascii") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunFolderError(
+                    f"{self.path}: another process works in this run's folder; wait for it, stop "
+                    "it, or choose another folder"
+                ) from None
+            yield
+
     # -- checkpoints --------------------------------------------------------------------------
 
     def checkpoint(self, number: int) -> Path:
@@ -104,7 +125,7 @@ class RunFolder:
         Args:
             number: How many rounds are behind it.
             files: Contents by file name.
-            state: What goes into state.json besides the files' SHA-256 sums.
+            state: What goes into state.json besides the files' SHA-256 sums; `rows`, if any, too.
         """
         target = self.checkpoint(number)
         aside = target.with_name(f".{target.name}.tmp")
@@ -113,7 +134,7 @@ class RunFolder:
             shutil.rmtree(leftover, ignore_errors=True)
         aside.mkdir(parents=True)
         manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        document = {"schema": SCHEMA, "number": number, "sha256": manifest, **state}
+        document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
         for name, data in files.items():
             _write_synced(aside / name, data)
         _write_synced(aside / STATE, _json_bytes(document))
@@ -133,9 +154,15 @@ class RunFolder:
             state = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RunFolderError(f"{path}: cannot be read: {error}") from None
-        if not isinstance(state, dict) or state.get("schema") != SCHEMA:
+        whole = (
+            isinstance(state, dict)
+            and state.get("schema") == SCHEMA
+            and isinstance(state.get("sha256"), dict)
+            and isinstance(state.get("rows"), list)
+        )
+        if not whole:
             raise RunFolderError(f"{path}: is not a checkpoint of this version of leap_rl")
-        return state
+        return dict(state)
 
     def read_checkpoint(self, number: int) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Return checkpoint ``number``'s files by name and its state, their sums checked.
@@ -189,10 +216,13 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _write_synced(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # a full disk does not say of which file
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _sync_folder(path: Path) -> None:

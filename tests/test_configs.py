@@ -47,7 +47,7 @@ def test_the_fingerprint_is_of_what_defines_the_run() -> None:
             continue
         other = parse(config_parser(TrainConfig, program="test"), TrainConfig, changed)
         operational = name in OPERATIONAL or name.partition(".")[0] in OPERATIONAL
-        assert (fingerprint(other) == fingerprint(base)) == operational, name
+        assert (fingerprint(other, None) == fingerprint(base, None)) == operational, name
 
 
 def _changed(name: str, value: object) -> list[str] | None:
@@ -91,4 +91,4 @@ def test_a_pool_and_its_games_are_the_same_run() -> None:
     other = parse(
         config_parser(TrainConfig, program="test"), TrainConfig, ["--task.games", str(spelled)]
     )
-    assert fingerprint(other) == fingerprint(by_name)
+    assert fingerprint(other, None) == fingerprint(by_name, None)

@@ -13,6 +13,7 @@ import wandb
 from safetensors.numpy import load_file
 
 from leap_rl.cli import main
+from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import METRICS, pattern_of
 from tests.tracking import tensorboard_file, wandb_file
@@ -39,6 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             *["--meta.meta_steps", "1", "--meta.batch_size", "1"],
         ],
         "learn": ["learn", *CATCH],
+        "learn_atari": ["learn", *atari, "--runtime.kind", "local"],
     }
     for name, argv in commands.items():
         assert main([*argv, "--run_dir", str(folder / name)]) == 0
@@ -94,13 +96,16 @@ def test_a_rows_returns_are_those_of_its_episodes(runs: dict[str, Path]) -> None
         assert set(table["length"]) == {60}
 
 
-def test_learning_leaves_agents_with_heads_and_says_where(
-    runs: dict[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_learning_leaves_agents_with_heads(runs: dict[str, Path]) -> None:
     agent = load_file(runs["learn"] / "agents/001_catch_up.safetensors")
     assert agent["policy.weight"].shape == (3, 256)
     assert agent["value.weight"].shape == (1, 256)
     assert {name.split(".")[0] for name in agent} == {"encoder", "policy", "value"}
+    real = load_file(runs["learn_atari"] / "agents/000_bowling.safetensors")
+    assert real["policy.weight"].shape == (6, 256)
+    rows = read_rows(runs["learn_atari"] / "metrics.jsonl")
+    assert [row["agent_steps"] for row in rows] == [10, 20]
+    assert all(row["loss/bowling/entropy"] > 1.0 for row in rows)
 
 
 def test_learning_from_an_initialization_starts_there(
@@ -157,11 +162,81 @@ def test_a_resume_may_go_further_but_not_elsewhere(
         assert part in capsys.readouterr().err
     assert main(["resume", str(run), "--meta.meta_steps", "2", *quiet]) == 0
     assert [row["meta_step"] for row in read_rows(run / "metrics.jsonl")] == [0, 1]
+    # What was changed stays changed: the run goes on as it was told to, and needs its newest
+    # checkpoint only.
+    shutil.rmtree(run / "checkpoints/000001")
+    assert main(["resume", str(run)]) == 0
+    assert "Meta-trained for 2 meta-steps" in capsys.readouterr().out
 
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("seed: 0", "seed: 3"))
     assert main(["resume", str(run)]) == 2
     assert "was changed since the run was made" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("command: train", "command: [train]"),
+        ("seed: 0", "seed: abc"),
+        ("seed: 0", "seed: 0\nx: 6"),
+        ("optimizer: adam", "optimizer: 7"),
+        ("meta:", "meta: 3\nother:"),
+    ],
+)
+def test_an_edited_config_is_one_line(
+    runs: dict[str, Path],
+    before: str,
+    after: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    text = (runs["length"] / "config.yaml").read_text()
+    assert before in text
+    (tmp_path / "config.yaml").write_text(text.replace(before, after, 1))
+    assert main(["resume", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "config.yaml" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("key", ["sha256", "rows", "agent_steps"])
+def test_an_edited_checkpoint_is_one_line(
+    runs: dict[str, Path], key: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs["length"], run)
+    path = run / "checkpoints/000001/state.json"
+    state = json.loads(path.read_text())
+    del state[key]
+    path.write_text(json.dumps(state))
+    (run / "metrics.jsonl").unlink()  # so that its rows are wanted
+    assert main(["resume", str(run), "--tracking.wandb", "disabled"]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("leap-rl: ")
+    assert "checkpoints/000001" in last
+
+
+def test_an_initialization_counts_by_its_content(runs: dict[str, Path], tmp_path: Path) -> None:
+    paths = [tmp_path / "a.safetensors", tmp_path / "b.safetensors", tmp_path / "c.safetensors"]
+    for path, version in zip(paths, (0, 0, 2), strict=True):
+        source = runs["energy"] / f"checkpoints/{version:06d}/initialization.safetensors"
+        shutil.copy(source, path)
+    fingerprints = []
+    for index, path in enumerate(paths):
+        run = tmp_path / str(index)
+        argv = ["learn", *CATCH, "--task.agent_steps", "20", "--tracking.wandb", "disabled"]
+        assert main([*argv, "--init", str(path), "--run_dir", str(run)]) == 0
+        fingerprints.append(RunFolder(run).read_config()["fingerprint"])
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+
+
+def test_two_processes_do_not_share_a_folder(
+    runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunFolder(runs["energy"]).lock():
+        assert main(["resume", str(runs["energy"])]) == 2
+        assert "another process works in this run's folder" in capsys.readouterr().err
 
 
 def test_a_folder_that_holds_a_run_is_not_used_again(

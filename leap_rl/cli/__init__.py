@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _is_expected(error: Exception) -> bool:
     """Whether an error is a circumstance of the run, not a fault of the program."""
-    from leap_rl.training.runtime import RunFailedError
+    from leap_rl.training.errors import RunFailedError
 
     return isinstance(error, OSError | RunFailedError)
 

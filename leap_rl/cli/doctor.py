@@ -112,8 +112,8 @@ def _roms() -> str:
 
 
 def _ray() -> str:
+    from leap_rl.training.errors import RunFailedError
     from leap_rl.training.ray_environment import probe_own_cluster
-    from leap_rl.training.runtime import RunFailedError
 
     try:
         seconds = probe_own_cluster()

@@ -8,8 +8,10 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from torch import Tensor
+
 from leap_rl.cli import EXIT_INTERRUPTED, UsageError
-from leap_rl.config import Config, TrainConfig, fingerprint, to_mapping
+from leap_rl.config import Config, TrainConfig, fingerprint, init_of, to_mapping
 from leap_rl.messages import ServerStatus
 from leap_rl.meta.gradient_path import Method, NoMethod
 from leap_rl.run_folder import RunFolder
@@ -30,30 +32,43 @@ def create_run(config: Config) -> RunFolder:
     """Make a run's folder: its first checkpoint and its config.
 
     Raises:
-        UsageError: The folder holds a run already, or the given initialization does not fit.
+        UsageError: The folder holds a run already or cannot be written, or the given
+            initialization does not fit.
     """
-    folder = RunFolder(config.run_dir or f"runs/{config.command}-{datetime.now():%Y%m%d-%H%M%S}")
-    if folder.exists():
-        raise UsageError(
-            f"run_dir = {shown(folder.path)}: holds a run already; go on with it by "
-            f"`{program()} resume {shown(folder.path)}`, or choose another folder"
-        )
+    # What can be wrong with the config is found before anything is written.
+    folder = None if config.run_dir is None else RunFolder(config.run_dir)
     tasks = _tasks(config)
-    init = config.meta.init if isinstance(config, TrainConfig) else config.init
-    if init == "random":
-        theta0 = tasks.random_initialization(derive_seed(config.seed, Purpose.INITIALIZATION))
-    else:
-        try:
-            theta0 = read_initialization(init, tasks.shared_layout())
-        except ValueError as error:
-            option = "meta.init" if isinstance(config, TrainConfig) else "init"
-            raise UsageError(f"{option} = {init}: {error}") from None
-    _policy(config, tasks).write_first_checkpoint(folder, theta0)
-    # Last: a folder with a config is a run.
-    folder.write_config(
-        {"command": config.command, "fingerprint": fingerprint(config), **to_mapping(config)}
-    )
+    theta0, init_sha256 = _initialization(config, tasks)
+    if folder is None:
+        folder = _new_folder(config.command)
+    try:
+        with folder.lock():
+            if folder.exists():
+                raise UsageError(
+                    f"run_dir = {shown(folder.path)}: holds a run already; go on with it by "
+                    f"`{program()} resume {shown(folder.path)}`, or choose another folder"
+                )
+            _policy(config, tasks).write_first_checkpoint(folder, theta0)
+            # Last: a folder with a config is a run.
+            write_config(
+                folder,
+                config,
+                fingerprint=fingerprint(config, init_sha256),
+                init_sha256=init_sha256,
+            )
+    except OSError as error:
+        raise UsageError(
+            f"run_dir = {folder.path}: cannot be written to ({error.strerror})"
+        ) from None
     return folder
+
+
+def write_config(
+    folder: RunFolder, config: Config, *, fingerprint: str, init_sha256: str | None
+) -> None:
+    """Write what it takes to resume or to repeat a run."""
+    head = {"command": config.command, "fingerprint": fingerprint, "init_sha256": init_sha256}
+    folder.write_config({**head, **to_mapping(config)})
 
 
 def carry_out(config: Config, folder: RunFolder) -> int:
@@ -66,7 +81,7 @@ def carry_out(config: Config, folder: RunFolder) -> int:
     method: Method = config.meta.build() if isinstance(config, TrainConfig) else NoMethod()
     job = Job(
         run_dir=str(folder.path),
-        fingerprint=fingerprint(config),
+        fingerprint=folder.read_config()["fingerprint"],
         method=method,
         make_task=tasks,
         make_policy=_policy(config, tasks),
@@ -75,6 +90,7 @@ def carry_out(config: Config, folder: RunFolder) -> int:
         max_attempts=config.runtime.max_attempts,
     )
     with (
+        folder.lock(),
         open_tracker(
             config.tracking,
             run_folder=folder.path,
@@ -111,8 +127,9 @@ class Monitor:
         self._console = console
         self._started = time.monotonic()
         self._logged = len(read_rows(folder.path / "metrics.jsonl"))
-        self._next_checkpoint = 1
-        self._rows_seen = 0
+        # A meta-step has one row: what is logged is not read again, and old checkpoints may go.
+        self._rows_seen = self._logged if isinstance(config, TrainConfig) else 0
+        self._next_checkpoint = self._rows_seen + 1
         self._last_row: Row | None = None
 
     def report(self, status: ServerStatus) -> None:
@@ -175,6 +192,30 @@ def shown(path: Path) -> str:
     """Return a path as the user would write it from where he is."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _new_folder(command: str) -> RunFolder:
+    """Make a folder that no other run has, even one that starts in the same second."""
+    name = f"runs/{command}-{datetime.now():%Y%m%d-%H%M%S}"
+    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+        try:
+            Path(name + suffix).mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return RunFolder(name + suffix)
+    raise UsageError(f"run_dir: {name} and 998 more are taken; name a folder")
+
+
+def _initialization(config: Config, tasks: ConfiguredTasks) -> tuple[Tensor, str | None]:
+    """Return version 0, float32 [P], and the SHA-256 of the file it comes from, if any."""
+    option, init = init_of(config)
+    if init == "random":
+        seed = derive_seed(config.seed, Purpose.INITIALIZATION)
+        return tasks.random_initialization(seed), None
+    try:
+        return read_initialization(init, tasks.shared_layout())
+    except ValueError as error:
+        raise UsageError(f"{option} = {init}: {error}") from None
 
 
 def _tasks(config: Config) -> ConfiguredTasks:

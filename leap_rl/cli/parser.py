@@ -27,6 +27,7 @@ _TYPES = {
     "<class 'bool'>": "true or false",
     "<class 'str'>": "a text",
     "<class 'list'>": "a list",
+    "<class 'tuple'>": "a list",
     "<class 'NoneType'>": "null",
 }
 
@@ -88,13 +89,14 @@ def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
     if match := re.match(r'Parser key "(.+?)":\s+Expected an? (.+?)\. Got value: (.*)', message):
         return f"{match[1]} = {match[3]}: must be {_type_name(match[2])}"
     if match := re.match(
-        r'Parser key "(.+?)":\s+Does not validate.+?Subtypes: \[(.+?)\]\s+Errors:(.+)'
-        r"Given value: (.*)",
+        r'Parser key "(.+?)":\s+Does not validate.+?Errors:(.+)Given value: (.*)',
         message,
         re.DOTALL,
     ):
-        kinds = re.findall(r"- Expected an? (.+)", match[3])
-        return f"{match[1]} = {match[4]}: must be {' or '.join(map(_type_name, kinds))}"
+        kinds = re.findall(r"- Expected an? (.+?)(?:\. Got value.*)?$", match[2], re.MULTILINE)
+        return f"{match[1]} = {match[3]}: must be {' or '.join(map(_type_name, kinds))}"
+    if re.match(r"Unexpected config:", message):
+        return "config: the file must hold a mapping of options"
     if match := re.match(r"Importing '(.+?)' is not allowed", message):
         return f"class_path = {match[1]}: a config names options, never classes"
     for pattern in (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from leap_rl.meta.leap import Leap
+
+LARGEST = 1e6
+"""Rates and scales beyond this overflow float32 somewhere along the way."""
 
 _Method = Literal["leap"]
 _Power = Literal[1, 2]
@@ -80,8 +82,8 @@ class MetaConfig:
             number = getattr(self, name)
             if not number > 0:
                 raise ValueError(f"meta.{name} = {number}: must be greater than 0")
-            if math.isinf(number):
-                raise ValueError(f"meta.{name} = {number}: must be finite")
+            if number > LARGEST:
+                raise ValueError(f"meta.{name} = {number}: must be finite and at most {LARGEST:g}")
         for name in ("meta_steps", "batch_size"):
             count = getattr(self, name)
             if count < 1:

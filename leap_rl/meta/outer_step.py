@@ -86,13 +86,18 @@ class OuterStep:
 
         Raises:
             ValueError: no contribution, or one of another shape or dtype.
-            NonFiniteError: the mean is not finite. Nothing has changed then.
+            NonFiniteError: the mean, or the initialization after the step, is not finite. Nothing
+                has changed then.
         """
         mean = _mean(contributions, like=self._theta)
-        before = self._theta.clone()
+        before, state = self._theta.clone(), self.state_dict()
         self._theta.grad = mean
         self._optimizer.step()
         self._theta.grad = None
+        if not torch.isfinite(self._theta).all():
+            self._theta.copy_(before)
+            self.load_state_dict(state)
+            raise NonFiniteError("the stepped initialization is not finite; lower meta_lr")
         return OuterStepResult(
             theta=self.theta,
             mean=mean,

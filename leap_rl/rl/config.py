@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+LARGEST = 1e6
+"""Rates and coefficients beyond this overflow float32 somewhere along the way."""
 
 EncoderName = Literal["mnih2013", "nature", "impala"]
 """Which encoder the tasks share."""
@@ -61,17 +63,20 @@ class AgentConfig:
             if value not in known:
                 raise ValueError(f"agent.{name} = {value!r}: must be one of {', '.join(known)}")
         ranges = {
-            "lr": (0 < self.lr < math.inf, "be greater than 0 and finite"),
+            "lr": (0 < self.lr <= LARGEST, "be greater than 0 and finite, at most 1e6"),
             "rmsprop_alpha": (0 <= self.rmsprop_alpha < 1, "lie in [0, 1)"),
-            "rmsprop_eps": (0 < self.rmsprop_eps < math.inf, "be greater than 0 and finite"),
+            "rmsprop_eps": (
+                0 < self.rmsprop_eps <= LARGEST,
+                "be greater than 0 and finite, at most 1e6",
+            ),
             "gamma": (0 <= self.gamma <= 1, "lie in [0, 1]"),
             "entropy_coefficient": (
-                0 <= self.entropy_coefficient < math.inf,
-                "be at least 0 and finite",
+                0 <= self.entropy_coefficient <= LARGEST,
+                "be at least 0 and finite, at most 1e6",
             ),
             "value_coefficient": (
-                0 <= self.value_coefficient < math.inf,
-                "be at least 0 and finite",
+                0 <= self.value_coefficient <= LARGEST,
+                "be at least 0 and finite, at most 1e6",
             ),
             "reward_clip": (self.reward_clip > 0, "be greater than 0 (infinity clips nothing)"),
         }

@@ -90,7 +90,7 @@ class TaskConfig:
         own = CATCH_GAMES if self.kind == "catch" else QUADRATIC_GAMES
         if games in (["pretraining"], ["all"]):
             return own
-        return self._checked(tuple(games), own)
+        return self._checked(resolve_games(games) if self.kind == "catch" else tuple(games), own)
 
     def _checked(self, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
         for game in games:

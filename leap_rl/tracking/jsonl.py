@@ -59,11 +59,6 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
     return rows
 
 
-def last_value(path: Path, key: str) -> float | int | None:
-    """The value of `key` in the last whole row that has it, or None if no row does."""
-    return next((row[key] for row in reversed(read_rows(path)) if key in row), None)
-
-
 def _parse(line: bytes) -> dict[str, float | int] | None:
     try:
         row = json.loads(line)

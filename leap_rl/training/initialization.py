@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import fsspec
@@ -35,7 +36,7 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
-def read_initialization(url: str, layout: Layout) -> Tensor:
+def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
     """Read shared parameters from a file, local or at any URL that fsspec opens.
 
     Args:
@@ -43,7 +44,7 @@ def read_initialization(url: str, layout: Layout) -> Tensor:
         layout: Names and shapes of the shared parameters.
 
     Returns:
-        The parameters, float32 [P].
+        The parameters, float32 [P], and the file's SHA-256 in hexadecimal.
 
     Raises:
         ValueError: There is no such file, or its parameters are not those of ``layout``.
@@ -53,4 +54,4 @@ def read_initialization(url: str, layout: Layout) -> Tensor:
             data = file.read()
     except (OSError, ValueError, ImportError) as error:
         raise ValueError(f"cannot be read: {' '.join(str(error).split())}") from None
-    return layout.pack(load_tensors(data))
+    return layout.pack(load_tensors(data)), hashlib.sha256(data).hexdigest()

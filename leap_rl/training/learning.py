@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leap_rl.messages import FloatVector
 from leap_rl.parameters import Layout
-from leap_rl.run_folder import RunFolder
+from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import learn_row
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
@@ -29,7 +29,7 @@ class LearningFactory:
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write the initialization, float32 [P], that every agent starts from."""
         files = {FILE_NAME: save_tensors(self.layout.named(theta0))}
-        folder.write_checkpoint(0, files, {"rows": []})
+        folder.write_checkpoint(0, files, {})
 
     def __call__(self, folder: RunFolder) -> Learning:
         """Restore the policy from the folder's first checkpoint.
@@ -38,7 +38,13 @@ class LearningFactory:
             RunFolderError: The checkpoint is missing or damaged.
         """
         files, _ = folder.read_checkpoint(0)
-        return Learning(self, self.layout.pack(load_tensors(files[FILE_NAME])))
+        try:
+            theta0 = self.layout.pack(load_tensors(files[FILE_NAME]))
+        except (KeyError, ValueError) as error:
+            raise RunFolderError(
+                f"{folder.checkpoint(0)}: is no checkpoint of this run: {error}"
+            ) from None
+        return Learning(self, theta0)
 
 
 class Learning:

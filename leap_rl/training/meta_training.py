@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from leap_rl.messages import FloatVector
+from leap_rl.meta.gradient_path import NonFiniteError
 from leap_rl.meta.outer_step import OuterStep
 from leap_rl.parameters import Layout
-from leap_rl.run_folder import RunFolder
+from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import MetaFigures, SlotFigures, meta_step_row
+from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.rounds import ClosedRound, FilledSlot, LoggedRow
 
@@ -68,7 +70,7 @@ class MetaTrainingFactory:
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write version 0 of the initialization, float32 [P]."""
         files = initialization_files(self.layout, self._outer_step(theta0))
-        folder.write_checkpoint(0, files, {"agent_steps": 0, "rows": []})
+        folder.write_checkpoint(0, files, {"agent_steps": 0})
 
     def __call__(self, folder: RunFolder) -> MetaTraining:
         """Restore the policy from the folder's newest checkpoint.
@@ -79,9 +81,15 @@ class MetaTrainingFactory:
         number = folder.latest()
         assert number is not None, "a run is made with its checkpoint 0"
         files, state = folder.read_checkpoint(number)
-        outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
-        outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
-        return MetaTraining(self, outer, agent_steps=int(state["agent_steps"]))
+        try:
+            outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
+            outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
+            agent_steps = int(state["agent_steps"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunFolderError(
+                f"{folder.checkpoint(number)}: is no checkpoint of this run: {error}"
+            ) from None
+        return MetaTraining(self, outer, agent_steps=agent_steps)
 
     def _outer_step(self, theta0: Tensor) -> OuterStep:
         return OuterStep(theta0, optimizer=self.optimizer, meta_lr=self.meta_lr)
@@ -123,7 +131,10 @@ class MetaTraining:
         # Copies: a contribution may lie in memory that its runtime shares read-only.
         contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
         initialization_norm = _norm(self._outer.theta)
-        result = self._outer.step(contributions)
+        try:
+            result = self._outer.step(contributions)
+        except NonFiniteError as error:
+            raise RunFailedError(f"meta-step {round_number}: {error}") from None
         row = meta_step_row(
             meta_step=round_number,
             slots=[

@@ -46,15 +46,11 @@ from leap_rl.messages import (
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training import slot_files
+from leap_rl.training.errors import NonFiniteContributionError, ProtocolError
 from leap_rl.training.rounds import FilledSlot, RoundPolicy
 
-
-class ProtocolError(ValueError):
-    """A message does not belong to this run."""
-
-
-class NonFiniteContributionError(ValueError):
-    """A contribution holds NaN or infinity."""
+TICKS_A_LEASE = 4
+"""A server that is not told the time this often was stalled."""
 
 
 class SlotState(Enum):
@@ -124,6 +120,7 @@ class ParameterServer:
         self._trainers: dict[str, _TrainerState] = {}
         self._committed: dict[tuple[int, int], int] = {}
         self._failure: str | None = None
+        self._ticked_s = clock()
         self._round = latest
         self._slots: list[Slot] = []
         self._open_round()
@@ -182,16 +179,16 @@ class ParameterServer:
         self._refuse_non_finite(slot, message.contribution, message.n)
         if self._policy.keeps_agents:
             slot_files.write_agent(self._folder.agent(ticket.slot, slot.spec.game), message.agent)
-        slot.filled = FilledSlot(
+        filled = FilledSlot(
             spec=slot.spec,
             attempt=ticket.attempt,
             contribution=message.contribution,
             record=message.record,
             episodes=message.episodes,
         )
-        slot_files.write_slot(
-            self._folder.slot(ticket.round, ticket.slot), slot.filled, self._fingerprint
-        )
+        path = self._folder.slot(ticket.round, ticket.slot)
+        slot_files.write_slot(path, filled, self._fingerprint)
+        slot.filled = filled  # only now: a round must not close on what is not on disk
         slot.n, slot.contribution = message.n, message.contribution
         slot.state, slot.owner, slot.live = SlotState.COMPLETE, None, None
         self._close_full_rounds()
@@ -212,8 +209,17 @@ class ParameterServer:
         self._release(trainer)
 
     def tick(self) -> None:
-        """Free the slots whose leases are over."""
+        """Free the slots whose leases are over; to be called often.
+
+        A server that stalls, on a slow disk say, hears nobody meanwhile: the time it missed is
+        added to the leases.
+        """
         now = self._clock()
+        missed_s = now - self._ticked_s - self._lease_s / TICKS_A_LEASE
+        self._ticked_s = now
+        if missed_s > 0:
+            for slot in self._slots:
+                slot.lease_until_s += missed_s
         for slot in self._slots:
             if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
                 self._free(slot)
@@ -250,6 +256,7 @@ class ParameterServer:
         specs = () if finished else self._policy.open(self._round)
         self._slots = [Slot(spec=spec) for spec in specs]
         self._opened_s = self._clock()
+        self._folder.remove_slots(self._round - 1)  # which a crash may have left
         for index, slot in enumerate(self._slots):
             path = self._folder.slot(self._round, index)
             filled = slot_files.read_slot(path, slot.spec, self._fingerprint)
@@ -279,7 +286,6 @@ class ParameterServer:
             "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
         }
         self._folder.write_checkpoint(self._round + 1, closed.files, state)
-        self._folder.remove_slots(self._round)
         self._committed.update(
             ((self._round, index), slot.attempt) for index, slot in enumerate(self._slots)
         )

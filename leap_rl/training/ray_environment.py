@@ -41,8 +41,8 @@ _JOINED_CLUSTER = {
     "RAY_gcs_rpc_server_connect_timeout_s": "1",
 }
 
-LONGEST_PARENT_BYTES = 24
-"""107 less what `/leap_rl-XXXXXXXX` and Ray's session and socket names take below it."""
+LONGEST_PARENT_BYTES = 16
+"""107 less what `/leap_rl-PID-XXXXXXXX` and Ray's session and socket names take below it."""
 
 LOCAL = "local"
 """An address that always starts a cluster of our own."""
@@ -92,7 +92,9 @@ def private_folder() -> Path:
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > LONGEST_PARENT_BYTES:
         parent = "/tmp"
-    folder = Path(tempfile.mkdtemp(prefix="leap_rl-", dir=parent))  # nobody else can enter it
+    folder = Path(
+        tempfile.mkdtemp(prefix=f"leap_rl-{os.getpid()}-", dir=parent)
+    )  # nobody else can enter it
     owner = os.getpid()
 
     def remove() -> None:

@@ -15,10 +15,6 @@ from leap_rl.training.rounds import RoundPolicyFactory
 from leap_rl.training.trainer import Link, Trainer
 
 
-class RunFailedError(RuntimeError):
-    """A run cannot go on; what its last checkpoint holds is kept."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """All that a server and its trainers are made from; small, and travels to any process."""

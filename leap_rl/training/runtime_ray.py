@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +25,7 @@ from ray.exceptions import (
     ActorUnavailableError,
     AuthenticationError,
     GetTimeoutError,
-    RayActorError,
+    RayError,
     RayTaskError,
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -43,9 +45,10 @@ from leap_rl.messages import (
     Wait,
     Work,
 )
+from leap_rl.training.errors import RunFailedError
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.ray_environment import private_folder
-from leap_rl.training.runtime import Job, RunFailedError, StreamSchedule
+from leap_rl.training.runtime import Job, StreamSchedule
 
 LONG_POLL_S = 10.0
 """A claim that finds no free slot is held this long before it is answered with Wait."""
@@ -141,33 +144,44 @@ class RayLink:
     def __init__(self, server: Any, *, stream_every_s: float) -> None:
         self._server = server
         self._schedule = StreamSchedule(stream_every_s, time.monotonic)
-        self._in_flight: tuple[Ticket, Reference] | None = None
+        self._in_flight: tuple[Ticket, Reference, float] | None = None
+        self._updated_s: float | None = None
 
     def claim(self, claim: Claim) -> Work:
         """Ask for work until there is an answer."""
+        self._updated_s = None
         return _with_theta0(*self._call(self._server.claim, claim))
 
     def stream_due(self) -> bool:
-        """Whether a stream is to be sent now."""
+        """Whether a stream is to be sent now; called after every update."""
+        self._updated_s = time.monotonic()
         return self._schedule.due()
+
+    def is_alive(self, within_s: float) -> bool:
+        """Whether the task is still starting, or had an update within the last seconds."""
+        updated_s = self._updated_s
+        return updated_s is None or time.monotonic() - updated_s < within_s
 
     def stream(self, message: Stream) -> Continue | Abandon | None:
         """Send a stream, unless the last one is still on its way."""
         self._schedule.start_over()
         answer = None
         if self._in_flight is not None:
-            ticket, reference = self._in_flight
-            if not ray.wait([reference], timeout=0)[0]:
+            ticket, reference, sent_s = self._in_flight
+            if ray.wait([reference], timeout=0)[0]:
+                if ticket == message.ticket:
+                    answer = self._answer(reference)
+            elif time.monotonic() - sent_s < ANSWER_TIMEOUT_S:
                 return None
             self._in_flight = None
-            if ticket == message.ticket:
-                answer = self._answer(reference)
         if not isinstance(answer, Abandon):
-            self._in_flight = message.ticket, self._server.stream.remote(message)
+            sent = self._server.stream.remote(message)
+            self._in_flight = message.ticket, sent, time.monotonic()
         return answer
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Send a whole sum until there is an answer."""
+        self._updated_s = None
         answer, reference = self._call(self._server.complete, message)
         if isinstance(answer, Abandon):
             return answer
@@ -212,7 +226,8 @@ class TrainerActor:
             # A task of many emulators takes longer to start than a lease lasts, and streams come
             # between updates only.
             while not ended.wait(job.lease_s / BEATS_A_LEASE):
-                server.beat.remote(name, incarnation)
+                if link.is_alive(job.lease_s):  # a task that hangs must lose its slot
+                    server.beat.remote(name, incarnation)
 
         threading.Thread(target=beat, name="beat", daemon=True).start()
         try:
@@ -249,7 +264,7 @@ class RayRuntime:
             RunFailedError: The server died, trainers die again and again, or there is no cluster.
             ValueError: A task's numbers went bad, or the run's folder is damaged.
         """
-        with _cluster(self._address, self._trainers):
+        with _interrupts() as interrupted, _cluster(self._address, self._trainers):
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
@@ -263,8 +278,8 @@ class RayRuntime:
                 count = self._trainers or max(1, min(cores, slots))
                 for index in range(count):
                     crew.start(f"trainer-{index}", incarnation=1)
-                _supervise(server, crew, report)
-            except RayActorError as error:
+                _supervise(server, crew, report, interrupted)
+            except RayError as error:
                 raise RunFailedError(f"the parameter server died: {_first_line(error)}") from None
             finally:
                 crew.kill()
@@ -296,7 +311,7 @@ class _Crew:
             life = self._lives.pop(reference)
             try:
                 _get(reference)
-            except RayActorError as error:
+            except RayError as error:  # dead, killed for memory, its node lost: not its own error
                 self._replace(life, error)
 
     def kill(self) -> None:
@@ -305,7 +320,8 @@ class _Crew:
             ray.kill(life.actor)
         self._lives.clear()
 
-    def _replace(self, life: _Life, error: RayActorError) -> None:
+    def _replace(self, life: _Life, error: RayError) -> None:
+        ray.kill(life.actor)  # it may live on, out of reach, and hold its core
         self.deaths_since_progress += 1
         if self.deaths_since_progress > 2 * self._job.max_attempts * (len(self._lives) + 1):
             raise RunFailedError(
@@ -315,11 +331,22 @@ class _Crew:
         self.start(life.name, incarnation=life.incarnation + 1)
 
 
-def _supervise(server: Any, crew: _Crew, report: Callable[[ServerStatus], None]) -> None:
+def _supervise(
+    server: Any,
+    crew: _Crew,
+    report: Callable[[ServerStatus], None],
+    interrupted: threading.Event,
+) -> None:
     """Keep trainers alive and the user informed until the run is finished."""
     progress = None
     while True:
-        status: ServerStatus = _get(server.supervise.remote())
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        try:
+            status: ServerStatus = _get(server.supervise.remote())
+        except ActorUnavailableError:  # out of reach for a moment; if it died, Ray says so next
+            time.sleep(RETRY_PAUSE_S)
+            continue
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)
@@ -329,6 +356,25 @@ def _supervise(server: Any, crew: _Crew, report: Callable[[ServerStatus], None])
             progress = (status.round, status.slots_complete)
             crew.deaths_since_progress = 0
         crew.wait(SUPERVISE_EVERY_S)
+
+
+@contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Remember a Ctrl-C, which Python raises wherever it is, be it where nothing can catch it."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted  # Python handles signals in the main thread only
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _actor(cls: type, **options: Any) -> Any:
@@ -356,14 +402,20 @@ def _cluster(address: str | None, trainers: int | None) -> Iterator[None]:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address is None:
         cores = len(os.sched_getaffinity(0))
-        ray.init(
-            address="local",
-            include_dashboard=False,
-            num_cpus=max(cores, trainers or 0),
-            object_store_memory=OBJECT_STORE_BYTES,
-            _temp_dir=str(private_folder()),
-            **quiet,
-        )
+        try:
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                num_cpus=max(cores, trainers or 0),
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=str(private_folder()),
+                **quiet,
+            )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise RunFailedError(
+                f"Ray does not start on this machine ({_first_line(error)}); "
+                "--runtime.kind local needs no Ray"
+            ) from None
     else:
         try:
             ray.init(address=address, **quiet)

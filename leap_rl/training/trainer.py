@@ -29,11 +29,8 @@ from leap_rl.messages import (
 )
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
+from leap_rl.training.errors import TaskFailedError
 from leap_rl.training.recorder import TaskRecorder
-
-
-class TaskFailedError(ValueError):
-    """A task's numbers went bad; the message names game, slot, update and seed."""
 
 
 class Link(Protocol):
@@ -85,6 +82,7 @@ class Trainer:
         self._method = method
         self._clock = clock
         self._claims = 0
+        self._idle_since = clock()
 
     def run(self) -> None:
         """Train task after task until the server says that the run has no more.
@@ -92,17 +90,17 @@ class Trainer:
         Raises:
             TaskFailedError: A task's loss or parameters are no longer finite.
         """
-        idle_since = self._clock()
+        self._idle_since = self._clock()
         work = self._link.claim(self._next_claim())
         while not isinstance(work, Finished):
             if isinstance(work, Wait):
                 work = self._link.claim(self._next_claim())
                 continue
-            answer = self._train(work, waiting_s=self._clock() - idle_since)
-            idle_since = self._clock()
+            answer = self._train(work, waiting_s=self._clock() - self._idle_since)
             if isinstance(answer, Counted):
                 work = answer.next
             else:
+                self._idle_since = self._clock()
                 work = self._link.claim(self._next_claim())
 
     def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
@@ -123,6 +121,7 @@ class Trainer:
             end = task.end_point(with_grad=self._method.needs_end_gradient)
             path.finish(end.theta, end.loss, end.grad, previous_batch_loss=end.previous_batch_loss)
             record = self._record(recorder, path, started=started, waiting_s=waiting_s)
+            self._idle_since = self._clock()  # from here on the trainer waits for an answer
             return self._link.complete(self._complete(assignment, task, recorder, path, record))
         except NonFiniteError as error:
             ticket = assignment.ticket

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.tracking.jsonl import JsonlSink, last_value, read_rows
+from leap_rl.tracking.jsonl import JsonlSink, read_rows
 
 ROWS = [{"meta_step": 0, "meta/step_norm": 0.1}, {"meta_step": 1, "meta/step_norm": 1e-17}]
 
@@ -23,7 +23,6 @@ def write(path: Path, rows: list[dict[str, float | int]]) -> None:
 
 def test_a_missing_file_has_no_rows(path: Path) -> None:
     assert read_rows(path) == []
-    assert last_value(path, "meta_step") is None
 
 
 def test_rows_are_appended_to_what_is_there(path: Path) -> None:
@@ -80,12 +79,3 @@ def test_a_value_that_is_not_finite_is_refused_by_name(path: Path, value: float)
         sink.write({"meta_step": 0, "meta/step_norm": value}, "meta_step")
     sink.close()
     assert path.read_bytes() == b""
-
-
-def test_last_value_comes_from_the_last_whole_row_that_has_the_key(path: Path) -> None:
-    write(path, [*ROWS, {"meta_step": 2}])
-    with path.open("ab") as file:
-        file.write(b'{"meta_step": 3')
-    assert last_value(path, "meta_step") == 2
-    assert last_value(path, "meta/step_norm") == 1e-17
-    assert last_value(path, "frames") is None

@@ -81,7 +81,7 @@ def make_server(
 ) -> ParameterServer:
     """A server over a fresh or used folder."""
     if folder.latest() is None:
-        folder.write_checkpoint(0, {}, {"rows": []})
+        folder.write_checkpoint(0, {}, {})
     return ParameterServer(
         folder=folder,
         fingerprint=FINGERPRINT,

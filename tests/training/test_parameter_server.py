@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 
@@ -10,11 +11,8 @@ import pytest
 from leap_rl.messages import Abandon, Continue, Counted, Finished, Ticket, Wait, Work
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.parameter_server import (
-    NonFiniteContributionError,
-    ParameterServer,
-    ProtocolError,
-)
+from leap_rl.training.errors import NonFiniteContributionError, ProtocolError
+from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.rounds import FilledSlot
 from leap_rl.training.slot_files import write_slot
 from tests.training.fakes import (
@@ -208,21 +206,18 @@ def test_after_the_last_round_there_is_no_more_work(server: ParameterServer) -> 
 
 def test_a_lease_that_is_over_frees_the_slot(server: ParameterServer, clock: FakeClock) -> None:
     server.claim(claim("a"))
-    clock.now_s += 60.0
-    server.tick()
+    pass_time(server, clock, 60.0)
     assert len(server.status().running) == 1  # not yet: it is over after 60 s
-    clock.now_s += 0.1
-    server.tick()
+    pass_time(server, clock, 0.1)
     assert server.status().running == ()
     assert assigned(server.claim(claim("b"))).ticket.attempt == 2
 
 
 def test_a_stream_renews_the_lease(server: ParameterServer, clock: FakeClock) -> None:
     ticket = assigned(server.claim(claim("a"))).ticket
-    clock.now_s += 50.0
+    pass_time(server, clock, 50.0)
     server.stream(stream(ticket, 1))
-    clock.now_s += 50.0
-    server.tick()
+    pass_time(server, clock, 50.0)
     assert len(server.status().running) == 1
 
 
@@ -230,16 +225,45 @@ def test_a_beat_renews_the_lease_of_the_living_only(
     server: ParameterServer, clock: FakeClock
 ) -> None:
     server.claim(claim("a", incarnation=2))
-    clock.now_s += 50.0
+    pass_time(server, clock, 50.0)
     server.beat("a", 2)
-    clock.now_s += 50.0
+    pass_time(server, clock, 50.0)
     server.beat("a", 1)  # an old life
     server.beat("b", 1)  # a stranger
+    assert len(server.status().running) == 1
+    pass_time(server, clock, 10.1)
+    assert server.status().running == ()
+
+
+def test_a_server_that_stalled_adds_what_it_missed_to_the_leases(
+    server: ParameterServer, clock: FakeClock
+) -> None:
+    server.claim(claim("a"))
+    clock.now_s += 300.0  # nobody told it the time, nobody could be heard
     server.tick()
     assert len(server.status().running) == 1
-    clock.now_s += 10.1
-    server.tick()
+    pass_time(server, clock, 60.0)
     assert server.status().running == ()
+
+
+def test_a_sum_that_could_not_be_written_does_not_count(
+    server: ParameterServer, policy: FakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
+    with monkeypatch.context() as patch:
+        patch.setattr("leap_rl.training.slot_files.write_atomically", _disk_full)
+        with pytest.raises(OSError, match="No space left"):
+            server.complete(complete(tickets[0], claim("a", number=2)))
+    for ticket, trainer in zip(tickets[1:], "bc", strict=True):
+        server.complete(complete(ticket, claim(trainer, number=2)))
+    assert policy.closed == []
+    assert server.status().slots_complete == 2
+    server.complete(complete(tickets[0], claim("a", number=2)))
+    assert len(policy.closed) == 1
+
+
+def _disk_full(path: Path, data: bytes) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
 
 def test_a_slot_that_loses_its_trainers_stops_the_run(folder: RunFolder) -> None:
@@ -330,6 +354,14 @@ def test_closing_a_round_leaves_its_episodes_and_no_slots(
         "length": [7, 7, 7],
     }
     assert not folder.slots(0).exists()
+
+
+def pass_time(server: ParameterServer, clock: FakeClock, seconds: float) -> None:
+    """Let time pass as a driver does, telling the server now and then."""
+    while seconds > 0:
+        clock.now_s += min(seconds, 5.0)
+        seconds -= 5.0
+        server.tick()
 
 
 def _fill_round(server: ParameterServer) -> Work:

@@ -10,8 +10,9 @@ from leap_rl.messages import Abandon, Claim, Complete, Continue, Counted, Stream
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.run_folder import RunFolder
+from leap_rl.training.errors import TaskFailedError
 from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.trainer import TaskFailedError, Trainer
+from leap_rl.training.trainer import Trainer
 from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server
 
 UPDATES = 5

@@ -1,0 +1,19 @@
+"""Why a run may stop. Each message is one line that a user can act on."""
+
+from __future__ import annotations
+
+
+class RunFailedError(RuntimeError):
+    """A run cannot go on; what its last checkpoint holds is kept."""
+
+
+class TaskFailedError(RunFailedError):
+    """A task's numbers went bad; the message names game, slot, update and seed."""
+
+
+class NonFiniteContributionError(RunFailedError):
+    """A contribution holds NaN or infinity; the message names game, slot, update and seed."""
+
+
+class ProtocolError(RunFailedError):
+    """A message does not belong to this run."""
