@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.cli import EXIT_FAILED
+from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -89,15 +89,12 @@ def trainers(process: subprocess.Popen[str]) -> list[int]:
 def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "calm").mkdir()
-    (tmp_path / "killed").mkdir()
-    options = [*BOWLS, "--task.agent_steps", "8000", "--runtime.trainers", "2"]
-    calm = start(*options, cwd=tmp_path / "calm")
-    out, err = calm.communicate()
-    assert calm.returncode == 0, err
+    options = [*BOWLS, "--task.agent_steps", "8000"]
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
-    process = start(*options, cwd=tmp_path / "killed")
-    folder = RunFolder(tmp_path / "killed/run")
+    process = start(*options, "--runtime.trainers", "2", cwd=tmp_path)
+    folder = RunFolder(tmp_path / "run")
     wait_until(lambda: folder.slot(0, 0).exists() or folder.slot(0, 1).exists(), process)
     family = children(process.pid)
     addresses = listening({process.pid, *family})
@@ -111,8 +108,7 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
 
     slots = folder.read_state(1)["slots"]
     assert sorted(slot["attempt"] for slot in slots) == [1, 1, 1, 2]
-    same = RunFolder(tmp_path / "calm/run").read_state(1)["sha256"]
-    assert folder.read_state(1)["sha256"] == same
+    assert folder.read_state(1)["sha256"] == calm.read_state(1)["sha256"]
     assert not list(Path("/tmp").glob(f"leap_rl-{process.pid}-*")), "Ray's files are left behind"
     gone = time.monotonic() + 20
     while left := [pid for pid in family if Path(f"/proc/{pid}").exists()]:

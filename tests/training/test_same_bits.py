@@ -34,7 +34,7 @@ BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40
 # Games that no config of ours names, one of them twice in a batch.
 ATARI = [
     *["--task.games", '["bowling", "tutankham"]', "--meta.batch_size", "3"],
-    *["--meta.meta_steps", "3", "--task.num_envs", "4", "--task.agent_steps", "160"],
+    *["--meta.meta_steps", "3", "--task.num_envs", "2", "--task.agent_steps", "80"],
 ]
 
 CONFIGS = {"bowls": BOWLS, "atari": ATARI}
@@ -174,7 +174,16 @@ def test_contributions_are_not_zero_and_all_differ(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("runtime", [pytest.param("local", marks=pytest.mark.slow), "ray"])
+@pytest.mark.parametrize(
+    ("undisturbed", "runtime"),
+    [
+        ("bowls", "local"),
+        ("atari", "ray"),
+        pytest.param("bowls", "ray", marks=pytest.mark.slow),
+        pytest.param("atari", "local", marks=pytest.mark.slow),
+    ],
+    indirect=["undisturbed"],
+)
 def test_ctrl_c_and_resume_give_the_same_bits(
     undisturbed: tuple[list[str], Path], runtime: str, tmp_path: Path
 ) -> None:
