@@ -264,7 +264,7 @@ class RayRuntime:
             RunFailedError: The server died, trainers die again and again, or there is no cluster.
             ValueError: A task's numbers went bad, or the run's folder is damaged.
         """
-        with _interrupts() as interrupted, _cluster(self._address, self._trainers):
+        with _interrupts() as interrupted, cluster(self._address, self._trainers):
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
@@ -394,7 +394,7 @@ def _get(reference: Reference) -> Any:
 
 
 @contextmanager
-def _cluster(address: str | None, trainers: int | None) -> Iterator[None]:
+def cluster(address: str | None, trainers: int | None) -> Iterator[None]:
     """Join a cluster or start one; a connection that is there already is used and left alone."""
     if ray.is_initialized():
         yield
@@ -443,6 +443,6 @@ def probe() -> float:
         def answer(self) -> None: ...
 
     started = time.monotonic()
-    with _cluster(None, trainers=1):
+    with cluster(None, trainers=1):
         ray.get(_actor(Echo, num_cpus=0).remote().answer.remote(), timeout=ANSWER_TIMEOUT_S)
         return time.monotonic() - started

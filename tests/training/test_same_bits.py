@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.meta_training import draw_games, task_seed
+from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,18 +117,29 @@ def test_the_run_equals_a_ten_line_loop(undisturbed: tuple[list[str], Path]) -> 
     np.testing.assert_array_equal(packed.numpy(), expected.numpy())
 
 
+@pytest.fixture(scope="module")
+def one_cluster() -> Iterator[None]:
+    """A cluster that the runs of this process share: starting one takes a while."""
+    make_ray_runtime(trainers=2, address=LOCAL)
+    from leap_rl.training.runtime_ray import cluster
+
+    with cluster(None, 2):
+        yield
+
+
 @pytest.mark.timeout(180)
+@pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize("trainers", [1, 2])
 def test_ray_gives_the_same_bits(
-    undisturbed: tuple[list[str], Path], trainers: int, tmp_path: Path
+    undisturbed: tuple[list[str], Path],
+    trainers: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     options, run = undisturbed
-    output = finish(
-        leap_rl(
-            *["train", *options, "--run_dir", "run", "--runtime.trainers", str(trainers)],
-            cwd=tmp_path,
-        )
-    )
+    with_trainers = ["--run_dir", str(tmp_path / "run"), "--runtime.trainers", str(trainers)]
+    assert main(["train", *options, *with_trainers]) == 0
+    output = capsys.readouterr().out
     assert initializations(tmp_path / "run") == initializations(run)
     assert "run/checkpoints/000003/initialization.safetensors" in output
     folder = RunFolder(tmp_path / "run")
