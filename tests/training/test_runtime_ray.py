@@ -89,16 +89,18 @@ def trainers(process: subprocess.Popen[str]) -> list[int]:
 def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     tmp_path: Path,
 ) -> None:
-    options = [*BOWLS, "--task.agent_steps", "8000"]
+    options = [*BOWLS, "--task.agent_steps", "16000"]
     calm = RunFolder(tmp_path / "calm")
     assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
     process = start(*options, "--runtime.trainers", "2", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
-    wait_until(lambda: folder.slot(0, 0).exists() or folder.slot(0, 1).exists(), process)
+    wait_until(lambda: len(trainers(process)) == 2, process)
+    victim = trainers(process)[0]
     family = children(process.pid)
     addresses = listening({process.pid, *family})
-    victim = trainers(process)[0]
+    # With one of four slots complete, both trainers are at work.
+    wait_until(lambda: folder.slot(0, 0).exists() or folder.slot(0, 1).exists(), process)
     os.kill(victim, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, err
