@@ -131,12 +131,14 @@ class Monitor:
         self._rows_seen = self._logged if isinstance(config, TrainConfig) else 0
         self._next_checkpoint = self._rows_seen + 1
         self._last_row: Row | None = None
+        self._slots_total = 0
 
     def report(self, status: ServerStatus) -> None:
         """Take in how the run stands."""
         while self._next_checkpoint <= status.round:
             self._log_checkpoint(self._next_checkpoint)
             self._next_checkpoint += 1
+        self._slots_total = status.slots_total or self._slots_total
         self._console.show(self._view(status))
 
     def _log_checkpoint(self, number: int) -> None:
@@ -163,8 +165,9 @@ class Monitor:
             kind="train" if isinstance(self._config, TrainConfig) else "learn",
             meta_step=status.round,
             meta_steps=status.rounds,
-            slots_done=status.slots_complete,
-            slots_total=status.slots_total,
+            # A finished run has no open slots any more: all of the last round's are done.
+            slots_done=self._slots_total if status.finished else status.slots_complete,
+            slots_total=self._slots_total,
             tasks=tasks,
             agent_steps_per_s=sum(task.agent_steps_per_s for task in tasks),
             elapsed_s=time.monotonic() - self._started,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from leap_rl.cli.launch import program, shown
 from leap_rl.config import TrainConfig
 from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
+from leap_rl.tracking.metrics import Row
 from leap_rl.training.initialization import FILE_NAME
+
+FINAL_PART = 0.2
+"""The part of a learning run, at its end, whose returns say how well the agent plays."""
 
 
 def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
@@ -30,21 +34,28 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
 
 def announce_agents(folder: RunFolder) -> None:
     """Print a learning run's outcome."""
-    print("\nLearned.")
-    for slot, row in enumerate(_last_rows(folder).values()):
-        game, (agent_steps, mean_return) = row
-        score = "no episode ended" if mean_return is None else f"mean return {mean_return:.2f}"
-        print(f"  {game:<20} {agent_steps:>10} agent steps  {score:<24}", end="")
+    rows = read_rows(folder.path / "metrics.jsonl")
+    games = dict.fromkeys(
+        key.split("/")[1] for row in rows for key in row if key.endswith("/episodes")
+    )
+    print(f"\nLearned; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
+    for slot, game in enumerate(games):
+        agent_steps, episodes, mean_return = _outcome(game, rows)
+        score = f"{mean_return:.2f} ({episodes} episodes)" if episodes else "no episode ended"
+        print(f"  {game:<18} {agent_steps:>9} agent steps  {score:<24}", end="")
         print(f"  {shown(folder.agent(slot, game))}")
-    print(f"  figures              {shown(folder.path / 'metrics.jsonl')}")
+    print(f"  figures            {shown(folder.path / 'metrics.jsonl')}")
 
 
-def _last_rows(folder: RunFolder) -> Mapping[str, tuple[str, tuple[int, float | None]]]:
-    """Return, for each game in order, its agent steps and its newest mean return."""
-    games: dict[str, tuple[str, tuple[int, float | None]]] = {}
-    for row in read_rows(folder.path / "metrics.jsonl"):
-        game = next(key.split("/")[1] for key in row if key.endswith("/episodes"))
-        _, (_, before) = games.get(game, (game, (0, None)))
-        mean_return = row.get(f"return/{game}/mean", before)
-        games[game] = (game, (int(row["agent_steps"]), mean_return))
-    return games
+def _outcome(game: str, rows: Sequence[Row]) -> tuple[int, int, float]:
+    """Return a game's agent steps, the episodes that ended in their last part, and their mean."""
+    own = [row for row in rows if f"return/{game}/episodes" in row]
+    agent_steps = int(own[-1]["agent_steps"])
+    final = [row for row in own if row["agent_steps"] > (1 - FINAL_PART) * agent_steps]
+    counts = [int(row[f"return/{game}/episodes"]) for row in final]
+    total = sum(
+        count * row[f"return/{game}/mean"]
+        for count, row in zip(counts, final, strict=True)
+        if count
+    )
+    return agent_steps, sum(counts), total / max(sum(counts), 1)
