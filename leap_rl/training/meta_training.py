@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -173,19 +173,19 @@ def _norm(vector: Tensor) -> float:
 def _figures(
     slot: FilledSlot, contribution: Tensor, mean: Tensor, frames_per_agent_step: int
 ) -> SlotFigures:
-    norms = _norm(contribution) * _norm(mean)
+    contribution_norm = _norm(contribution)
+    norms = contribution_norm * _norm(mean)
     dot = float(contribution.double() @ mean.double())
-    figures: dict[str, Any] = {
-        "game": slot.spec.game,
-        "agent_steps": slot.record.agent_steps,
-        "frames_per_agent_step": frames_per_agent_step,
-        "path": slot.record.path,
-        "contribution_norm": _norm(contribution),
-        "cosine": dot / norms if norms > 0 else None,
-        "losses": slot.record.losses,
-        "episode_return_sum": float(slot.episodes.returns.sum()),
-        "episodes": len(slot.episodes.returns),
-        "working_s": slot.record.working_s,
-        "waiting_s": slot.record.waiting_s,
-    }
-    return SlotFigures(**figures)
+    return SlotFigures(
+        game=slot.spec.game,
+        agent_steps=slot.record.agent_steps,
+        frames_per_agent_step=frames_per_agent_step,
+        path=slot.record.path,
+        contribution_norm=contribution_norm,
+        cosine=dot / norms if norms > 0 else None,
+        losses=slot.record.losses,
+        episode_return_sum=float(slot.episodes.returns.sum()),
+        episodes=len(slot.episodes.returns),
+        working_s=slot.record.working_s,
+        waiting_s=slot.record.waiting_s,
+    )

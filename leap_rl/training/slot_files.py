@@ -10,20 +10,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from leap_rl.messages import CurvePoint, Episodes, TaskRecord
 from leap_rl.run_folder import RunFolderError, write_atomically
 from leap_rl.tasks.task import TaskSpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from leap_rl.training.rounds import FilledSlot
+from leap_rl.training.rounds import FilledSlot
 
 _RECORD = "leap_rl"
 
@@ -49,8 +46,6 @@ def read_slot(path: Path, spec: TaskSpec, fingerprint: str) -> FilledSlot | None
     Raises:
         RunFolderError: The file is damaged or belongs to another task or run.
     """
-    from leap_rl.training.rounds import FilledSlot
-
     if not path.exists():
         return None
     try:
