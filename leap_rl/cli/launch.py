@@ -25,6 +25,7 @@ from leap_rl.tracking.sink import Tracker, open_tracker
 from leap_rl.training.initialization import read_initialization
 from leap_rl.training.learning import LearningFactory
 from leap_rl.training.meta_training import MetaTrainingFactory
+from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.runtime import Job, Runtime
 
 
@@ -176,8 +177,9 @@ class Monitor:
 
 
 def _ray_message(address: str | None) -> str:
-    address = address or os.environ.get("RAY_ADDRESS")
-    return f"joining the Ray cluster at {address}" if address else "starting Ray on this machine"
+    address = cluster_address(address)
+    own = address == LOCAL
+    return "starting Ray on this machine" if own else f"joining the Ray cluster at {address}"
 
 
 def program() -> str:
@@ -250,7 +252,5 @@ def _make_runtime(config: Config) -> Runtime:
         from leap_rl.training.runtime_local import LocalRuntime
 
         return LocalRuntime()
-    from leap_rl.training.ray_environment import make_ray_runtime
-
     trainers = None if runtime.trainers == "auto" else runtime.trainers
     return make_ray_runtime(trainers=trainers, address=runtime.address)

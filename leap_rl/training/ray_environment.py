@@ -55,7 +55,7 @@ def make_ray_runtime(*, trainers: int | None, address: str | None) -> Runtime:
         trainers: How many trainers; none for one a core, at most one a slot.
         address: The cluster to join; none for the one in RAY_ADDRESS, or else one of our own.
     """
-    address = address or os.environ.get("RAY_ADDRESS") or LOCAL
+    address = cluster_address(address)
     os.environ.update(_ALWAYS)
     if address == LOCAL:
         os.environ.update(_OWN_CLUSTER)
@@ -69,6 +69,11 @@ def make_ray_runtime(*, trainers: int | None, address: str | None) -> Runtime:
     from leap_rl.training.runtime_ray import RayRuntime
 
     return RayRuntime(trainers=trainers, address=None if address == LOCAL else address)
+
+
+def cluster_address(address: str | None) -> str:
+    """Return the address of the cluster to join, or `local` for one of our own."""
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
 def probe_own_cluster() -> float:

@@ -262,7 +262,8 @@ class RayRuntime:
 
         Raises:
             RunFailedError: The server died, trainers die again and again, or there is no cluster.
-            ValueError: A task's numbers went bad, or the run's folder is damaged.
+            TaskFailedError: A task's numbers went bad.
+            RunFolderError: The run's folder is damaged.
         """
         with _interrupts() as interrupted, cluster(self._address, self._trainers):
             # On this node: the server writes the run's folder, which this process reads.
