@@ -1,161 +1,261 @@
-"""Atari 2600 games, as the paper's agent sees them.
+"""Atari 2600 games, as the paper's agent sees them; `atari_config` explains every choice.
 
-What each choice rests on; "the paper" is its appendix "Experiment details: Atari".
-
-* Observations are 84 × 84 × 3 RGB (the paper): the emulator's 210 × 160 screen, averaged over
-  areas. One frame, no stack, since the paper gives three channels and they are RGB.
-* Actions are the game's minimal set (the paper: its table's action counts are those).
-* An action is repeated for 4 frames (Mnih et al. 2013, whose network the paper uses) and the
-  observation is the maximum of the last two (Mnih et al. 2015). The paper is silent.
-* An episode starts with 0 to 30 no-ops, drawn uniformly (after Mnih et al. 2015, where it is
-  "up to 30"). They are no agent steps.
-* An action is never repeated by chance: "sticky actions" (Machado et al. 2018) are off, as in the
-  literature that the paper follows; the paper is silent.
-* Rewards are the game's own. The paper clips them to ±5, which is the agent's business.
-* An episode terminates when the game is over, not when a life is lost, and is truncated after
-  108,000 frames, which are 27,000 agent steps or half an hour, counted from the first observation
-  (ours to say: the paper is silent on both).
-* No FIRE is pressed for the agent at the start of an episode: the paper mentions none.
+B emulators are stepped one after another in the calling thread: ALE's Python binding holds the
+interpreter's lock anyway. `make_atari` spreads them over processes where more cores are free.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
-from ale_py.vector_env import AtariVectorEnv
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.emulator import NOOP, Emulator, Starts
 from leap_rl.envs.games import ACTION_COUNTS
+from leap_rl.envs.palette import luminances, palette
+from leap_rl.envs.preprocessing import WIDTH, Painter
+from leap_rl.envs.state import (
+    IDENTITY,
+    State,
+    check_state,
+    freeze_generators,
+    join_bytes,
+    split_bytes,
+    text_array,
+    thaw_generators,
+)
 from leap_rl.envs.vector import GameVector, environment_seeds
-
-SCREEN = 84
-"""Height and width of an observation, in pixels."""
-
-_NO_FRAME_CAP = 2**31 - 2  # ale_py holds its cap, plus one, in an int32
+from leap_rl.envs.workers import WorkerEnvs
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AtariSettings:
-    """How the emulator is run; the defaults are explained at the top of this module."""
+class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
+    """B games, each going on to its next episode by itself; every step's arrays are new ones.
 
-    frameskip: int = 4
-    """Frames in an agent step. From 2 on the observation is the maximum of the last two."""
-    noop_max: int = 30
-    """The most no-ops, of one frame each, at the start of an episode."""
-    sticky: float = 0.0
-    """Probability that a frame repeats the action of the frame before it."""
-    max_frames: int = 108_000
-    """Frames after which an episode is truncated; a multiple of `frameskip`."""
+    Environment i draws from a generator of its own, `environment_seeds(seed, B)[i]`: at the start
+    of an episode the number of no-ops (none is drawn if `noop_max` is 0), in an agent step one
+    number a frame where actions are sticky. So what it plays does not depend on B.
 
-    def __post_init__(self) -> None:
-        if self.frameskip < 1:
-            raise ValueError(f"atari.frameskip = {self.frameskip}: must be at least 1")
-        if self.noop_max < 0:
-            raise ValueError(f"atari.noop_max = {self.noop_max}: must be at least 0")
-        if not 0.0 <= self.sticky < 1.0:
-            raise ValueError(f"atari.sticky = {self.sticky}: must lie in [0, 1)")
-        if self.max_frames < 1 or self.max_frames % self.frameskip:
-            raise ValueError(
-                f"atari.max_frames = {self.max_frames}: must be a positive multiple of "
-                f"atari.frameskip = {self.frameskip}"
-            )
+    Differences to ale-py's own `AtariVectorEnv` with the same settings: later episodes start as the
+    first one did, see `emulator`; the draws are others; FIRE follows the no-ops and is held for a
+    whole agent step; the first frame fills the stack, where ale-py leaves black; and the
+    observation at a game's end is the last two frames', where ale-py leaves it half updated
+    (0.12.1).
 
-
-class _AleEnvs(AtariVectorEnv):
-    """ale_py's, which writes its autoreset mode into the class's dict: here, one of its own."""
-
-    # Without it the dict would be VectorEnv's, and every environment would seem to be in SAME_STEP.
-    metadata: dict[str, Any] = {}  # noqa: RUF012
-
-
-class _AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
-    """ale_py's vector environment with observations [B, 84, 84, 3] and our own frame cap.
-
-    ale_py's own cap hands out a wrong last observation: it breaks off before it reads the screen
-    of the last frame, and pools the one before with a leftover of the step before (0.12.1). So its
-    cap is out of reach, and an episode that comes to ours is reset by hand. Its next episode is
-    the very one that ale_py would have started.
+    Args:
+        game: a key of `games.ACTION_COUNTS`.
+        num_envs: B.
+        settings: how the emulator is run.
+        first: the number of the first of these environments among all; for `workers`.
     """
 
+    identity: str
+    """Game and settings: what a state has to agree with."""
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, game: str, *, num_envs: int, settings: AtariSettings, threads: int) -> None:
-        self._ale_envs = _AleEnvs(
-            game,
-            num_envs,
-            num_threads=threads,
-            max_num_frames_per_episode=_NO_FRAME_CAP,
-            repeat_action_probability=settings.sticky,
-            full_action_space=False,
-            autoreset_mode=AutoresetMode.SAME_STEP,
-            img_height=SCREEN,
-            img_width=SCREEN,
-            grayscale=False,
-            stack_num=1,
-            frameskip=settings.frameskip,
-            maxpool=True,
-            noop_max=settings.noop_max + 1,  # ale_py draws fewer than its noop_max
-            episodic_life=False,
-            life_loss_info=False,
-            reward_clipping=False,
-            use_fire_reset=False,
+    def __init__(
+        self, game: str, *, num_envs: int, settings: AtariSettings, first: int = 0
+    ) -> None:
+        self.identity = f"atari {game} {json.dumps(asdict(settings), sort_keys=True)}"
+        self._settings = settings
+        self._first = first
+        self._emulators = [Emulator(game, settings) for _ in range(num_envs)]
+        one = self._emulators[0]
+        self._starts = Starts(one, settings)
+        colors = palette(game)
+        self._painter = Painter(
+            one.height,
+            luminances(colors)[:, None] if settings.grayscale else colors,
+            num_envs=num_envs,
+            frames=settings.frame_stack,
         )
+        self._by_color = not self._knows_colors(colors)
+        self._pooled = np.zeros((one.height, WIDTH, settings.channels), dtype=np.uint8)
+
         self.num_envs = num_envs
-        self.single_observation_space = Box(0, 255, (SCREEN, SCREEN, 3), np.uint8)
-        self.single_action_space = self._ale_envs.single_action_space
+        self.single_observation_space = _observation_space(settings)
+        self.single_action_space = Discrete(len(one.actions))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = self._ale_envs.action_space
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
         self._max_agent_steps = settings.max_frames // settings.frameskip
-        self._agent_steps = np.zeros(num_envs, dtype=np.int64)  # of the running episodes
+        self._agent_steps = [0] * num_envs  # of the running episodes
+        self._lives = [0] * num_envs
+        self._generators: list[np.random.Generator] = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start an episode in every environment, each with a seed of its own out of the one."""
-        # ale_py would take the int, but then environment 1 of seed 7 plays the games of
-        # environment 0 of seed 8; and its seeds have 31 bits.
-        seeds = None if seed is None else _int32_seeds(seed, self.num_envs)
-        observations: NDArray[np.uint8] = self._ale_envs.reset(seed=seeds)[0]
-        self._agent_steps[:] = 0
-        return observations[:, 0], {}
+        """Start an episode in every environment; without a seed the generators go on."""
+        super().reset(seed=seed)
+        if seed is not None or not self._generators:
+            seeds = environment_seeds(
+                int(self.np_random.integers(2**63)) if seed is None else seed,
+                self._first + self.num_envs,
+            )
+            self._generators = [np.random.default_rng(one) for one in seeds[self._first :]]
+        for index in range(self.num_envs):
+            self._begin(index)
+        return self._painter.observations.copy(), {}
 
     def step(
         self, actions: NDArray[np.int64]
     ) -> tuple[
-        NDArray[np.uint8], NDArray[np.int32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+        NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
     ]:
         """Take one action in each environment."""
-        observations, rewards, terminated, _, ale_info = self._ale_envs.step(actions)
-        self._agent_steps += 1
-        truncated = (self._agent_steps == self._max_agent_steps) & ~terminated
-        ended = terminated | truncated
-        self._agent_steps[ended] = 0
-
+        emulate, draw = self._emulate, self._draw
+        agent_steps, limit = self._agent_steps, self._max_agent_steps
+        watches_lives = self._settings.life_loss_ends
+        rewards = []
+        terminated = np.zeros(self.num_envs, dtype=np.bool_)
+        truncated = np.zeros(self.num_envs, dtype=np.bool_)
         info: dict[str, Any] = {}
-        if ended.any():
-            last = observations[:, 0].copy()
-            if terminated.any():
-                last[terminated] = ale_info["final_obs"][terminated, 0]
-            info = {"final_obs": last, "_final_obs": ended}
-        if truncated.any():
-            observations = self._ale_envs.reset(options={"reset_mask": truncated})[0]
-        return observations[:, 0], rewards, terminated, truncated, info
+        if watches_lives:
+            info["life_lost"] = np.zeros(self.num_envs, dtype=np.bool_)
+        for index, action in enumerate(np.asarray(actions).tolist()):
+            rewards.append(emulate(index, action))
+            draw(index)
+            agent_steps[index] += 1
+            over = self._emulators[index].ale.game_over()
+            if over or agent_steps[index] == limit:
+                (terminated if over else truncated)[index] = True
+                if "final_obs" not in info:
+                    info["final_obs"] = np.zeros_like(self._painter.observations)
+                info["final_obs"][index] = self._painter.observations[index]
+                self._begin(index)
+            elif watches_lives:
+                lives = self._emulators[index].ale.lives()
+                # In some games lives are 0 for a few frames before the game is over.
+                info["life_lost"][index] = 0 < lives < self._lives[index]
+                self._lives[index] = lives
+        if "final_obs" in info:
+            info["_final_obs"] = terminated | truncated
+        observations = self._painter.observations.copy()
+        return observations, np.array(rewards, dtype=np.float64), terminated, truncated, info
+
+    def state(self) -> State:
+        """Return all that the future depends on, as copies; change nothing."""
+        emulators = self._emulators
+        frozen, frozen_sizes = join_bytes(
+            [emulator.freeze(self._starts.switched_on) for emulator in emulators]
+        )
+        pressed, pressed_sizes = join_bytes([emulator.recorded for emulator in emulators])
+        return {
+            IDENTITY: text_array(self.identity),
+            "emulators": frozen,
+            "emulators_sizes": frozen_sizes,
+            "pressed": pressed,
+            "pressed_sizes": pressed_sizes,
+            "held": np.array([emulator.held for emulator in emulators]),
+            "agent_steps": np.array(self._agent_steps),
+            "lives": np.array(self._lives),
+            "generators": freeze_generators(self._generators),
+            "observations": self._painter.observations.copy(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+        """Go on from a state, in freshly made environments, and return the observations.
+
+        Raises:
+            ValueError: the state is of another game, of other settings or another B.
+        """
+        check_state(state, identity=self.identity, like=_pattern(self.num_envs, self._settings))
+        frozen = split_bytes(state["emulators"], state["emulators_sizes"])
+        pressed = split_bytes(state["pressed"], state["pressed_sizes"])
+        held = state["held"].tolist()
+        for emulator, *parts in zip(self._emulators, frozen, pressed, held, strict=True):
+            emulator.thaw(*parts)
+        self._agent_steps = state["agent_steps"].tolist()
+        self._lives = state["lives"].tolist()
+        self._generators = thaw_generators(state["generators"])
+        for index, observation in enumerate(state["observations"]):
+            self._painter.observations[index] = observation
+            self._painter.forget(index)
+        return self._painter.observations.copy()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Stop ale_py's threads, which end with its destructor only."""
+        """Free the emulators."""
         # Gymnasium's destructor closes too, also what an interrupt left half constructed.
-        self.__dict__.pop("_ale_envs", None)
+        self.__dict__.pop("_emulators", None)
 
+    def _begin(self, index: int) -> None:
+        """Start an environment's next episode."""
+        noop_max = self._settings.noop_max
+        noops = int(self._generators[index].integers(noop_max + 1)) if noop_max else 0
+        start = self._starts.start(self._emulators[index], noops)
+        self._painter.fill(index, start.frame)
+        self._agent_steps[index] = 0
+        self._lives[index] = start.lives
 
-def _int32_seeds(seed: int, num_envs: int) -> NDArray[np.int64]:
-    """Return seeds in [0, 2**31) for the environments."""
-    words = [sequence.generate_state(1)[0] >> 1 for sequence in environment_seeds(seed, num_envs)]
-    return np.array(words, dtype=np.int64)
+    def _emulate(self, index: int, action: int) -> int:
+        """Take one action, read the last two screens and return the reward."""
+        emulator = self._emulators[index]
+        ale, move = emulator.ale, emulator.actions[action]
+        frameskip = self._settings.frameskip
+        reward: int = 0
+        if self._settings.sticky or emulator.replayed:
+            act, moves = emulator.press, self._moves(index, move)
+        else:
+            act, moves = ale.act, [move] * frameskip
+        for move in moves[:-1]:
+            reward += act(move)
+        if frameskip > 1:
+            self._read(emulator, 0)
+        reward += act(moves[-1])
+        if frameskip == 1:
+            self._read(emulator, 0)
+        self._read(emulator, 1)
+        return reward
+
+    def _moves(self, index: int, move: int) -> list[int]:
+        """Return what is pressed in each frame of an agent step."""
+        sticky = self._settings.sticky
+        if not sticky:
+            return [move] * self._settings.frameskip
+        held, moves = self._emulators[index].held, []
+        for draw in self._generators[index].random(self._settings.frameskip).tolist():
+            if draw >= sticky:
+                held = move
+            moves.append(held)
+        return moves
+
+    def _read(self, emulator: Emulator, frame: int) -> None:
+        """Read the screen, as the first (0) or the second (1) of the two that are pooled."""
+        if not self._by_color:
+            emulator.ale.getScreen(self._painter.screens[frame])
+        elif frame == 0:
+            self._pooled[:] = emulator.colors(grayscale=self._settings.grayscale)
+        else:
+            colors = emulator.colors(grayscale=self._settings.grayscale)
+            np.maximum(self._pooled, colors, out=self._pooled)
+
+    def _draw(self, index: int) -> None:
+        """Bring the environment's observation up to date with the screens read."""
+        if self._by_color:
+            self._painter.draw_colors(index, self._pooled)
+        else:
+            self._painter.draw(index)
+
+    def _knows_colors(self, colors: NDArray[np.uint8]) -> bool:
+        """Whether the emulator shows a palette's colors; looked for in an episode's first second.
+
+        Every episode switches its emulator on anew, so that none notices.
+        """
+        emulator = self._emulators[0]
+        emulator.switch_on(self._starts.switched_on)
+        for _ in range(60):
+            emulator.press(NOOP)
+        ale = emulator.ale
+        return np.array_equal(colors[ale.getScreen()], ale.getScreenRGB())
 
 
 def make_atari(
@@ -164,7 +264,7 @@ def make_atari(
     num_envs: int,
     seed: int,
     settings: AtariSettings | None = None,
-    threads: int = 1,
+    processes: int = 1,
 ) -> GameVector:
     """Make B environments of one Atari game.
 
@@ -173,16 +273,42 @@ def make_atari(
         num_envs: B.
         seed: the sole source of randomness.
         settings: how the emulator is run; by default as in the paper.
-        threads: how many step the environments; changes no bit.
+        processes: how many step the environments; changes no bit. 1 is this one.
 
     Raises:
-        ValueError: there is no such game, or fewer than one thread.
+        ValueError: there is no such game, or `processes` does not lie in 1..B.
     """
     if game not in ACTION_COUNTS:
         raise ValueError(f"game = {game!r}: no Atari game has that name (leap-rl games lists all)")
-    if threads < 1:
-        raise ValueError(f"threads = {threads}: must be at least 1")  # ale_py takes 0 for "all"
-    envs = _AtariEnvs(
-        game, num_envs=num_envs, settings=settings or AtariSettings(), threads=threads
-    )
+    settings = settings or AtariSettings()
+    envs: AtariEnvs | WorkerEnvs
+    if processes == 1:
+        envs = AtariEnvs(game, num_envs=num_envs, settings=settings)
+    else:
+        envs = WorkerEnvs(
+            partial(AtariEnvs, game, settings=settings),
+            num_envs=num_envs,
+            processes=processes,
+            observation_space=_observation_space(settings),
+            pattern=_pattern(num_envs, settings),
+            tells_lives=settings.life_loss_ends,
+        )
     return GameVector(envs, seed=seed)
+
+
+def _observation_space(settings: AtariSettings) -> Box:
+    return Box(0, 255, settings.observation_shape, np.uint8)
+
+
+def _pattern(num_envs: int, settings: AtariSettings) -> State:
+    """Return arrays like those of a state."""
+    whole = np.zeros(num_envs, dtype=np.int64)
+    return {
+        "emulators": np.zeros(0, dtype=np.uint8),
+        "pressed": np.zeros(0, dtype=np.uint8),
+        **dict.fromkeys(
+            ("emulators_sizes", "pressed_sizes", "held", "agent_steps", "lives"), whole
+        ),
+        "generators": np.zeros((num_envs, 6), dtype=np.uint64),
+        "observations": np.zeros((num_envs, *settings.observation_shape), dtype=np.uint8),
+    }

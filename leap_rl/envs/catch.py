@@ -17,7 +17,9 @@ colors inverted (black behind, not white).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from leap_rl.envs.state import (
+    IDENTITY,
+    State,
+    check_state,
+    freeze_generators,
+    text_array,
+    thaw_generators,
+)
 from leap_rl.envs.vector import GameVector, environment_seeds
 
 GRID = 7
@@ -75,6 +85,7 @@ class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self.single_action_space = Discrete(len(_MOVES))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._identity = f"catch {json.dumps(asdict(variant), sort_keys=True)}"
         self._moves = -_MOVES if variant.mirrored else _MOVES
         self._up = variant.up
         self._colors = np.array([_BACKGROUND, _BALL_COLOR, _PADDLE_COLOR], dtype=np.uint8)
@@ -121,6 +132,39 @@ class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self._start_balls(np.flatnonzero(arrived))
         self._start_episodes(np.flatnonzero(terminated))
         return self._render(), rewards, terminated, np.zeros_like(terminated), info
+
+    def state(self) -> State:
+        """Return all that the future depends on, as copies; change nothing."""
+        return {
+            IDENTITY: text_array(self._identity),
+            "balls_left": self.balls_left.copy(),
+            "ball_rows": self.ball_rows.copy(),
+            "ball_columns": self.ball_columns.copy(),
+            "paddle_columns": self.paddle_columns.copy(),
+            "generators": freeze_generators(self._generators),
+            "observations": self._render(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+        """Go on from a state, in freshly made environments, and return the observations.
+
+        Raises:
+            ValueError: the state is of another variant or another B.
+        """
+        number = np.zeros(self.num_envs, dtype=np.int64)
+        names = ("balls_left", "ball_rows", "ball_columns", "paddle_columns")
+        like = {
+            **dict.fromkeys(names, number),
+            "generators": np.zeros((self.num_envs, 6), dtype=np.uint64),
+            "observations": self._blank,
+        }
+        check_state(state, identity=self._identity, like=like)
+        self.balls_left = state["balls_left"].copy()
+        self.ball_rows = state["ball_rows"].copy()
+        self.ball_columns = state["ball_columns"].copy()
+        self.paddle_columns = state["paddle_columns"].copy()
+        self._generators = thaw_generators(state["generators"])
+        return self._render()
 
     def _start_balls(self, environments: NDArray[np.int64]) -> None:
         self.ball_rows[environments] = 0

@@ -17,6 +17,8 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from leap_rl.envs.state import Restorable, State
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VectorStep:
@@ -37,6 +39,9 @@ class VectorStep:
     """[B]: never true where `terminated` is."""
     last_observations: Mapping[int, NDArray[np.uint8]]
     """Environment → the last observation (a copy) of its episode, if truncated in this step."""
+    life_lost: NDArray[np.bool_]
+    """[B]: a life was lost and the episode goes on; true only where the settings let learning treat
+    that as an end. Returns and lengths of episodes do not heed it."""
 
 
 def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
@@ -47,8 +52,9 @@ def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
 class GameVector:
     """B environments of one game, each going on to its next episode by itself.
 
-    `reset` is called once, then `step` as often as wanted. All arrays handed out are the caller's
-    to keep: the environments must make new ones in each step, as those of this package do.
+    `reset` or `restore` is called once, then `step` as often as wanted. All arrays handed out are
+    the caller's to keep: the environments must make new ones in each step, as those of this package
+    do.
 
     Args:
         envs: in `AutoresetMode.SAME_STEP`, with uint8 observations [B, ...] and discrete actions
@@ -107,10 +113,10 @@ class GameVector:
         Raises:
             ValueError: an action that the game does not have.
         """
-        assert self._started, "reset comes before the first step"
+        assert self._started, "reset or restore comes before the first step"
         assert actions.shape == (self.num_envs,), f"actions of shape {actions.shape}"
         if actions.min() < 0 or actions.max() >= self.num_actions:
-            # Not left to the environments: in ALE's worker threads it would hang for ever.
+            # Not left to the environments: -1 would be the last action there.
             raise ValueError(f"actions = {actions}: must lie in 0..{self.num_actions - 1}")
         observations, rewards, terminated, truncated, info = self._envs.step(actions)
         truncated = truncated & ~terminated
@@ -123,7 +129,41 @@ class GameVector:
                 int(index): np.array(info["final_obs"][index], dtype=np.uint8)
                 for index in np.flatnonzero(truncated)
             },
+            life_lost=info.get("life_lost", np.zeros(self.num_envs, dtype=np.bool_)),
         )
+
+    def state(self) -> State:
+        """Return all that the future depends on, as plain arrays; a pure read.
+
+        Raises:
+            TypeError: the environments cannot be frozen.
+        """
+        assert self._started, "reset or restore comes before the first state"
+        return self._restorable().state()
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+        """Go on from a state, in place of `reset`: the same actions then give the same bits.
+
+        Args:
+            state: what `state` returned, of environments that were made with the same arguments
+                (the seed aside).
+
+        Returns:
+            The observations to act on next, uint8 [B, ...].
+
+        Raises:
+            ValueError: the state is of another game, of other settings or another B.
+            TypeError: the environments cannot be frozen.
+        """
+        assert not self._started, "only freshly made environments can be restored"
+        observations = self._restorable().restore(state)
+        self._started = True
+        return observations
+
+    def _restorable(self) -> Restorable:
+        if not isinstance(self._envs, Restorable):
+            raise TypeError(f"{type(self._envs).__name__} has no state() and restore()")
+        return self._envs
 
     def close(self) -> None:
         """Free what the environments hold."""

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import ale_py
 import numpy as np
 import pytest
 from ale_py import roms
+from gymnasium.utils.env_checker import (
+    check_reset_options,
+    check_reset_return_type,
+    check_reset_seed_determinism,
+    check_space_limit,
+)
 from gymnasium.vector import VectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari import AtariSettings, _AtariEnvs, _int32_seeds, make_atari
+from leap_rl.envs.atari import AtariEnvs, make_atari
+from leap_rl.envs.atari_config import AtariSettings
 from leap_rl.envs.episodes import Episode, EpisodeAccounting
 from leap_rl.envs.vector import GameVector, VectorStep
+
+
+def envs_of(games: GameVector) -> AtariEnvs:
+    assert isinstance(games._envs, AtariEnvs)
+    return games._envs
 
 
 def play(
@@ -36,6 +48,7 @@ def equal(first: VectorStep, second: VectorStep) -> bool:
         and np.array_equal(first.rewards, second.rewards)
         and np.array_equal(first.terminated, second.terminated)
         and np.array_equal(first.truncated, second.truncated)
+        and np.array_equal(first.life_lost, second.life_lost)
         and first.last_observations.keys() == second.last_observations.keys()
         and all(
             np.array_equal(observation, second.last_observations[index])
@@ -58,12 +71,10 @@ def test_an_agent_sees_rgb_images_and_the_minimal_actions() -> None:
     assert np.ptp(observations.astype(int), axis=-1).max() > 100  # in color
 
 
-def test_the_same_seed_gives_the_same_bits_whatever_the_threads() -> None:
-    # Over truncations, and so over resets by hand.
-    runs = [
-        play(make_atari("breakout", num_envs=2, seed=1, settings=SHORT, threads=threads), 50)
-        for threads in (1, 2)
-    ]
+def test_the_same_seed_gives_the_same_bits() -> None:
+    # Over truncations, and with sticky actions, so that every draw counts.
+    settings = AtariSettings(max_frames=80, sticky=0.25)
+    runs = [play(make_atari("breakout", num_envs=2, seed=1, settings=settings), 50) for _ in "ab"]
     (first, steps), (first_again, steps_again) = runs
     assert np.array_equal(first, first_again)
     assert all(map(equal, steps, steps_again))
@@ -77,31 +88,24 @@ def test_another_seed_gives_other_games() -> None:
 
 
 def test_an_environment_does_not_depend_on_how_many_there_are() -> None:
-    _, steps = play(make_atari("space_invaders", num_envs=1, seed=3), 20)
-    _, more = play(make_atari("space_invaders", num_envs=2, seed=3), 20)
+    # With starts that are shared between the environments, and draws in every frame.
+    settings = AtariSettings(max_frames=40, sticky=0.25, noop_max=2)
+    _, steps = play(make_atari("space_invaders", num_envs=1, seed=3, settings=settings), 40)
+    _, more = play(make_atari("space_invaders", num_envs=3, seed=3, settings=settings), 40)
     for step, wider in zip(steps, more, strict=True):
         assert np.array_equal(step.observations[0], wider.observations[0])
 
 
 def test_a_seed_of_63_bits_is_taken() -> None:
-    seeds = _int32_seeds(2**63 - 1, 64)
-    assert len(set(seeds.tolist())) == 64
-    assert seeds.min() >= 0
-    assert seeds.max() < 2**31
     make_atari("pong", num_envs=2, seed=2**63 - 1).reset()
 
 
-def reference_screens(
-    game: str, actions: list[int], *, seed: int, noops: int
-) -> list[NDArray[np.uint8]]:
+def reference_screens(game: str, actions: list[int]) -> list[NDArray[np.uint8]]:
     """Step a bare emulator by hand: RGB [210, 160, 3] after each agent step, two frames pooled."""
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
-    ale.setInt("random_seed", seed)
     ale.loadROM(roms.get_rom_path(game))
     ale.reset_game()
-    for _ in range(noops):
-        ale.act(ale_py.Action.NOOP)
     minimal = ale.getMinimalActionSet()
     screens = []
     for action in actions:
@@ -125,12 +129,12 @@ def downsampled(screen: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def test_observations_are_those_of_a_bare_emulator_up_to_and_at_the_cap() -> None:
-    # The last observation of a truncated episode included, where ale_py's own would be wrong.
+    # The last observation of a truncated episode included.
     actions = np.random.default_rng(0).integers(4, size=40).tolist()
     settings = AtariSettings(noop_max=0, max_frames=160)
     games = make_atari("breakout", num_envs=1, seed=5, settings=settings)
     games.reset()
-    screens = reference_screens("breakout", actions, seed=int(_int32_seeds(5, 1)[0]), noops=0)
+    screens = reference_screens("breakout", actions)
     for count, (action, screen) in enumerate(zip(actions, screens, strict=True), start=1):
         step = games.step(np.array([action]))
         assert step.truncated.tolist() == [count == 40]
@@ -174,28 +178,57 @@ def test_the_cap_counts_anew_after_a_game_over() -> None:
     assert lengths[1] == 300
 
 
-def test_losing_a_life_ends_nothing() -> None:
-    # Breakout has five lives; no FIRE is pressed for the agent, and without one no ball is lost.
-    games = make_atari("breakout", num_envs=1, seed=0)
+def steps_until_a_life_is_lost(games: GameVector) -> list[VectorStep]:
+    """Play Breakout by FIRE alone, which loses the ball, until the second of five lives is left."""
     games.reset()
-    envs = games._envs
-    assert isinstance(envs, _AtariEnvs)
-    lives: list[int] = []
-    ended = []
-    step_of_ale = envs._ale_envs.step
+    ale = envs_of(games)._emulators[0].ale
+    steps = []
+    while ale.lives() > 3:
+        steps.append(games.step(np.array([1])))
+        assert len(steps) < 300
+    return steps
 
-    def spy(actions: NDArray[np.int64]) -> Any:
-        lives.append(int((result := step_of_ale(actions))[4]["lives"][0]))
-        return result
 
-    envs._ale_envs.step = spy
-    for _ in range(60):
-        games.step(np.array([0]))
-    assert set(lives) == {5}
-    while min(lives) == 5:
-        ended.append(games.step(np.array([1])).terminated[0])
-    assert min(lives) == 4
-    assert not any(ended)
+def test_losing_a_life_ends_nothing() -> None:
+    steps = steps_until_a_life_is_lost(make_atari("breakout", num_envs=1, seed=0))
+    assert not any(step.terminated[0] or step.truncated[0] or step.life_lost[0] for step in steps)
+
+
+def test_lost_lives_are_told_where_learning_treats_them_as_ends() -> None:
+    settings = AtariSettings(life_loss_ends=True)
+    games = make_atari("breakout", num_envs=1, seed=0, settings=settings)
+    steps = steps_until_a_life_is_lost(games)
+    assert not any(step.terminated[0] for step in steps)
+    lost = [int(step.life_lost[0]) for step in steps]
+    assert (sum(lost), lost[-1]) == (2, 1)
+    while not (step := games.step(np.array([1]))).terminated[0]:
+        lost += [int(step.life_lost[0])]
+    assert sum(lost) == 4
+    assert not step.life_lost[0]  # the fifth is the game's end
+    assert not games.step(np.array([1])).life_lost[0]  # and the next game's lives are no loss
+
+
+def test_no_lives_left_before_the_game_is_over_are_no_lost_life() -> None:
+    class Lives:
+        """An emulator whose lives are told by the test."""
+
+        def __init__(self, ale: Any) -> None:
+            self._ale = ale
+            self._told = iter([3, 2, 2, 1, 0])
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._ale, name)
+
+        def lives(self) -> int:
+            return next(self._told)
+
+    settings = AtariSettings(life_loss_ends=True)
+    games = make_atari("breakout", num_envs=1, seed=0, settings=settings)
+    games.reset()
+    emulator = envs_of(games)._emulators[0]
+    emulator.ale = Lives(emulator.ale)  # type: ignore[assignment]
+    lost = [bool(games.step(np.array([0])).life_lost[0]) for _ in range(5)]
+    assert lost == [True, True, False, True, False]
 
 
 def test_rewards_are_the_games_own() -> None:
@@ -204,16 +237,108 @@ def test_rewards_are_the_games_own() -> None:
     assert {0.0, 5.0, 10.0} <= set(rewards.tolist())
 
 
-def test_up_to_noop_max_no_ops_start_an_episode() -> None:
-    def noops(noop_max: int, num_envs: int) -> set[int]:
-        settings = AtariSettings(noop_max=noop_max)
-        envs = _AtariEnvs("pong", num_envs=num_envs, settings=settings, threads=1)
-        seeds = _int32_seeds(0, num_envs)
-        frames: NDArray[np.int32] = envs._ale_envs.reset(seed=seeds)[1]["episode_frame_number"]
-        return set(frames.tolist())
+def test_0_to_noop_max_no_ops_start_an_episode_all_alike_often() -> None:
+    settings = AtariSettings(noop_max=3, max_frames=4)
+    envs = envs_of(make_atari("pong", num_envs=1, seed=0, settings=settings))
+    envs.reset(seed=0)
+    frames = []
+    for _ in range(400):
+        frames.append(envs._emulators[0].ale.getEpisodeFrameNumber())
+        envs.step(np.array([0]))  # truncates, and starts the next
+    counts = np.bincount(frames)
+    assert len(counts) == 4
+    assert counts.min() > 100 - 4 * 9  # four standard deviations
+    none = envs_of(make_atari("pong", num_envs=1, seed=0, settings=AtariSettings(noop_max=0)))
+    none.reset(seed=0)
+    assert none._emulators[0].ale.getEpisodeFrameNumber() == 0
 
-    assert noops(0, num_envs=1) == {0}
-    assert noops(1, num_envs=4) == {0, 1}
+
+def test_fire_is_pressed_at_the_start_and_is_no_agent_step() -> None:
+    def lives_without_fire(settings: AtariSettings) -> int:
+        games = make_atari("breakout", num_envs=1, seed=0, settings=settings)
+        games.reset()
+        for _ in range(60):
+            games.step(np.array([0]))
+        return int(envs_of(games)._emulators[0].ale.lives())
+
+    assert lives_without_fire(AtariSettings()) == 5  # no ball is served
+    assert lives_without_fire(AtariSettings(fire_reset=True)) == 4
+    # Freeway has no FIRE, and begins all the same.
+    settings = AtariSettings(fire_reset=True, noop_max=0)
+    games = make_atari("freeway", num_envs=1, seed=0, settings=settings)
+    games.reset()
+    assert envs_of(games)._emulators[0].ale.getEpisodeFrameNumber() == 0
+
+
+def test_a_stack_holds_the_newest_frame_last_and_starts_with_the_first_repeated() -> None:
+    for grayscale, channels in ((True, 1), (False, 3)):
+        single = AtariSettings(grayscale=grayscale, max_frames=80)
+        stacked = AtariSettings(grayscale=grayscale, max_frames=80, frame_stack=4)
+        first, steps = play(make_atari("pong", num_envs=1, seed=0, settings=single), 30)
+        first4, steps4 = play(make_atari("pong", num_envs=1, seed=0, settings=stacked), 30)
+        assert first4.shape == (1, 84, 84, 4 * channels)
+        frames = [first] * 4
+        assert np.array_equal(first4, np.concatenate(frames, axis=-1))
+        for step, step4 in zip(steps, steps4, strict=True):
+            if step.truncated[0]:
+                expected = [*frames[1:], step.last_observations[0][None]]
+                assert np.array_equal(
+                    step4.last_observations[0], np.concatenate(expected, axis=-1)[0]
+                )
+                frames = [step.observations] * 4
+            else:
+                frames = [*frames[1:], step.observations]
+            assert np.array_equal(step4.observations, np.concatenate(frames, axis=-1))
+
+
+def test_with_a_frameskip_of_1_a_frame_is_seen_by_itself() -> None:
+    actions = np.random.default_rng(0).integers(4, size=20).tolist()
+    settings = AtariSettings(frameskip=1, noop_max=0)
+    games = make_atari("breakout", num_envs=1, seed=0, settings=settings)
+    games.reset()
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(roms.get_rom_path("breakout"))
+    ale.reset_game()
+    for action in actions:
+        ale.act(ale.getMinimalActionSet()[action])
+        seen = games.step(np.array([action])).observations[0]
+        assert np.abs(seen - downsampled(ale.getScreenRGB())).max() <= 0.51
+
+
+def test_colors_that_the_table_lacks_are_the_emulators_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if Breakout's ROM were PAL: the table is wrong, and what is seen must not be.
+    actions = [0, 1, 2, 3] * 5
+    _, expected = play(make_atari("breakout", num_envs=1, seed=0, settings=SHORT), 30)
+    monkeypatch.setattr("leap_rl.envs.palette.PAL_GAMES", frozenset({"breakout"}))
+    games = make_atari("breakout", num_envs=1, seed=0, settings=SHORT)
+    assert envs_of(games)._by_color
+    _, steps = play(games, 30)
+    assert all(map(equal, steps, expected))
+    settings = AtariSettings(grayscale=True, frame_stack=4, noop_max=0)
+    games = make_atari("breakout", num_envs=1, seed=0, settings=settings)
+    games.reset()
+    for action, screen in zip(actions, reference_screens("breakout", actions), strict=True):
+        seen = games.step(np.array([action])).observations[0, ..., -1]
+        gray = screen @ np.array([0.299, 0.587, 0.114])
+        assert np.abs(seen - downsampled(gray[..., None])[..., 0]).mean() < 2
+
+
+def test_sticky_frames_repeat_the_last_pressed_action_a_quarter_of_the_time() -> None:
+    settings = AtariSettings(sticky=0.25, noop_max=0)
+    envs = envs_of(make_atari("breakout", num_envs=1, seed=0, settings=settings))
+    envs.reset(seed=0)
+    emulator = envs._emulators[0]
+    pressed: list[int] = []
+    press = emulator.press
+    emulator.press = lambda action: pressed.append(action) or press(action)  # type: ignore[func-returns-value,method-assign]
+    for count in range(1000):
+        envs.step(np.array([(0, 2)[count % 2]]))
+    wanted = np.repeat(np.array(emulator.actions)[[0, 2] * 500], 4).reshape(1000, 4)
+    stuck = np.array(pressed).reshape(1000, 4) != wanted
+    # The action changes in each agent step, so one that sticks is seen until the first draw.
+    assert abs(stuck[:, 0].mean() - 0.25) < 4 * (0.25 * 0.75 / 1000) ** 0.5
+    assert not stuck[:, 1][~stuck[:, 0]].any()
 
 
 def test_sticky_actions_change_the_game() -> None:
@@ -241,34 +366,35 @@ def test_making_atari_does_not_touch_other_environments() -> None:
     assert "autoreset_mode" not in VectorEnv.metadata
 
 
-def test_close_stops_the_emulators_threads() -> None:
-    def threads() -> int:
-        return len(list(Path("/proc/self/task").iterdir()))
+def test_it_passes_gymnasiums_checks() -> None:
+    # Those of `check_env` that fit; it has none for vector environments (1.2.2).
+    envs: Any = AtariEnvs("breakout", num_envs=2, settings=AtariSettings())
+    check_reset_seed_determinism(envs)
+    check_reset_options(envs)
+    check_reset_return_type(envs)
+    check_space_limit(envs.single_observation_space, "observation")
+    observations, _ = envs.reset(seed=0)
+    assert envs.observation_space.contains(observations)
+    observations, rewards, terminated, truncated, _ = envs.step(envs.action_space.sample())
+    assert envs.observation_space.contains(observations)
+    assert rewards.shape == terminated.shape == truncated.shape == (2,)
 
-    before = threads()
-    games = make_atari("pong", num_envs=2, seed=0, threads=2)
-    assert threads() > before
+
+def test_gymnasiums_vector_wrappers_fit() -> None:
+    envs = RecordEpisodeStatistics(AtariEnvs("pong", num_envs=2, settings=SHORT))
+    envs.reset(seed=0)
+    for _ in range(20):
+        *_, truncated, info = envs.step(np.zeros(2, dtype=np.int64))
+    assert truncated.all()
+    assert info["episode"]["l"].tolist() == [20, 20]
+
+
+def test_close_frees_the_emulators() -> None:
+    games = make_atari("pong", num_envs=1, seed=0)
     games.close()
-    assert threads() == before
+    assert "_emulators" not in envs_of(games).__dict__
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"frameskip": 0}, "atari.frameskip = 0"),
-        ({"noop_max": -1}, "atari.noop_max = -1"),
-        ({"sticky": 1.0}, "atari.sticky = 1.0"),
-        ({"max_frames": 1002}, "atari.max_frames = 1002: must be a positive multiple"),
-        ({"max_frames": 0}, "atari.max_frames = 0"),
-    ],
-)
-def test_senseless_settings_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        AtariSettings(**changes)
-
-
-def test_an_unknown_game_and_no_threads_are_refused() -> None:
+def test_an_unknown_game_is_refused() -> None:
     with pytest.raises(ValueError, match="'pongg'"):
         make_atari("pongg", num_envs=1, seed=0)
-    with pytest.raises(ValueError, match="threads = 0"):
-        make_atari("pong", num_envs=1, seed=0, threads=0)

@@ -261,6 +261,7 @@ def test_sums_are_exact_where_float32_would_not_be() -> None:
             terminated=np.array([terminated]),
             truncated=np.array([False]),
             last_observations={},
+            life_lost=np.array([False]),
         )
 
     accounting.record(step(2.0**24, terminated=False), 1)

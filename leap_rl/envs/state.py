@@ -1,0 +1,133 @@
+"""Environments frozen as plain arrays, so that any file format will do and none can run code.
+
+A state is a flat mapping of names to arrays. What differs in length between environments (an
+emulator's bytes) is one array of all of it end to end, and one of the sizes [B]. Every array but
+`identity`, which says whose state it is, is so made of parts in the order of the environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+State = dict[str, NDArray[Any]]
+
+IDENTITY = "identity"
+"""The key of the text, as uint8, that says which environments a state is of."""
+
+_WORD = 2**64
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """A vector environment that can be frozen."""
+
+    def state(self) -> State:
+        """Return all that the future depends on, as copies; change nothing."""
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+        """Go on from a state, in a freshly made environment, and return the observations."""
+
+
+def check_state(
+    state: Mapping[str, NDArray[Any]], *, identity: str, like: Mapping[str, NDArray[Any]]
+) -> None:
+    """Check that a state is of these environments.
+
+    Args:
+        state: from a file, say.
+        identity: of the environments that are to be restored.
+        like: an array of the right shape and type for each name, with `sizes` free: an array
+            whose name has a partner `NAME_sizes` may have any length that this partner sums up to.
+
+    Raises:
+        ValueError: it is not; the message names the field.
+    """
+    if state.keys() != {IDENTITY, *like}:
+        names = ", ".join(sorted(state.keys() ^ {IDENTITY, *like}))
+        raise ValueError(f"state: {names} missing or unknown; restore what state() returned")
+    found = bytes(state[IDENTITY]).decode(errors="replace")
+    if found != identity:
+        raise ValueError(
+            f"state.{IDENTITY} = {found}: must be {identity}; restore into environments made alike"
+        )
+    for name, pattern in like.items():
+        array = state[name]
+        sizes = state.get(f"{name}_sizes")
+        shape = pattern.shape if sizes is None else (int(sizes.sum()),)
+        if array.shape != shape or array.dtype != pattern.dtype:
+            raise ValueError(
+                f"state.{name} is {array.dtype} {list(array.shape)}: must be "
+                f"{pattern.dtype} {list(shape)}; restore into as many environments as were frozen"
+            )
+
+
+def text_array(text: str) -> NDArray[np.uint8]:
+    """Return a text's bytes."""
+    return np.frombuffer(text.encode(), dtype=np.uint8).copy()
+
+
+def join_bytes(parts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return all parts end to end, and their sizes [B]."""
+    sizes = np.array([len(part) for part in parts], dtype=np.int64)
+    return np.frombuffer(b"".join(parts), dtype=np.uint8).copy(), sizes
+
+
+def split_bytes(joined: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Iterator[bytes]:
+    """Undo `join_bytes`."""
+    for part in np.split(joined, np.cumsum(sizes)[:-1]):
+        yield part.tobytes()
+
+
+def freeze_generators(generators: Sequence[np.random.Generator]) -> NDArray[np.uint64]:
+    """Return the states of PCG64 generators, uint64 [B, 6].
+
+    A row: the upper and lower half of the state, of the increment; whether half a word is kept
+    back, and that half.
+    """
+    rows = []
+    for generator in generators:
+        state: Mapping[str, Any] = generator.bit_generator.state
+        assert state["bit_generator"] == "PCG64"
+        halves = [*divmod(state["state"]["state"], _WORD), *divmod(state["state"]["inc"], _WORD)]
+        rows.append([*halves, state["has_uint32"], state["uinteger"]])
+    return np.array(rows, dtype=np.uint64).reshape(len(generators), 6)
+
+
+def thaw_generators(frozen: NDArray[np.uint64]) -> list[np.random.Generator]:
+    """Undo `freeze_generators`."""
+    generators = []
+    for state_high, state_low, inc_high, inc_low, has_uint32, uinteger in frozen.tolist():
+        bits = np.random.PCG64()
+        bits.state = {
+            "bit_generator": "PCG64",
+            "state": {
+                "state": state_high * _WORD + state_low,
+                "inc": inc_high * _WORD + inc_low,
+            },
+            "has_uint32": has_uint32,
+            "uinteger": uinteger,
+        }
+        generators.append(np.random.Generator(bits))
+    return generators
+
+
+def join_states(states: Sequence[State]) -> State:
+    """Return the state of all environments from those of slices of them, in order."""
+    joined = {name: np.concatenate([state[name] for state in states]) for name in states[0]}
+    return {**joined, IDENTITY: states[0][IDENTITY]}
+
+
+def split_state(state: Mapping[str, NDArray[Any]], counts: Sequence[int]) -> list[State]:
+    """Undo `join_states`, for slices of so many environments each."""
+    edges = np.cumsum(counts)[:-1]
+    slices: list[State] = [{IDENTITY: state[IDENTITY]} for _ in counts]
+    for name in state.keys() - {IDENTITY}:
+        sizes = state.get(f"{name}_sizes")
+        places = edges if sizes is None else np.append(0, np.cumsum(sizes))[edges]
+        for part, array in zip(slices, np.split(state[name], places), strict=True):
+            part[name] = array
+    return slices

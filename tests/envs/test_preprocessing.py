@@ -1,0 +1,165 @@
+"""The kernel against exact arithmetic, on random screens, and against OpenCV, on real ones."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import ale_py
+import cv2
+import numpy as np
+import pytest
+from ale_py import roms
+from numpy.typing import NDArray
+
+from leap_rl.envs.games import POOLS
+from leap_rl.envs.palette import luminances, palette
+from leap_rl.envs.preprocessing import Painter, area_weights, resize_area
+
+HEIGHTS = (210, 214, 220, 230, 250)  # of all 62 games
+NTSC = palette("pong")
+
+
+def painter_of(height: int, *, grayscale: bool = False, frames: int = 1) -> Painter:
+    colors = luminances(NTSC)[:, None] if grayscale else NTSC
+    return Painter(height, colors, num_envs=2, frames=frames)
+
+
+def random_screens(rng: np.random.Generator, height: int) -> NDArray[np.uint8]:
+    """[2, height, 160]: any indices, odd ones too."""
+    return rng.integers(256, size=(2, height, 160), dtype=np.uint8)
+
+
+def exact_resize(pooled: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Average over areas in floating point, from the definition: [H, W, C] to [84, 84, C]."""
+
+    def weights(source: int) -> NDArray[np.float64]:
+        fine = np.kron(np.eye(84), np.full(source, 1 / source))  # [84, 84·source]
+        return fine.reshape(84, source, 84).sum(axis=2)
+
+    rows = np.tensordot(weights(pooled.shape[0]), pooled.astype(float), axes=1)
+    return np.einsum("iwc,jw->ijc", rows, weights(160))
+
+
+@pytest.mark.parametrize("source", [160, *HEIGHTS])
+def test_area_weights_share_out_every_row_completely(source: int) -> None:
+    first, weights = area_weights(source)
+    share = Fraction(source, 84) / int(weights[0].sum())  # screen rows a unit of weight stands for
+    covered = [Fraction(0)] * (source + weights.shape[1])
+    for row in range(84):
+        assert weights[row].sum() * share == Fraction(source, 84)
+        for k, weight in enumerate(weights[row].tolist()):
+            covered[first[row] + k] += weight * share
+    assert covered[:source] == [1] * source
+    assert not any(covered[source:])
+
+
+@pytest.mark.parametrize("height", HEIGHTS)
+@pytest.mark.parametrize("grayscale", [True, False])
+def test_a_drawn_frame_is_the_rounded_average_of_the_pooled_screens(
+    height: int, grayscale: bool
+) -> None:
+    rng = np.random.default_rng(height)
+    painter = painter_of(height, grayscale=grayscale)
+    painter.screens[:] = random_screens(rng, height)
+    painter.draw(1)
+    colors = luminances(NTSC)[:, None] if grayscale else NTSC
+    pooled = colors[painter.screens].max(axis=0)
+    drawn = painter.observations[1]
+    assert np.abs(drawn - exact_resize(pooled)).max() < 0.5 + 1e-6
+    assert np.array_equal(drawn, resize_area(pooled))
+    assert not painter.observations[0].any()
+
+
+def test_the_brightest_screen_overflows_nothing() -> None:
+    for height in HEIGHTS:
+        painter = Painter(height, np.full((256, 3), 255, np.uint8), num_envs=1, frames=1)
+        painter.draw(0)
+        assert (painter.observations == 255).all()
+
+
+def test_drawing_what_changed_gives_what_drawing_all_gives() -> None:
+    # Rows change in the first frame only, in the second only, in both alike, or not at all.
+    rng = np.random.default_rng(0)
+    for height in (210, 250):
+        careful, plain = painter_of(height), painter_of(height)
+        one, two = careful.screens
+        one[:] = two[:] = random_screens(rng, height)[0]
+        for _ in range(40):
+            for screens in ((one,), (two,), (one, two), ()):
+                row, column = rng.integers(height), rng.integers(160)
+                for screen in screens:
+                    screen[row, column] = rng.integers(256)
+            if rng.random() < 0.5:
+                one[:] = two
+            careful.draw(0)
+            plain.screens[:] = careful.screens
+            plain.forget(0)
+            plain.draw(0)
+            assert np.array_equal(careful.observations[0], plain.observations[0])
+
+
+@pytest.mark.parametrize(("grayscale", "frames"), [(True, 4), (True, 3), (False, 2)])
+def test_a_stack_moves_by_one_frame_though_only_some_rows_are_drawn(
+    grayscale: bool, frames: int
+) -> None:
+    rng = np.random.default_rng(0)
+    single = painter_of(210, grayscale=grayscale)
+    stacked = painter_of(210, grayscale=grayscale, frames=frames)
+    channels = 1 if grayscale else 3
+    seen = [np.zeros((84, 84, channels), np.uint8)] * frames
+    screens = random_screens(rng, 210)
+    for _ in range(6):
+        screens[:, rng.integers(210, size=20)] = rng.integers(256, size=(2, 20, 160))
+        single.screens[:] = stacked.screens[:] = screens
+        single.draw(0)
+        stacked.draw(0)
+        seen = [*seen[1:], single.observations[0].copy()]
+        assert np.array_equal(stacked.observations[0], np.concatenate(seen, axis=-1))
+
+
+def test_colors_of_their_own_are_drawn_like_those_of_the_table() -> None:
+    rng = np.random.default_rng(0)
+    by_index, by_color = painter_of(210, frames=2), painter_of(210, frames=2)
+    for _ in range(3):
+        by_index.screens[:] = random_screens(rng, 210)
+        by_index.draw(0)
+        by_color.draw_colors(0, NTSC[by_index.screens].max(axis=0))
+        assert np.array_equal(by_index.observations, by_color.observations)
+
+
+def difference_to_opencv(game: str, agent_steps: int, *, grayscale: bool) -> tuple[int, float]:
+    """Play at random; the greatest difference in levels, and the share of bytes that differ."""
+    ale = ale_py.ALEInterface()
+    ale.loadROM(roms.get_rom_path(game))
+    actions = ale.getMinimalActionSet()
+    rng = np.random.default_rng(0)
+    colors = palette(game)
+    if grayscale:
+        colors = luminances(colors)[:, None]
+    painter = Painter(ale.getScreenDims()[0], colors, num_envs=1, frames=1)
+    greatest, differing = 0, 0.0
+    for action in rng.integers(len(actions), size=agent_steps):
+        for frame in range(4):
+            ale.act(actions[action])
+            if frame >= 2:
+                ale.getScreen(painter.screens[frame - 2])
+        painter.draw(0)
+        pooled = colors[painter.screens].max(axis=0)
+        resized = cv2.resize(pooled, (84, 84), interpolation=cv2.INTER_AREA).reshape(84, 84, -1)
+        difference = np.abs(painter.observations[0].astype(int) - resized)
+        greatest = max(greatest, int(difference.max()))
+        differing += float((difference > 0).mean()) / agent_steps
+        if ale.game_over():
+            ale.reset_game()
+    return greatest, differing
+
+
+@pytest.mark.parametrize("game", [*POOLS["pretraining"], *POOLS["held_out"]])
+def test_frames_of_the_pools_games_are_opencvs_within_one_level(game: str) -> None:
+    greatest, differing = difference_to_opencv(game, 12, grayscale=False)
+    assert greatest <= 1
+    assert differing < 0.01
+
+
+def test_gray_frames_are_opencvs_within_one_level() -> None:
+    assert difference_to_opencv("up_n_down", 100, grayscale=True)[0] <= 1

@@ -1,0 +1,228 @@
+"""Frozen environments go on with the same bits: in every game, and in another process."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from leap_rl.envs.atari import AtariEnvs, make_atari
+from leap_rl.envs.atari_config import PRESETS, AtariSettings
+from leap_rl.envs.catch import make_catch
+from leap_rl.envs.games import ACTION_COUNTS
+from leap_rl.envs.vector import GameVector
+
+# Third episodes come after 30 agent steps; each environment also goes through resets afterwards.
+MAX_FRAMES = 60
+BEFORE, AFTER = 37, 45
+SETTINGS = AtariSettings(sticky=0.25, max_frames=MAX_FRAMES)
+
+
+def digest(games: GameVector, agent_steps: int, seed: int) -> str:
+    """Play at random and return a hash of all that was seen."""
+    rng = np.random.default_rng(seed)
+    sha = hashlib.sha256()
+    for _ in range(agent_steps):
+        step = games.step(rng.integers(games.num_actions, size=games.num_envs))
+        for array in (step.observations, step.rewards, step.terminated, step.truncated):
+            sha.update(array.tobytes())
+        for index, observation in step.last_observations.items():
+            sha.update(bytes([index]) + observation.tobytes())
+        sha.update(step.life_lost.tobytes())
+    return sha.hexdigest()
+
+
+def restored_digests(folder: Path, games: list[str]) -> list[str]:
+    """Restore each game's state and play on, in another process."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path\n"
+        "from test_restore import restored_digest\n"
+        f"for game in sys.argv[1:]: print(restored_digest(Path({str(folder)!r}), game))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *games], check=True, capture_output=True, text=True
+    )
+    return done.stdout.split()
+
+
+def restored_digest(folder: Path, game: str) -> str:
+    games = make_atari(game, num_envs=2, seed=99, settings=SETTINGS)
+    state = load_file(folder / f"{game}.safetensors")
+    observations = games.restore(state)
+    assert np.array_equal(observations, state["observations"])
+    return digest(games, AFTER, seed=1)
+
+
+def check_games(names: list[str], folder: Path) -> None:
+    expected = []
+    for name in names:
+        games = make_atari(name, num_envs=2, seed=3, settings=SETTINGS)
+        games.reset()
+        digest(games, BEFORE, seed=0)
+        save_file(games.state(), folder / f"{name}.safetensors")
+        expected.append(digest(games, AFTER, seed=1))
+        games.close()
+    assert restored_digests(folder, names) == expected
+
+
+def test_five_games_go_on_with_the_same_bits_in_another_process(tmp_path: Path) -> None:
+    # qbert, whose clones lack a part; a PAL game; two whose start ALE draws; one by paddle.
+    check_games(["qbert", "air_raid", "assault", "yars_revenge", "breakout"], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(480)
+def test_every_game_goes_on_with_the_same_bits_in_another_process(tmp_path: Path) -> None:
+    check_games(list(ACTION_COUNTS), tmp_path)
+
+
+def halves(
+    settings: AtariSettings, game: str, before: int, after: int, policy: int | None
+) -> tuple[list[Any], list[Any]]:
+    """Play on from the same moment in the old and in restored environments."""
+
+    def play(games: GameVector) -> list[Any]:
+        rng = np.random.default_rng(1)
+        steps = []
+        for _ in range(after):
+            drawn = rng.integers(games.num_actions, size=1)
+            step = games.step(drawn if policy is None else np.array([policy]))
+            steps.append(
+                (step.observations.tobytes(), float(step.rewards[0]), bool(step.terminated[0]))
+            )
+        return steps
+
+    games = make_atari(game, num_envs=1, seed=0, settings=settings)
+    games.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(before):
+        games.step(rng.integers(games.num_actions, size=1))
+    state = games.state()
+    restored = make_atari(game, num_envs=1, seed=5, settings=settings)
+    restored.restore(state)
+    return play(games), play(restored)
+
+
+def test_a_restored_game_goes_on_alike_past_its_real_end() -> None:
+    for game, policy in (("breakout", 1), ("qbert", None)):
+        expected, found = halves(AtariSettings(), game, 30, 450, policy=policy)
+        assert expected == found
+        assert sum(terminated for *_, terminated in expected) >= 1
+
+
+@pytest.mark.parametrize(
+    ("game", "frameskip"),
+    [("qbert", 4), ("qbert", 1), ("yars_revenge", 1), ("assault", 4), ("pong", 4)],
+)
+def test_an_episode_does_not_depend_on_the_emulators_past(game: str, frameskip: int) -> None:
+    settings = AtariSettings(noop_max=0, frameskip=frameskip, max_frames=150 * frameskip)
+    games = make_atari(game, num_envs=1, seed=0, settings=settings)
+    first = games.reset()
+    actions = np.random.default_rng(0).integers(games.num_actions, size=(150, 1))
+    episodes = []
+    for length in (150, 77, 150):  # the second leaves the emulator elsewhere
+        episodes.append([games.step(action).observations for action in actions[:length]])
+        if length < 150:
+            assert isinstance(games._envs, AtariEnvs)
+            games._envs.reset()
+    assert all(map(np.array_equal, episodes[0], episodes[2]))
+    assert np.array_equal(episodes[0][-1], first)
+
+
+def test_a_sticky_frame_repeats_what_was_pressed_before_the_restore() -> None:
+    settings = AtariSettings(sticky=0.98)
+    for policy in (2, 3):
+        expected, found = halves(settings, "breakout", 60, 30, policy=policy)
+        assert expected == found
+
+
+def test_used_environments_can_be_restored_too() -> None:
+    def play(envs: AtariEnvs, seed: int) -> list[bytes]:
+        actions = np.random.default_rng(seed).integers(6, size=(40, 1))
+        return [envs.step(action)[0].tobytes() for action in actions]
+
+    for game in ("qbert", "pong"):
+        first = AtariEnvs(game, num_envs=1, settings=AtariSettings(max_frames=200))
+        second = AtariEnvs(game, num_envs=1, settings=AtariSettings(max_frames=200))
+        first.reset(seed=0)
+        second.reset(seed=1)
+        play(first, 0)
+        play(second, 1)
+        second.restore(first.state())
+        assert play(first, 2) == play(second, 2)
+
+
+@pytest.mark.parametrize("frameskip", [1, 2])
+def test_where_every_frame_is_seen_the_first_after_a_restore_is_right_too(frameskip: int) -> None:
+    settings = AtariSettings(frameskip=frameskip, max_frames=60)
+    expected, found = halves(settings, "yars_revenge", 100, 70, policy=None)
+    assert expected == found
+
+
+def test_stacks_lives_and_fire_are_restored() -> None:
+    expected, found = halves(PRESETS["noframeskip"], "breakout", 60, 300, policy=1)
+    assert expected == found
+
+
+def test_reading_the_state_changes_nothing_and_gives_copies() -> None:
+    digests = []
+    for reads in (False, True):
+        games = make_atari("pong", num_envs=2, seed=0, settings=SETTINGS)
+        games.reset()
+        for count in range(40):
+            if reads:
+                state = games.state()
+                for array in state.values():
+                    array[...] = 0
+            digests.append(digest(games, 1, seed=count))
+    assert digests[:40] == digests[40:]
+
+
+def state_of(name: str = "pong", **changes: Any) -> dict[str, Any]:
+    games = make_atari(name, num_envs=1, seed=0, settings=AtariSettings(**changes))
+    games.reset()
+    return games.state()
+
+
+def test_a_state_of_other_environments_is_refused() -> None:
+    games = make_atari("pong", num_envs=1, seed=0)
+    with pytest.raises(ValueError, match=r"state\.identity = atari breakout.*must be atari pong"):
+        games.restore(state_of("breakout"))
+    with pytest.raises(ValueError, match=r"state\.identity .*\"sticky\": 0\.25"):
+        games.restore(state_of(sticky=0.25))
+    state = state_of()
+    with pytest.raises(ValueError, match="state: held missing or unknown"):
+        games.restore({name: array for name, array in state.items() if name != "held"})
+    with pytest.raises(ValueError, match="state: more missing or unknown"):
+        games.restore(state | {"more": state["held"]})
+    for name in state.keys() - {"identity"}:
+        with pytest.raises(ValueError, match=rf"state\.{name}"):
+            games.restore(state | {name: state[name].astype(np.float32)})
+    wide = make_atari("pong", num_envs=2, seed=0)
+    wide.reset()
+    with pytest.raises(ValueError, match=r"state\.\w+ is .* as many environments"):
+        games.restore(wide.state())
+    games.restore(state)  # none of it has touched them
+
+
+@pytest.mark.parametrize("name", ["catch", "catch_up"])
+def test_catch_goes_on_with_the_same_bits(name: str) -> None:
+    games = make_catch(name, num_envs=5, seed=0)
+    games.reset()
+    digest(games, 100, seed=0)
+    state = games.state()
+    expected = digest(games, 200, seed=1)
+    restored = make_catch(name, num_envs=5, seed=8)
+    assert np.array_equal(restored.restore(state), state["observations"])
+    assert digest(restored, 200, seed=1) == expected
+    with pytest.raises(ValueError, match=r"state\.identity"):
+        make_catch("catch_dark", num_envs=5, seed=0).restore(state)
+    with pytest.raises(ValueError, match="as many environments"):
+        make_catch(name, num_envs=4, seed=0).restore(state)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leap_rl.envs.atari import make_atari
+from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.vector import GameVector
+from leap_rl.envs.workers import WorkerEnvs
+
+SETTINGS = AtariSettings(max_frames=40, sticky=0.25, life_loss_ends=True)
+
+
+def play(games: GameVector, agent_steps: int) -> list[Any]:
+    rng = np.random.default_rng(0)
+    seen = []
+    for _ in range(agent_steps):
+        step = games.step(rng.integers(games.num_actions, size=games.num_envs))
+        arrays = (step.observations, step.rewards, step.terminated, step.truncated, step.life_lost)
+        last = {index: array.tobytes() for index, array in step.last_observations.items()}
+        seen.append((*[array.tobytes() for array in arrays], last))
+    return seen
+
+
+def test_processes_change_no_bit_and_their_states_are_the_same() -> None:
+    # qbert's states are of uneven length; 3 environments do not divide by 2.
+    one = make_atari("qbert", num_envs=3, seed=0, settings=SETTINGS)
+    two = make_atari("qbert", num_envs=3, seed=0, settings=SETTINGS, processes=2)
+    assert isinstance(two._envs, WorkerEnvs)
+    assert np.array_equal(one.reset(), two.reset())
+    assert play(one, 25) == play(two, 25)
+    state, state_of_two = one.state(), two.state()
+    assert state.keys() == state_of_two.keys()
+    assert all(np.array_equal(array, state_of_two[name]) for name, array in state.items())
+    expected = play(one, 15)
+    two.close()
+    again = make_atari("qbert", num_envs=3, seed=9, settings=SETTINGS, processes=2)
+    assert np.array_equal(again.restore(state), state["observations"])
+    assert play(again, 15) == expected
+    again.close()
+
+
+def workers_of(games: GameVector) -> list[Any]:
+    assert isinstance(games._envs, WorkerEnvs)
+    return games._envs._workers
+
+
+def test_a_workers_error_and_its_death_are_told_and_close_ends_all() -> None:
+    games = make_atari("pong", num_envs=2, seed=0, processes=2)
+    games.reset()
+    workers = workers_of(games)
+    assert all(worker.is_alive() for worker in workers)
+    other = make_atari("breakout", num_envs=2, seed=0)
+    other.reset()
+    with pytest.raises(ValueError, match=r"state\.identity"):
+        games._envs.restore(other.state())  # type: ignore[attr-defined]
+    games._envs.step(np.array([0, 0]))  # nothing has happened to them
+    os.kill(workers[0].pid, signal.SIGINT)
+    games._envs.step(np.array([0, 0]))
+    with pytest.raises(RuntimeError, match=r"(?s)environment process 1 failed:.*IndexError"):
+        games._envs.step(np.array([0, 99]))
+    os.kill(workers[0].pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"environment process 0 \(exit code -9\)"):
+        games._envs.step(np.array([0, 0]))
+    games.close()
+    assert not any(worker.is_alive() for worker in workers)
+
+
+def test_a_killed_parent_leaves_no_worker_behind() -> None:
+    code = (
+        "import time\n"
+        "from leap_rl.envs.atari import make_atari\n"
+        "if __name__ == '__main__':\n"
+        "    games = make_atari('pong', num_envs=2, seed=0, processes=2)\n"
+        "    print(*[worker.pid for worker in games._envs._workers], flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        workers = [int(word) for word in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while any(alive(pid) for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("processes", [0, 3])
+def test_a_senseless_number_of_processes_is_refused(processes: int) -> None:
+    with pytest.raises(ValueError, match=rf"processes = {processes}: must lie in 1\.\.2"):
+        make_atari("pong", num_envs=2, seed=0, processes=processes)
