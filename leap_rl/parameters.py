@@ -108,17 +108,38 @@ class Layout:
 class FlatParameters:
     """A module's parameters as one vector, and their gradients as another.
 
+    There are two of each. An optimizer writes the next point into `spare` and calls `swap`: the
+    point that was left, and the gradient there, then are in `spare` and `spare_grad`, and stay
+    until the next step. Who follows the path of gradient descent has no need of copies.
+
     Attributes:
         vector: float32 [N]. Whatever is written here is what the module computes with. Autograd
             does not see such writes: none may come between a forward pass and its backward pass.
         grad: float32 [N]. `backward()` adds into it.
+        spare: float32 [N], the other vector.
+        spare_grad: float32 [N], the other gradient.
         layout: Which element belongs to which parameter.
     """
 
-    def __init__(self, *, vector: Tensor, grad: Tensor, layout: Layout) -> None:
-        self.vector = vector
-        self.grad = grad
+    def __init__(self, module: nn.Module, layout: Layout, *, device: torch.device) -> None:
         self.layout = layout
+        self.vector, self.grad, self.spare, self.spare_grad = (
+            torch.zeros(layout.size, device=device) for _ in range(4)
+        )
+        self._parameters = dict(module.named_parameters())
+
+    def swap(self) -> None:
+        """Make the module compute with the spare vector, and add gradients into the spare one."""
+        self.vector, self.spare = self.spare, self.vector
+        self.grad, self.spare_grad = self.spare_grad, self.grad
+        self.bind()
+
+    def bind(self) -> None:
+        """Make the module's parameters and gradients views of `vector` and `grad`."""
+        values, grads = self.layout.named(self.vector), self.layout.named(self.grad)
+        for name, parameter in self._parameters.items():
+            parameter.data = values[name]
+            parameter.grad = grads[name]
 
     def zero_grad(self) -> None:
         """Zero the gradients in place.
@@ -138,21 +159,18 @@ def layout_of(module: nn.Module) -> Layout:
     return Layout(tuple(leaves), offset)
 
 
-def flatten_parameters(module: nn.Module) -> FlatParameters:
+def flatten_parameters(module: nn.Module, *, device: str = "cpu") -> FlatParameters:
     """Move `module`'s parameters into one float32 vector and give them gradients that are views.
 
-    The values stay. The module must be float32, on the CPU, and is to be moved or cast no more.
+    The values stay. The module must be float32, and is to be moved or cast no more.
     """
     layout = layout_of(module)
-    flat = FlatParameters(
-        vector=torch.zeros(layout.size), grad=torch.zeros(layout.size), layout=layout
-    )
-    values, grads = layout.named(flat.vector), layout.named(flat.grad)
-    for name, parameter in module.named_parameters():
+    flat = FlatParameters(module, layout, device=torch.device(device))
+    for name, view in layout.named(flat.vector).items():
+        parameter = module.get_parameter(name)
         assert parameter.dtype == torch.float32, (name, parameter.dtype)
-        values[name].copy_(parameter.detach())
-        parameter.data = values[name]
-        parameter.grad = grads[name]
+        view.copy_(parameter.detach())
+    flat.bind()
     return flat
 
 

@@ -103,6 +103,24 @@ def test_backward_adds_into_the_flat_gradient_in_place(net: Net) -> None:
     assert not flat.grad.any()
 
 
+def test_swapping_leaves_the_last_point_and_its_gradient_readable(net: Net) -> None:
+    flat = flatten_parameters(net)
+    backward(net, 1)
+    point, gradient = flat.vector.clone(), flat.grad.clone()
+    flat.spare.copy_(2 * flat.vector)
+    flat.swap()
+    assert torch.equal(flat.spare, point)
+    assert torch.equal(flat.spare_grad, gradient)
+    assert torch.equal(net.head.weight, 2 * flat.layout.named(point)["head.weight"])
+    flat.zero_grad()
+    backward(net, 2)
+    assert torch.equal(flat.spare_grad, gradient), "the next gradient goes elsewhere"
+    assert flat.grad.any()
+    assert not torch.equal(flat.grad, gradient)
+    flat.swap()
+    assert torch.equal(net.head.weight, flat.layout.named(point)["head.weight"])
+
+
 @pytest.mark.parametrize("optimizer", [torch.optim.RMSprop, torch.optim.Adam, torch.optim.SGD])
 def test_padding_stays_zero(net: Net, optimizer: type[torch.optim.Optimizer]) -> None:
     flat = flatten_parameters(net)

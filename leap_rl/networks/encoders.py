@@ -44,6 +44,17 @@ class Encoder(nn.Sequential):
         return hidden
 
 
+class _Flatten(nn.Module):
+    """[N, C, H, W] to [N, H·W·C]: a view of activations whose channels come last in memory.
+
+    Which feature comes first is a matter of names alone: every order is equally likely in a random
+    initialization.
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs.permute(0, 2, 3, 1).flatten(1)
+
+
 class _Residual(nn.Module):
     """Espeholt et al. 2018, figure 3: x + conv(relu(conv(relu(x))))."""
 
@@ -72,7 +83,7 @@ def _plain(
         layers[f"conv{i}"] = nn.Conv2d(channels, outputs, kernel, stride)
         layers[f"relu{i}"] = nn.ReLU()
         channels = outputs
-    layers["flatten"] = nn.Flatten()
+    layers["flatten"] = _Flatten()
     layers["linear"] = nn.Linear(height * width * channels, features)
     layers["relu"] = nn.ReLU()
     return Encoder(layers, features=features)
@@ -101,7 +112,7 @@ def _impala(observation_shape: tuple[int, int, int]) -> Encoder:
         layers[f"residual{i}b"] = _Residual(outputs)
         height, width, channels = (height + 1) // 2, (width + 1) // 2, outputs
     layers["relu_convolutions"] = nn.ReLU()
-    layers["flatten"] = nn.Flatten()
+    layers["flatten"] = _Flatten()
     layers["linear"] = nn.Linear(height * width * channels, 256)
     layers["relu"] = nn.ReLU()
     return Encoder(layers, features=256)

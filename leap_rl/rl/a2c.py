@@ -9,18 +9,22 @@ H, W, C: an observation's height, width and channels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize
+from leap_rl.networks.passes import Outputs, make_passes
 from leap_rl.parameters import flatten_parameters
 from leap_rl.rl.config import AgentConfig
+from leap_rl.rl.hardware import resolve
 from leap_rl.rl.loss import A2CLoss, a2c_loss, sample_actions
 from leap_rl.rl.returns import n_step_returns
+from leap_rl.rl.rmsprop import RMSProp
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,11 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class _Forward:
-    """One agent step's pass through the network, kept with its graph for the update."""
+class _Acted:
+    """One agent step's decision."""
 
     observations: Tensor
-    logits: Tensor
-    values: Tensor
+    outputs: Outputs
     actions: Tensor
 
 
@@ -68,22 +71,24 @@ class A2CLearner:
             learner.record(rewards, terminated=..., truncated=..., last_observations=...)
         loss, batch = learner.losses(observations)
         gradient = learner.backward(loss)
-        path.observe(learner.shared, loss.path_loss(config.path_loss), gradient)
+        path.observe(learner.shared, loss.path_loss(config.path_loss), gradient,
+                     step_length=learner.step_length)
         learner.step()
 
     The actions come from the same parameters that the update then changes, so the pass that chose
-    them is the pass that is differentiated: it is computed once.
+    them is the pass that is differentiated: it is computed once. The parameters and the gradient
+    of an update stay readable until the next one is done.
 
-    Between `step` and the next `act` the learner is `flat.vector`, `optimizer.state_dict()` and
-    `action_generator.get_state()`, and nothing else.
+    Between `step` and the next `act` the learner is `flat.vector`, `step_length`,
+    `optimizer.state_dict()` and `action_generator.get_state()`, and nothing else.
 
     Attributes:
-        config: What it was built with.
+        config: What it was built with, each `auto` resolved.
         network: The encoder and the heads.
         flat: The network's parameters and gradients as vectors; the first P are the shared ones.
-        optimizer: RMSProp on `flat.vector` as its one parameter.
-        action_generator: The random stream that actions are drawn from.
-        shared: float32 [P], a view of the shared parameters.
+        optimizer: RMSProp on `flat`.
+        action_generator: The random stream that actions are drawn from, on the CPU.
+        step_length: Length of the last step of the shared parameters; none before the first.
         shared_size: P.
         shared_layout: Which element of `shared` belongs to which parameter of the encoder.
     """
@@ -100,59 +105,63 @@ class A2CLearner:
         """Draw the heads from `head_generator`; the encoder is zero until `load_shared`.
 
         Args:
-            config: The agent's settings.
+            config: The agent's settings; what is `auto` in them is resolved here.
             observation_shape: (H, W, C).
             num_actions: A.
             head_generator: Drawn from here and kept no longer.
             action_generator: Drawn from by each `act`.
 
         Raises:
-            ValueError: The observations are too small for the encoder.
+            ValueError: The observations are too small for the encoder, or this machine lacks the
+                device.
         """
-        self.config = config
+        self.config = config = resolve(config)
+        assert config.precision != "auto"
         self.action_generator = action_generator
         self.network = ActorCritic(
             config.encoder, observation_shape=observation_shape, num_actions=num_actions
         )
-        self.flat = flatten_parameters(self.network)
         initialize(self.network.policy, head_generator)
         initialize(self.network.value, head_generator)
-
+        self.network.to(config.device)
+        self.flat = flatten_parameters(self.network, device=config.device)
         self.shared_layout = self.flat.layout.prefix("encoder")
         self.shared_size = self.shared_layout.size
-        self.shared = self.flat.vector[: self.shared_size]
-
-        leaf = nn.Parameter(self.flat.vector)
-        leaf.grad = self.flat.grad
-        self.optimizer = torch.optim.RMSprop(
-            [leaf],
-            lr=config.lr,
-            alpha=config.rmsprop_alpha,
-            eps=config.rmsprop_eps,
-            foreach=False,
+        self.step_length: float | None = None
+        self.optimizer = RMSProp(
+            self.flat, lr=config.lr, alpha=config.rmsprop_alpha, eps=config.rmsprop_eps
         )
-        self._forwards: list[_Forward] = []
+        self.passes = make_passes(self.network, self.flat, precision=config.precision)
+        self._acted: list[_Acted] = []
         self._outcomes: list[_Outcome] = []
+        self._outputs: tuple[Tensor, ...] = ()
+
+    @property
+    def shared(self) -> Tensor:
+        """float32 [P], a view of the shared parameters; each update has a new one."""
+        return self.flat.vector[: self.shared_size]
 
     def load_shared(self, theta: Tensor) -> None:
         """Copy the shared parameters in, float32 [P]. Heads and optimizer stay as they are.
 
         Only between updates.
         """
-        assert not self._forwards, "an unroll is under way"
+        assert not self._acted, "an unroll is under way"
         assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
         self.shared.copy_(theta)
+        self.passes.refresh()
 
     def act(self, observations: Tensor) -> Tensor:
-        """Draw actions, int64 [B], for observations uint8 [B, H, W, C].
+        """Draw actions, int64 [B] on the CPU, for observations uint8 [B, H, W, C].
 
         The observations are kept, not copied: they must not change until the update is done, nor
         later, while a `Batch` holds them.
         """
-        assert len(self._forwards) == len(self._outcomes), "the last step was not recorded"
-        logits, values = self.network(observations)
-        actions = sample_actions(logits, self.action_generator)
-        self._forwards.append(_Forward(observations, logits, values, actions))
+        assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
+        outputs = self.passes.record(observations)
+        # Drawn on the CPU, from a stream that is the same on every device.
+        actions = sample_actions(outputs.logits.cpu(), self.action_generator)
+        self._acted.append(_Acted(observations, outputs, actions))
         return actions
 
     def record(
@@ -172,7 +181,7 @@ class A2CLearner:
             last_observations: For each environment that was cut off, by index, that episode's own
                 last observation, uint8 [H, W, C].
         """
-        assert len(self._forwards) == len(self._outcomes) + 1, "nothing was acted"
+        assert len(self._acted) == len(self._outcomes) + 1, "nothing was acted"
         self._outcomes.append(_Outcome(rewards, terminated, truncated, last_observations))
 
     def losses(self, next_observations: Tensor) -> tuple[A2CLoss, Batch]:
@@ -181,38 +190,43 @@ class A2CLearner:
         Clips the rewards, bootstraps from `next_observations`, uint8 [B, H, W, C], those to be
         acted on next, and forgets the unroll.
         """
-        forwards, outcomes = self._forwards, self._outcomes
-        assert forwards, "an unroll needs at least one agent step"
-        assert len(forwards) == len(outcomes), "the last step was not recorded"
-        self._forwards, self._outcomes = [], []
+        acted, outcomes = self._acted, self._outcomes
+        assert acted, "an unroll needs at least one agent step"
+        assert len(acted) == len(outcomes), "the last step was not recorded"
+        self._acted, self._outcomes = [], []
         returns = self._returns(outcomes, next_observations)
-        values = torch.stack([forward.values for forward in forwards])
+        logits = torch.stack([step.outputs.logits for step in acted])
+        values = torch.stack([step.outputs.values for step in acted])
         batch = Batch(
-            observations=tuple(forward.observations for forward in forwards),
-            actions=torch.stack([forward.actions for forward in forwards]),
+            observations=tuple(step.observations for step in acted),
+            actions=torch.stack([step.actions for step in acted]).to(returns.device),
             returns=returns,
-            advantages=returns - values.detach(),
+            advantages=returns - values,
         )
-        logits = torch.stack([forward.logits for forward in forwards])
+        self._outputs = (logits.requires_grad_(), values.requires_grad_())
         return self._loss(logits, values, batch), batch
 
     def backward(self, loss: A2CLoss) -> Tensor:
         """Compute the gradients and return that of the path loss by the shared parameters, [P].
 
         The gradient of the total loss is left in `flat.grad` for `step`. If the path loss is the
-        total loss, what is returned is a view of that, valid until the next call.
+        total loss, what is returned is a view of that. It is valid until the next but one `step`.
         """
         path_loss = self.config.path_loss
         path_gradient = self.flat.grad[: self.shared_size]
         if path_loss != "total":
-            path_gradient = self._shared_gradient(loss.path_loss(path_loss))
-        self.flat.zero_grad()
-        torch.autograd.backward([loss.total])
+            self._backward(loss.path_loss(path_loss), forget=False)
+            path_gradient = path_gradient.clone()
+        self._backward(loss.total, forget=True)
         return path_gradient
 
     def step(self) -> None:
-        """Change all parameters by one step of RMSProp, without clipping the gradient."""
-        self.optimizer.step()
+        """Change all parameters by one step of RMSProp."""
+        if math.isfinite(self.config.max_grad_norm):
+            norm = torch.linalg.vector_norm(self.flat.grad)
+            self.flat.grad.mul_((self.config.max_grad_norm / norm).clamp(max=1.0))
+        self.step_length = self.optimizer.step(self.shared_size)
+        self.passes.refresh()
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> A2CLoss:
@@ -222,7 +236,7 @@ class A2CLearner:
         the update took, at another point. Where it was taken, it is what `losses` returned, to the
         bit.
         """
-        passes = [self.network(observations) for observations in batch.observations]
+        passes = [self.passes.forward(observations) for observations in batch.observations]
         logits, values = (torch.stack(outputs) for outputs in zip(*passes, strict=True))
         return self._loss(logits, values, batch)
 
@@ -232,13 +246,12 @@ class A2CLearner:
             name: view.clone() for name, view in self.flat.layout.named(self.flat.vector).items()
         }
 
-    def _shared_gradient(self, loss: Tensor) -> Tensor:
-        """Return the gradient [P] of a part of the loss, keeping the graph for the whole of it."""
+    def _backward(self, loss: Tensor, *, forget: bool) -> None:
+        """Overwrite `flat.grad` with the gradient of a part of the loss."""
         gradients = torch.autograd.grad(
-            loss, list(self.network.encoder.parameters()), retain_graph=True
+            loss, self._outputs, retain_graph=not forget, allow_unused=True, materialize_grads=True
         )
-        names = [leaf.name for leaf in self.shared_layout.leaves]
-        return self.shared_layout.pack(dict(zip(names, gradients, strict=True)))
+        self.passes.backward(*gradients, forget=forget)
 
     def _loss(self, logits: Tensor, values: Tensor, batch: Batch) -> A2CLoss:
         return a2c_loss(
@@ -253,22 +266,25 @@ class A2CLearner:
 
     @torch.no_grad()
     def _returns(self, outcomes: list[_Outcome], next_observations: Tensor) -> Tensor:
-        rewards = torch.stack([outcome.rewards for outcome in outcomes])
-        terminated = torch.stack([outcome.terminated for outcome in outcomes])
-        truncated = torch.stack([outcome.truncated for outcome in outcomes])
+        device = self.flat.vector.device
+        rewards, terminated, truncated = (
+            torch.stack(parts).to(device)
+            for parts in zip(
+                *((o.rewards, o.terminated, o.truncated) for o in outcomes), strict=True
+            )
+        )
         clip = self.config.reward_clip
 
         truncation_values = torch.zeros_like(rewards)
         cut_off = truncated & ~terminated
         last = [outcomes[t].last_observations[b] for t, b in cut_off.nonzero().tolist()]
         if last:
-            _, truncation_values[cut_off] = self.network(torch.stack(last))
-        _, bootstrap_values = self.network(next_observations)
+            truncation_values[cut_off] = self.passes.forward(torch.stack(last)).values
         return n_step_returns(
             rewards.clamp(-clip, clip),
             terminated=terminated,
             truncated=truncated,
             truncation_values=truncation_values,
-            bootstrap_values=bootstrap_values,
+            bootstrap_values=self.passes.forward(next_observations).values,
             gamma=self.config.gamma,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -13,6 +14,12 @@ EncoderName = Literal["mnih2013", "nature", "impala"]
 
 PathLoss = Literal["total", "policy", "value"]
 """Which part of the loss is the f of a task's gradient path."""
+
+Precision = Literal["auto", "float32", "bfloat16"]
+"""Type of weights and activations within the network."""
+
+Device = Literal["auto", "cpu", "cuda"]
+"""Where the network is computed."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,19 @@ class AgentConfig:
     """Rewards are clipped to [-reward_clip, reward_clip] for learning, never for reporting. Paper.
     Infinity clips nothing."""
 
+    max_grad_norm: float = math.inf
+    """The gradient that an update descends is scaled down to this norm where it is longer; the
+    gradient path's own is not. Infinity clips nothing. Ours: the paper mentions no clipping."""
+
+    precision: Precision = "auto"
+    """Weights and activations within the network; parameters, their gradients, the loss and the
+    path's sums are float32. auto, resolved when a run is made: bfloat16 on a CPU with the units
+    for it (AMX), where it is much faster, otherwise float32."""
+
+    device: Device = "auto"
+    """Where the network is computed. auto, resolved when a run is made: cuda where torch finds it,
+    otherwise cpu. The promise of the same bits holds for cpu."""
+
     path_loss: PathLoss = "total"
     """The loss f whose surface the gradient path runs over, and whose gradient it takes. total:
     policy + value_coefficient·value − entropy_coefficient·entropy, what the updates descend.
@@ -58,7 +78,12 @@ class AgentConfig:
         Raises:
             ValueError: A field is outside its range.
         """
-        for name, choices in (("encoder", EncoderName), ("path_loss", PathLoss)):
+        for name, choices in (
+            ("encoder", EncoderName),
+            ("path_loss", PathLoss),
+            ("precision", Precision),
+            ("device", Device),
+        ):
             value, known = getattr(self, name), get_args(choices)
             if value not in known:
                 raise ValueError(f"agent.{name} = {value!r}: must be one of {', '.join(known)}")
@@ -79,6 +104,7 @@ class AgentConfig:
                 "be at least 0 and finite, at most 1e6",
             ),
             "reward_clip": (self.reward_clip > 0, "be greater than 0 (infinity clips nothing)"),
+            "max_grad_norm": (self.max_grad_norm > 0, "be greater than 0 (infinity clips nothing)"),
         }
         for name, (holds, demand) in ranges.items():
             if not holds:

@@ -251,13 +251,16 @@ def test_two_updates_of_rmsprop_written_out() -> None:
     for seed in (10, 20):
         before = learner.flat.vector.double()
         update(learner, make_unroll(seed))
-        grad = learner.flat.grad.double()
+        grad = learner.flat.spare_grad.double()
         # The epsilon, outside the root, is of the order of the root: inside it would show.
         mean_square = 0.9 * mean_square + 0.1 * grad**2
         expected = before - 0.01 * grad / (mean_square.sqrt() + 1e-3)
         assert torch.allclose(learner.flat.vector.double(), expected, rtol=0, atol=1e-6)
         changed = learner.flat.layout.named((learner.flat.vector - before).abs())
         assert all(change.max() > 1e-3 for change in changed.values())
+        step = (expected - before)[: learner.shared_size]
+        assert learner.step_length == pytest.approx(step.norm().item(), rel=1e-4)
+        assert torch.equal(learner.flat.spare.double(), before), "the last point stays readable"
 
 
 def test_gradients_are_not_summed_across_updates() -> None:
@@ -270,7 +273,7 @@ def test_gradients_are_not_summed_across_updates() -> None:
         loss, _ = unroll.play(learner)
         learner.backward(loss)
         learner.step()
-        grads.append(learner.flat.grad.clone())
+        grads.append(learner.flat.spare_grad.clone())
     assert torch.allclose(grads[0], grads[1], rtol=1e-3, atol=1e-7)
 
 
@@ -301,7 +304,7 @@ def test_evaluate_is_the_same_function_at_another_point() -> None:
         assert part.item() == pytest.approx(anew.item(), rel=1e-4)
     # Its differences are those that the gradient promises. With the advantages taken anew they
     # would not be: the values move too, and the policy's term with them.
-    promised = (learner.flat.vector.double() - before) @ learner.flat.grad.double()
+    promised = (learner.flat.vector.double() - before) @ learner.flat.spare_grad.double()
     assert promised < -1e-3
     difference = after.total.double().item() - loss.total.double().item()
     assert difference == pytest.approx(promised.item(), rel=0.05)
@@ -364,6 +367,7 @@ def test_vector_optimizer_and_generator_are_all_there_is_between_updates() -> No
     run_updates(first, seeds[:2])
     second = make(theta=8, heads=8, actions=8)
     second.flat.vector.copy_(first.flat.vector)
+    second.passes.refresh()
     second.optimizer.load_state_dict(copy.deepcopy(first.optimizer.state_dict()))
     second.action_generator.set_state(first.action_generator.get_state())
     vector, actions = run_updates(second, seeds[2:])

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from leap_rl.rl.config import AgentConfig
+from leap_rl.rl.hardware import has_bfloat16_units, resolve
+
+
+@pytest.mark.parametrize(
+    ("gpu", "units", "expected"),
+    [
+        (False, False, ("cpu", "float32")),
+        (False, True, ("cpu", "bfloat16")),
+        (True, True, ("cuda", "float32")),
+    ],
+)
+def test_auto_is_what_the_machine_has(
+    gpu: bool, units: bool, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": units})
+    config = resolve(AgentConfig())
+    assert (config.device, config.precision) == expected
+
+
+def test_what_is_said_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    config = AgentConfig(device="cpu", precision="float32", lr=0.5)
+    assert resolve(config) == config
+
+
+def test_a_device_that_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=r"agent\.device = cuda: .*use cpu"):
+        resolve(AgentConfig(device="cuda"))
+
+
+def test_a_processor_can_be_asked() -> None:
+    assert has_bfloat16_units() in (True, False)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from leap_rl.parameters import flatten_parameters
+from leap_rl.rl.rmsprop import RMSProp
+
+RATES = {"lr": 0.01, "alpha": 0.9, "eps": 1e-3}
+SHARED = 48
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(5, 8)  # 40 elements and 8 of them: 48, aligned
+        self.second = nn.Linear(8, 3)
+
+
+def gradients(size: int, steps: int) -> torch.Tensor:
+    return torch.randn(steps, size, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("torch_ops", [False, True])
+def test_it_is_torchs_own(torch_ops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    flat = flatten_parameters(Net())
+    theta = flat.vector.clone().requires_grad_()
+    reference = torch.optim.RMSprop([theta], foreach=False, **RATES)
+    optimizer = RMSProp(flat, **RATES)
+    if torch_ops:  # what other devices than the CPU use
+        monkeypatch.setattr(optimizer, "_step_compiled", optimizer._step_torch)
+    for gradient in gradients(flat.layout.size, 5):
+        flat.grad.copy_(gradient)
+        theta.grad = gradient
+        before = flat.vector.clone()
+        length = optimizer.step(SHARED)
+        reference.step()
+        torch.testing.assert_close(flat.vector, theta.detach(), rtol=1e-6, atol=1e-7)
+        moved = (flat.vector - before)[:SHARED].double().norm().item()
+        assert length == pytest.approx(moved, rel=1e-9)
+        assert torch.equal(flat.spare, before)
+        assert torch.equal(flat.spare_grad, gradient)
+
+
+def test_the_modules_parameters_move_along() -> None:
+    net = Net()
+    flat = flatten_parameters(net)
+    optimizer = RMSProp(flat, **RATES)
+    for gradient in gradients(flat.layout.size, 3):
+        flat.grad.copy_(gradient)
+        optimizer.step(SHARED)
+        named = flat.layout.named(flat.vector)
+        for name, parameter in net.named_parameters():
+            assert torch.equal(parameter.detach(), named[name])
+            assert parameter.data_ptr() == named[name].data_ptr()
+        flat.zero_grad()
+        net.second(net.first(torch.ones(5))).sum().backward()
+        assert flat.layout.named(flat.grad)["second.bias"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_step_that_is_not_finite_has_no_finite_length() -> None:
+    for bad in (math.nan, math.inf):
+        flat = flatten_parameters(Net())
+        flat.grad.fill_(1.0)
+        flat.grad[3] = bad
+        assert not math.isfinite(RMSProp(flat, **RATES).step(SHARED))
+
+
+def test_a_step_below_the_last_bit_has_no_length() -> None:
+    flat = flatten_parameters(Net())
+    flat.vector.fill_(1.0)
+    flat.grad.fill_(1.0)
+    optimizer = RMSProp(flat, lr=1e-9, alpha=0.0, eps=1e-3)
+    assert optimizer.step(SHARED) == 0.0  # that of what moved, which is nothing
+
+
+def test_its_state_is_all_there_is() -> None:
+    steps = gradients(flatten_parameters(Net()).layout.size, 4)
+    torch.manual_seed(0)
+    whole, parts = flatten_parameters(Net()), []
+    start = whole.vector.clone()
+    optimizer = RMSProp(whole, **RATES)
+    state: dict[str, torch.Tensor] = {}
+    for index, gradient in enumerate(steps):
+        if index == 2:
+            state, parts = optimizer.state_dict(), [whole.vector.clone()]
+        whole.grad.copy_(gradient)
+        optimizer.step(SHARED)
+    assert not torch.equal(whole.vector, start)
+
+    other = flatten_parameters(Net())
+    other.vector.copy_(parts[0])
+    resumed = RMSProp(other, **RATES)
+    resumed.load_state_dict(state)
+    state["mean_square"].zero_()  # was copied
+    for gradient in steps[2:]:
+        other.grad.copy_(gradient)
+        resumed.step(SHARED)
+    assert torch.equal(other.vector, whole.vector)
