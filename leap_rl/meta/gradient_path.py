@@ -48,17 +48,21 @@ class GradientPath(Protocol):
         grad: Tensor,
         *,
         previous_batch_loss: Tensor | float | None = None,
+        step_length: float | None = None,
     ) -> None:
         """Close the segment that ends at `theta` and open the next; called before each update.
 
         Args:
             theta: float32 [P], the shared parameters, equal to theta0 at the first call. What is
-                kept of this and of `grad` is copied.
+                kept of this and of `grad` is copied, unless the path was started to borrow them.
             loss: the loss at `theta` on the batch of the update to come.
             grad: float32 [P], the gradient of `loss` at `theta`.
             previous_batch_loss: the loss at `theta` on the batch of the update just done. Given it,
                 the closed segment's loss difference is taken on that one batch; without it, between
                 one batch and the next.
+            step_length: |theta - last theta|, from a caller who knows it and so saves passes over
+                memory: that over the last point, and the one that looks for NaN in `grad`, which is
+                then found in the length of the step that it leads to, at the next call.
 
         Raises:
             NonFiniteError: something observed is NaN or infinite; the path is as it was before.
@@ -74,6 +78,7 @@ class GradientPath(Protocol):
         grad: Tensor | None = None,
         *,
         previous_batch_loss: Tensor | float | None = None,
+        step_length: float | None = None,
     ) -> None:
         """Close the last segment at `theta`, the parameters after the last update.
 
@@ -112,8 +117,14 @@ class Method(Protocol):
         """Whether `finish` must be given the gradient at the end point."""
         ...
 
-    def start(self, theta0: Tensor) -> GradientPath:
-        """Begin a path at `theta0`, float32 [P], which is copied."""
+    def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
+        """Begin a path at `theta0`, float32 [P], which is copied.
+
+        Args:
+            theta0: where the path starts.
+            borrow: the caller leaves each `theta` and `grad` that it shows unchanged until the next
+                call has returned; the path then keeps them by reference and copies nothing.
+        """
         ...
 
 
@@ -146,9 +157,11 @@ class ObservedPath(ABC):
         grad: Tensor,
         *,
         previous_batch_loss: Tensor | float | None = None,
+        step_length: float | None = None,
     ) -> None:
         """Close the segment that ends at `theta` and open the next; see `GradientPath.observe`."""
-        self._visit(theta, loss, grad, previous_batch_loss, f"the start of segment {self._points}")
+        where = f"the start of segment {self._points}"
+        self._visit(theta, loss, grad, previous_batch_loss, step_length, where)
 
     def finish(
         self,
@@ -157,11 +170,13 @@ class ObservedPath(ABC):
         grad: Tensor | None = None,
         *,
         previous_batch_loss: Tensor | float | None = None,
+        step_length: float | None = None,
     ) -> None:
         """Close the last segment at `theta`; see `GradientPath.finish`."""
         if self._points == 0:
             raise RuntimeError("finish before any observe: the path has no segment to close")
-        self._visit(theta, loss, grad, previous_batch_loss, f"the end of segment {self.segments}")
+        where = f"the end of segment {self.segments}"
+        self._visit(theta, loss, grad, previous_batch_loss, step_length, where)
         self._finished = True
 
     def _visit(
@@ -170,6 +185,7 @@ class ObservedPath(ABC):
         loss: Tensor | float,
         grad: Tensor | None,
         previous_batch_loss: Tensor | float | None,
+        step_length: float | None,
         where: str,
     ) -> None:
         if self._finished:
@@ -183,7 +199,7 @@ class ObservedPath(ABC):
             else finite_scalar("previous_batch_loss", previous_batch_loss, where)
         )
         with torch.no_grad():
-            self._extend(theta, f, grad, previous_f, where)
+            self._extend(theta, f, grad, previous_f, step_length, where)
         self._points += 1
 
     @abstractmethod
@@ -193,6 +209,7 @@ class ObservedPath(ABC):
         loss: float,
         grad: Tensor | None,
         previous_batch_loss: float | None,
+        step_length: float | None,
         where: str,
     ) -> None:
         """Take one point in, or refuse it and change nothing."""
@@ -238,7 +255,7 @@ class NoMethod:
     name: ClassVar[str] = "none"
     needs_end_gradient: ClassVar[bool] = False
 
-    def start(self, theta0: Tensor) -> NullPath:
+    def start(self, theta0: Tensor, *, borrow: bool = False) -> NullPath:
         """Begin a path at `theta0`, float32 [P], that only counts its segments."""
         return NullPath(theta0)
 
@@ -252,6 +269,7 @@ class NullPath(ObservedPath):
         loss: float,
         grad: Tensor | None,
         previous_batch_loss: float | None,
+        step_length: float | None,
         where: str,
     ) -> None:
         """Keep nothing."""

@@ -58,28 +58,33 @@ class Leap:
                 "for a path without the loss set loss_in_path to False"
             )
 
-    def start(self, theta0: Tensor) -> LeapPath:
+    def start(self, theta0: Tensor, *, borrow: bool = False) -> LeapPath:
         """Begin a task's path at `theta0`, float32 [P], which is copied.
+
+        Args:
+            theta0: where the path starts.
+            borrow: the caller leaves each `theta` and `grad` that it shows unchanged until the next
+                call has returned; the path then copies nothing, half of what it costs.
 
         Raises:
             ValueError: not a float32 vector.
             NonFiniteError: a parameter is NaN or infinite.
         """
-        return LeapPath(self, theta0)
+        return LeapPath(self, theta0, borrow=borrow)
 
 
 class LeapPath(ObservedPath):
     """One task's running sum of eq. 8."""
 
-    def __init__(self, method: Leap, theta0: Tensor) -> None:
+    def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(theta0)
         self._method = method
+        self._borrow = borrow
         self._distance = 0.0  # sum of |dgamma|^p
         # The last point: where the open segment starts.
         self._theta = self._theta0.clone()
         self._loss = 0.0
         self._grad = torch.zeros_like(self._theta0)
-        self._delta = torch.zeros_like(self._theta0)  # scratch for dtheta
         # The sums of eq. 8, without -p. With p = 2 the dtheta telescope and need none.
         self._loss_sum = BlockSum(self._theta0) if method.loss_in_path else None
         self._delta_sum = BlockSum(self._theta0) if method.p == 1 else None
@@ -90,12 +95,14 @@ class LeapPath(ObservedPath):
         loss: float,
         grad: Tensor | None,
         previous_batch_loss: float | None,
+        step_length: float | None,
         where: str,
     ) -> None:
         check_vector("theta", theta, like=self._theta0)
         if grad is not None:
             check_vector("grad", grad, like=self._theta0)
-            check_finite("grad", grad, where)
+            if step_length is None:
+                check_finite("grad", grad, where)
         if self._points == 0:
             if not torch.equal(theta, self._theta0):
                 check_finite("theta", theta, where)
@@ -104,25 +111,27 @@ class LeapPath(ObservedPath):
                     "call observe before the update, not after it"
                 )
         else:
+            if step_length is None:
+                step_length = norm(theta - self._theta)
+            if not math.isfinite(step_length):
+                step_length = self._length_in_float64(theta, where)
             ends_at = loss if previous_batch_loss is None else previous_batch_loss
-            self._close_segment(self._length_of_step(theta, where), ends_at - self._loss)
-            self._theta.copy_(theta)
+            self._close_segment(theta, step_length, ends_at - self._loss)
         self._loss = loss
+        self._theta = self._kept(theta, self._theta)
         if grad is not None and self._loss_sum is not None:
-            self._grad.copy_(grad)
+            self._grad = self._kept(grad, self._grad)
 
-    def _length_of_step(self, theta: Tensor, where: str) -> float:
-        """|dtheta|, with dtheta left in the scratch vector; refuses a theta that is not finite."""
-        torch.sub(theta, self._theta, out=self._delta)
-        length = norm(self._delta)
-        if math.isfinite(length):
-            return length
-        # The last theta was finite, so either this one is not or a square overflowed.
+    def _kept(self, vector: Tensor, buffer: Tensor) -> Tensor:
+        return vector if self._borrow else buffer.copy_(vector)
+
+    def _length_in_float64(self, theta: Tensor, where: str) -> float:
+        """|dtheta| where a square overflowed in float32; refuses a theta that is not finite."""
         check_finite("theta", theta, where)
         return float(torch.linalg.vector_norm(theta.double() - self._theta.double()))
 
-    def _close_segment(self, step_length: float, loss_difference: float) -> None:
-        """Add the open segment's term of eq. 8 to the sums, and its length to the distance."""
+    def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
+        """Add the term of eq. 8 of the segment that ends at `theta`, and its length."""
         method = self._method
         if method.loss_in_path:
             length = math.hypot(step_length, method.loss_scale * loss_difference)
@@ -136,7 +145,7 @@ class LeapPath(ObservedPath):
             pull = -abs(loss_difference) if method.stabilizer else loss_difference
             self._loss_sum.add(self._grad, weight=method.loss_scale**2 * pull * scale)
         if self._delta_sum is not None:
-            self._delta_sum.add(self._delta, weight=scale)
+            self._delta_sum.add(theta - self._theta, weight=scale)
 
     def gradient(self) -> Tensor:
         """Eq. 8 over the segments closed so far: float32 [P], a fresh tensor; a pure read."""
@@ -183,10 +192,10 @@ class LeapPath(ObservedPath):
     def _load(self, state: Mapping[str, Tensor]) -> None:
         super()._load(state)
         self._distance = state["distance"].item()
-        self._theta.copy_(state["theta"])
+        self._theta = state["theta"].clone()
         self._loss = state["loss"].item()
         if self._loss_sum is not None:
-            self._grad.copy_(state["grad"])
+            self._grad = state["grad"].clone()
             self._loss_sum.load_state_dict(state, "loss_sum")
         if self._delta_sum is not None:
             self._delta_sum.load_state_dict(state, "delta_sum")

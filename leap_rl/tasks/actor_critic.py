@@ -29,6 +29,10 @@ class ActorCriticTask:
         config: The budget and its division.
         agent: The agent's settings.
         loss_difference: Whether to compute each batch's loss after the update too.
+
+    Attributes:
+        envs: The B environments.
+        learner: The agent.
     """
 
     def __init__(
@@ -42,12 +46,12 @@ class ActorCriticTask:
     ) -> None:
         self._config = config
         self._evaluates_again = loss_difference == "same_batch"
-        self._envs = make_envs(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
-        height, width, channels = self._envs.observation_shape
-        self._learner = A2CLearner(
+        self.envs = make_envs(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
+        height, width, channels = self.envs.observation_shape
+        self.learner = A2CLearner(
             agent,
             observation_shape=(height, width, channels),
-            num_actions=self._envs.num_actions,
+            num_actions=self.envs.num_actions,
             head_generator=_generator(spec.seed, Purpose.HEADS),
             action_generator=_generator(spec.seed, Purpose.ACTIONS),
         )
@@ -66,25 +70,31 @@ class ActorCriticTask:
         """The budget."""
         return self._config.agent_steps
 
+    @property
+    def device(self) -> torch.device:
+        """Where the points of its gradient path lie."""
+        return self.learner.flat.vector.device
+
     def start(self, shared: Tensor) -> None:
         """Copy the encoder, float32 [P], and begin the first episodes; the heads are drawn."""
-        self._learner.load_shared(shared)
-        self._observations = torch.from_numpy(self._envs.reset())
+        self.learner.load_shared(shared)
+        self._observations = torch.from_numpy(self.envs.reset())
 
     def advance(self, observe: Observe) -> Progress:
         """Act for T agent steps in each environment, then update once."""
         loss, batch, episodes = self._unroll()
-        gradient = self._learner.backward(loss)
+        gradient = self.learner.backward(loss)
         observe(
-            self._learner.shared,
+            self.learner.shared,
             self._path_loss(loss),
             gradient,
             previous_batch_loss=self._previous_batch_loss,
+            step_length=self.learner.step_length,
         )
-        self._learner.step()
+        self.learner.step()
         self._updates += 1
         if self._evaluates_again:
-            self._previous_batch_loss = self._path_loss(self._learner.evaluate(batch))
+            self._previous_batch_loss = self._path_loss(self.learner.evaluate(batch))
         return Progress(
             updates=self._updates,
             agent_steps=self._agent_steps,
@@ -102,30 +112,31 @@ class ActorCriticTask:
         """
         loss, _, _ = self._unroll()
         return Point(
-            theta=self._learner.shared,
+            theta=self.learner.shared,
             loss=self._path_loss(loss),
-            grad=self._learner.backward(loss) if with_grad else None,
+            grad=self.learner.backward(loss) if with_grad else None,
             previous_batch_loss=self._previous_batch_loss,
+            step_length=self.learner.step_length,
         )
 
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters, named encoder.*, policy.* and value.*."""
-        return self._learner.parameters_named()
+        return self.learner.parameters_named()
 
     def close(self) -> None:
         """Close the environments."""
-        self._envs.close()
+        self.envs.close()
 
     def _unroll(self) -> tuple[A2CLoss, Batch, list[Episode]]:
         episodes: list[Episode] = []
         for _ in range(self._config.unroll_length):
-            actions = self._learner.act(self._observations)
-            step = self._envs.step(actions.numpy())
+            actions = self.learner.act(self._observations)
+            step = self.envs.step(actions.numpy())
             self._agent_steps += self._config.num_envs
             episodes += self._accounting.record(step, self._agent_steps)
-            self._learner.record(
+            self.learner.record(
                 torch.from_numpy(step.rewards),
-                terminated=torch.from_numpy(step.terminated),
+                terminated=torch.from_numpy(step.terminated | step.life_lost),
                 truncated=torch.from_numpy(step.truncated),
                 last_observations={
                     index: torch.from_numpy(observation)
@@ -133,11 +144,11 @@ class ActorCriticTask:
                 },
             )
             self._observations = torch.from_numpy(step.observations)
-        loss, batch = self._learner.losses(self._observations)
+        loss, batch = self.learner.losses(self._observations)
         return loss, batch, episodes
 
     def _path_loss(self, loss: A2CLoss) -> Tensor:
-        return loss.path_loss(self._learner.config.path_loss).detach()
+        return loss.path_loss(self.learner.config.path_loss).detach()
 
 
 def _generator(task_seed: int, purpose: Purpose) -> torch.Generator:

@@ -84,6 +84,11 @@ class QuadraticTask:
         """The budget."""
         return self._config.agent_steps
 
+    @property
+    def device(self) -> torch.device:
+        """Where the points of its gradient path lie."""
+        return torch.device("cpu")
+
     def start(self, shared: Tensor) -> None:
         """Copy the initialization, float32 [P]."""
         self._theta = shared.clone()
@@ -93,7 +98,7 @@ class QuadraticTask:
         displacement = self._displacement()
         loss, gradient = quadratic_loss(self._theta, self._bowl, displacement)
         observe(self._theta, loss, gradient, previous_batch_loss=self._previous_batch_loss)
-        self._theta -= self._lr * gradient
+        self._theta = self._theta - self._lr * gradient  # anew: the last point stays readable
         self._updates += 1
         if self._evaluates_again:
             self._previous_batch_loss, _ = quadratic_loss(self._theta, self._bowl, displacement)

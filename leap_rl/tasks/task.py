@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from leap_rl.parameters import Layout
@@ -34,15 +35,18 @@ class Observe(Protocol):
         grad: Tensor,
         *,
         previous_batch_loss: Tensor | None = None,
+        step_length: float | None = None,
     ) -> None:
         """Take in the point before an update.
 
         Args:
-            theta: Shared parameters, float32 [P]; a view, valid until the call returns.
+            theta: Shared parameters, float32 [P]; stays as it is until the next call, or
+                that of :meth:`Task.end_point`, has returned.
             loss: The loss at ``theta``, 0-d.
-            grad: Its gradient, float32 [P]; a view, valid until the call returns.
+            grad: Its gradient, float32 [P]; stays as ``theta`` does.
             previous_batch_loss: The loss at ``theta`` of the batch before, 0-d, where the task
                 was asked to compute it.
+            step_length: The distance from the last point, where the task knows it.
         """
 
 
@@ -83,6 +87,8 @@ class Point:
     """Its gradient, float32 [P], where it was asked for."""
     previous_batch_loss: Tensor | None = None
     """The loss there of the batch before, 0-d, where the task was asked to compute it."""
+    step_length: float | None = None
+    """The distance from the last point that was observed, where the task knows it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +111,10 @@ class Task(Protocol):
     @property
     def agent_steps_total(self) -> int:
         """The task's budget in agent steps."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the points of its gradient path lie."""
 
     def start(self, shared: Tensor) -> None:
         """Copy the initialization, float32 [P], and draw the task's own parameters anew."""

@@ -111,7 +111,7 @@ class Trainer:
         recorder = TaskRecorder(task.agent_steps_total, self._clock)
         try:
             task.start(theta0)
-            path = self._method.start(theta0)
+            path = self._method.start(theta0.to(task.device), borrow=True)
             while not task.done:
                 recorder.add(task.advance(path.observe))
                 if self._link.stream_due():
@@ -119,7 +119,13 @@ class Trainer:
                     if isinstance(answer, Abandon):
                         return answer
             end = task.end_point(with_grad=self._method.needs_end_gradient)
-            path.finish(end.theta, end.loss, end.grad, previous_batch_loss=end.previous_batch_loss)
+            path.finish(
+                end.theta,
+                end.loss,
+                end.grad,
+                previous_batch_loss=end.previous_batch_loss,
+                step_length=end.step_length,
+            )
             record = self._record(recorder, path, started=started, waiting_s=waiting_s)
             self._idle_since = self._clock()  # from here on the trainer waits for an answer
             return self._link.complete(self._complete(assignment, task, recorder, path, record))
@@ -175,10 +181,10 @@ class Trainer:
             record=record,
             episodes=recorder.episodes(),
             claim=self._next_claim(),
-            agent={name: tensor.numpy() for name, tensor in agent.items()},
+            agent={name: tensor.cpu().numpy() for name, tensor in agent.items()},
         )
 
 
 def _sum_so_far(path: GradientPath) -> FloatVector:
-    contribution: FloatVector = path.gradient().numpy()
+    contribution: FloatVector = path.gradient().cpu().numpy()
     return contribution

@@ -396,6 +396,59 @@ def test_what_is_kept_is_copied(p):
     assert torch.equal(path.gradient(), walk(Leap(p=p), points).gradient())
 
 
+@pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
+def test_what_is_borrowed_and_known_gives_the_same_sum(p, loss_in_path, stabilizer):
+    """As an agent does it that swaps two buffers and knows how long its steps are."""
+    method = Leap(p=p, loss_in_path=loss_in_path, stabilizer=stabilizer)
+    points = make_points(updates=40)
+    path = method.start(points[0].theta, borrow=True)
+    buffers = [Point(torch.empty(P), 0.0, torch.empty(P)) for _ in range(2)]
+    length = None
+    for index, point in enumerate(points):
+        theta, _, grad = buffers[index % 2]
+        theta.copy_(point.theta)  # what was shown before the last point may be overwritten
+        grad.copy_(point.grad)
+        if index:
+            length = (point.theta - points[index - 1].theta).double().norm().item()
+        if index < len(points) - 1:
+            path.observe(theta, point.loss, grad, step_length=length)
+        else:
+            path.finish(theta, point.loss, step_length=length)
+    expected = walk(method, points)
+    torch.testing.assert_close(path.gradient(), expected.gradient(), rtol=1e-5, atol=1e-6)
+    assert path.figures() == pytest.approx(expected.figures(), rel=1e-6)
+
+
+def test_borrowing_copies_nothing():
+    points = make_points(updates=2)
+    path = Leap().start(points[0].theta, borrow=True)
+    path.observe(*points[0])
+    assert path.state_dict()["theta"].data_ptr() != points[0].theta.data_ptr(), "a state is a copy"
+    assert path._theta.data_ptr() == points[0].theta.data_ptr()
+    assert path._grad.data_ptr() == points[0].grad.data_ptr()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["theta", "grad"])
+def test_a_known_length_that_is_not_finite_is_refused(bad, where):
+    points = make_points(updates=3)
+    path = Leap().start(points[0].theta, borrow=True)
+    path.observe(*points[0], step_length=None)
+    path.observe(*points[1], step_length=0.1)
+    before = path.gradient()
+    theta = torch.full((P,), bad)
+    with pytest.raises(NonFiniteError, match="theta at the start of segment 2"):
+        path.observe(theta, 0.0, points[2].grad, step_length=bad)
+    assert torch.equal(path.gradient(), before)
+    if where == "grad":  # found by the step that it leads to, before it enters the sum
+        path = Leap().start(points[0].theta, borrow=True)
+        path.observe(*points[0])
+        path.observe(points[1].theta, 0.0, torch.full((P,), bad), step_length=0.1)
+        with pytest.raises(NonFiniteError):
+            path.observe(theta, 0.0, points[2].grad, step_length=math.nan)
+        assert torch.isfinite(path.gradient()).all()
+
+
 def test_observing_keeps_no_autograd_graph():
     theta = torch.nn.Parameter(torch.ones(3))
     path = Leap(p=1).start(theta)

@@ -109,14 +109,14 @@ def test_episodes_are_those_that_were_played() -> None:
     make = ConfiguredTasks(task=config, agent=AgentConfig())
     task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=3)))
     seen: list[tuple[np.ndarray, np.ndarray]] = []
-    step = task._envs.step
+    step = task.envs.step
 
     def spy(actions: np.ndarray) -> Any:
         outcome = step(actions)
         seen.append((outcome.rewards.copy(), outcome.terminated | outcome.truncated))
         return outcome
 
-    task._envs.step = spy  # type: ignore[method-assign]
+    task.envs.step = spy  # type: ignore[method-assign]
     task.start(make.random_initialization(1))
     episodes = []
     while not task.done:
@@ -184,7 +184,10 @@ def test_a_random_policy_is_far_below_the_threshold() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_agent_learns_a_game_within_a_minute_of_one_core(seed: int) -> None:
     config = TaskConfig(kind="catch", agent_steps=32_000, num_envs=16, unroll_length=5)
-    make = ConfiguredTasks(task=config, agent=AgentConfig(lr=1e-3))
+    # Not the paper's rates: so many updates are few for them, and the first gradients, a hundred
+    # times as long as the later ones, throw one agent in three off without clipping.
+    agent = AgentConfig(lr=2e-3, rmsprop_eps=1e-3, max_grad_norm=0.5)
+    make = ConfiguredTasks(task=config, agent=agent)
     task = make(TaskSpec(game="catch", seed=seed))
     task.start(make.random_initialization(seed))
     returns: list[float] = []

@@ -163,6 +163,10 @@ class FakeTask:
         return self.done_updates >= self.updates
 
     @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
     def agent_steps_total(self) -> int:
         return 10 * self.updates
 
@@ -172,7 +176,7 @@ class FakeTask:
     def advance(self, observe: Observe) -> Progress:
         loss, grad = self._loss_and_grad()
         observe(self.theta, loss, grad)
-        self.theta -= 0.01 * grad
+        self.theta = self.theta - 0.01 * grad  # anew: the last point stays readable
         self.done_updates += 1
         return Progress(
             updates=self.done_updates,
