@@ -95,9 +95,13 @@ COMMANDS: dict[str, type[Config]] = {
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
-    """Return the options as nested plain values, as YAML and the command line spell them."""
+    """Return the options as nested plain values, as YAML and the command line spell them.
+
+    What a preset leaves open is spelled out.
+    """
     options = asdict(config)
     del options["task"]["resolved_games"]
+    options["task"]["atari"] = config.task.atari.resolved()
     return options
 
 

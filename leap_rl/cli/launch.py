@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -27,6 +29,11 @@ from leap_rl.training.learning import LearningFactory
 from leap_rl.training.meta_training import MetaTrainingFactory
 from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.runtime import Job, Runtime
+
+C = TypeVar("C", bound=Config)
+
+GPU_SHARE = 1 / 16
+"""Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
 
 
 def create_run(config: Config) -> RunFolder:
@@ -62,6 +69,17 @@ def create_run(config: Config) -> RunFolder:
             f"run_dir = {folder.path}: cannot be written to ({error.strerror})"
         ) from None
     return folder
+
+
+def settle(config: C) -> C:
+    """Return the config with each `auto` that says what is computed replaced by what is here.
+
+    Raises:
+        ValueError: This machine lacks what the config asks for.
+    """
+    from leap_rl.rl.hardware import resolve
+
+    return replace(config, agent=resolve(config.agent))
 
 
 def write_config(
@@ -227,7 +245,12 @@ def _tasks(config: Config) -> ConfiguredTasks:
     loss_difference: LossDifference = "next_batch"
     if isinstance(config, TrainConfig):
         loss_difference = config.meta.loss_difference
-    return ConfiguredTasks(task=config.task, agent=config.agent, loss_difference=loss_difference)
+    return ConfiguredTasks(
+        task=config.task,
+        agent=config.agent,
+        loss_difference=loss_difference,
+        env_processes=config.runtime.env_processes,
+    )
 
 
 def _policy(config: Config, tasks: ConfiguredTasks) -> MetaTrainingFactory | LearningFactory:
@@ -253,4 +276,12 @@ def _make_runtime(config: Config) -> Runtime:
 
         return LocalRuntime()
     trainers = None if runtime.trainers == "auto" else runtime.trainers
-    return make_ray_runtime(trainers=trainers, address=runtime.address)
+    gpus = runtime.gpus_per_trainer
+    if gpus == "auto":
+        gpus = GPU_SHARE if config.agent.device == "cuda" else 0.0
+    return make_ray_runtime(
+        trainers=trainers,
+        address=runtime.address,
+        trainer_cores=runtime.env_processes,
+        trainer_gpus=gpus,
+    )

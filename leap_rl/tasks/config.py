@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from leap_rl.envs.atari_config import PRESETS, AtariSettings
 from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, resolve_games
 
 TaskKind = Literal["atari", "catch", "quadratic"]
@@ -16,6 +17,71 @@ LossDifference = Literal["next_batch", "same_batch"]
 
 QUADRATIC_GAMES = tuple(f"bowl_{index}" for index in range(8))
 """The quadratic tasks: bowls in a space of a few dimensions, each with its own lowest point."""
+
+
+AtariPreset = Literal["paper", "machado", "noframeskip"]
+"""Settings of the emulator by name."""
+
+
+@dataclass(frozen=True)
+class AtariConfig:
+    """How Atari games are run: a preset, and what is to differ from it (null: nothing)."""
+
+    preset: AtariPreset = "paper"
+    """paper: RGB, one frame, up to 30 no-ops. machado: gray, 4 frames, sticky actions (Machado et
+    al. 2018, as in Dopamine). noframeskip: gray, 4 frames, no-ops, FIRE, and the loss of a life is
+    an end to learning (OpenAI Baselines, most A2C results)."""
+
+    frameskip: int | None = None
+    """Frames in an agent step. From 2 on the observation is the maximum of the last two."""
+
+    noop_max: int | None = None
+    """The most no-ops, of one frame each, at the start of an episode."""
+
+    sticky: float | None = None
+    """Probability that a frame repeats the action of the frame before it."""
+
+    max_frames: int | None = None
+    """Frames after which an episode is truncated; a multiple of frameskip."""
+
+    grayscale: bool | None = None
+    """One channel of luminance instead of red, green and blue."""
+
+    frame_stack: int | None = None
+    """Frames in an observation, one an agent step."""
+
+    fire_reset: bool | None = None
+    """Press FIRE before an episode's first observation, in games that have it."""
+
+    life_loss_ends: bool | None = None
+    """Learning treats the loss of a life as an end; the episode goes on."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        if self.preset not in PRESETS:
+            raise ValueError(
+                f"task.atari.preset = {self.preset!r}: must be one of {', '.join(PRESETS)}"
+            )
+        try:
+            _ = self.settings
+        except ValueError as error:
+            raise ValueError(f"task.{error}") from None
+
+    @property
+    def settings(self) -> AtariSettings:
+        """The whole of it."""
+        names = [one.name for one in fields(AtariSettings)]
+        given = {name: getattr(self, name) for name in names}
+        changes = {name: value for name, value in given.items() if value is not None}
+        return replace(PRESETS[self.preset], **changes)
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the options with nothing left to the preset."""
+        return {"preset": self.preset, **asdict(self.settings)}
 
 
 @dataclass(frozen=True)
@@ -41,6 +107,8 @@ class TaskConfig:
 
     unroll_length: int = 5
     """Agent steps in each environment between two updates. Paper."""
+
+    atari: AtariConfig = field(default_factory=AtariConfig)
 
     resolved_games: tuple[str, ...] = field(init=False, repr=False)
     """The games spelled out; derived."""

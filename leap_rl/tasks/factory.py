@@ -17,8 +17,8 @@ from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.task import Task, TaskSpec
 
-OBSERVATION_SHAPE = (84, 84, 3)
-"""Height, width and channels of what the encoder sees in all pixel games; RGB."""
+CATCH_SHAPE = (84, 84, 3)
+"""Height, width and channels of Catch's observations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,20 +29,24 @@ class ConfiguredTasks:
         task: Which tasks, and their budget.
         agent: The agents that learn them.
         loss_difference: Whether tasks compute each batch's loss after the update too.
+        env_processes: Processes that a task's emulators are spread over; changes no bit.
     """
 
     task: TaskConfig
     agent: AgentConfig
     loss_difference: LossDifference = "next_batch"
+    env_processes: int = 1
 
     @property
     def frames_per_agent_step(self) -> int:
         """Emulator frames an agent step takes; 0 where there is no emulator."""
-        if self.task.kind != "atari":
-            return 0
-        from leap_rl.envs.atari import AtariSettings
+        return self.task.atari.settings.frameskip if self.task.kind == "atari" else 0
 
-        return AtariSettings().frameskip
+    @property
+    def observation_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of what the encoder sees in a game of pixels."""
+        atari = self.task.kind == "atari"
+        return self.task.atari.settings.observation_shape if atari else CATCH_SHAPE
 
     def __call__(self, spec: TaskSpec) -> Task:
         """Make the task of ``spec``."""
@@ -65,13 +69,13 @@ class ConfiguredTasks:
         """Return the names and places of the shared parameters in the flat vector."""
         if self.task.kind == "quadratic":
             return quadratic.shared_layout()
-        return layout_of(make_encoder(self.agent.encoder, OBSERVATION_SHAPE))
+        return layout_of(make_encoder(self.agent.encoder, self.observation_shape))
 
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P], from the stream of ``seed``."""
         if self.task.kind == "quadratic":
             return quadratic.random_initialization(seed)
-        encoder = make_encoder(self.agent.encoder, OBSERVATION_SHAPE)
+        encoder = make_encoder(self.agent.encoder, self.observation_shape)
         initialize(encoder, torch.Generator().manual_seed(seed))
         return flatten_parameters(encoder).vector
 
@@ -84,4 +88,10 @@ class ConfiguredTasks:
             return lambda seed: make_catch(game, num_envs=num_envs, seed=seed)
         from leap_rl.envs.atari import make_atari
 
-        return lambda seed: make_atari(game, num_envs=num_envs, seed=seed)
+        return lambda seed: make_atari(
+            game,
+            num_envs=num_envs,
+            seed=seed,
+            settings=self.task.atari.settings,
+            processes=self.env_processes,
+        )

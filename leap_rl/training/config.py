@@ -20,6 +20,14 @@ class RuntimeConfig:
     """Trainers, each of which trains one task at a time on one core. auto: one for each core of
     this machine or cluster, but no more than a round has slots."""
 
+    env_processes: int = 1
+    """Processes that each trainer spreads its emulators over. More than 1 pays where cores would
+    otherwise be idle, since a round has fewer tasks than there are cores."""
+
+    gpus_per_trainer: float | Literal["auto"] = "auto"
+    """Share of a GPU that Ray sets aside for each trainer. auto: a sixteenth if agent.device is
+    cuda, so that sixteen trainers share one; otherwise none."""
+
     address: str | None = None
     """A running Ray cluster to join, as host:port or `auto`. None starts one on this machine, or
     joins the one that RAY_ADDRESS names (as inside `ray job submit`)."""
@@ -52,6 +60,12 @@ class RuntimeConfig:
             raise ValueError(
                 f"runtime.address = {self.address}: runtime.kind = local joins no cluster; "
                 "use runtime.kind = ray"
+            )
+        if self.env_processes < 1:
+            raise ValueError(f"runtime.env_processes = {self.env_processes}: must be at least 1")
+        if self.gpus_per_trainer != "auto" and not self.gpus_per_trainer >= 0:
+            raise ValueError(
+                f"runtime.gpus_per_trainer = {self.gpus_per_trainer}: must be at least 0, or auto"
             )
         for name in ("stream_every_s", "lease_s"):
             value = getattr(self, name)

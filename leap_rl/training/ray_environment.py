@@ -48,12 +48,17 @@ LOCAL = "local"
 """An address that always starts a cluster of our own."""
 
 
-def make_ray_runtime(*, trainers: int | None, address: str | None) -> Runtime:
+def make_ray_runtime(
+    *, trainers: int | None, address: str | None, trainer_cores: int = 1, trainer_gpus: float = 0.0
+) -> Runtime:
     """Prepare the environment, import Ray, and return the runtime.
 
     Args:
         trainers: How many trainers; none for one a core, at most one a slot.
         address: The cluster to join; none for the one in RAY_ADDRESS, or else one of our own.
+        trainer_cores: Cores that a trainer takes: its own and those of the processes that its
+            emulators are spread over.
+        trainer_gpus: GPUs that a trainer takes; a fraction shares one with others.
     """
     address = cluster_address(address)
     os.environ.update(_ALWAYS)
@@ -68,7 +73,12 @@ def make_ray_runtime(*, trainers: int | None, address: str | None) -> Runtime:
 
     from leap_rl.training.runtime_ray import RayRuntime
 
-    return RayRuntime(trainers=trainers, address=None if address == LOCAL else address)
+    return RayRuntime(
+        trainers=trainers,
+        address=None if address == LOCAL else address,
+        trainer_cores=trainer_cores,
+        trainer_gpus=trainer_gpus,
+    )
 
 
 def cluster_address(address: str | None) -> str:

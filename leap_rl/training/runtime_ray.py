@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -251,11 +251,17 @@ class RayRuntime:
     Args:
         trainers: How many trainers; none for one a core, at most one a slot.
         address: The cluster to join; none starts one here and ends it with the run.
+        trainer_cores: Cores that a trainer takes.
+        trainer_gpus: GPUs that a trainer takes.
     """
 
-    def __init__(self, *, trainers: int | None, address: str | None) -> None:
+    def __init__(
+        self, *, trainers: int | None, address: str | None, trainer_cores: int, trainer_gpus: float
+    ) -> None:
         self._trainers = trainers
         self._address = address
+        self._trainer_cores = trainer_cores
+        self._share = {"num_cpus": trainer_cores, "num_gpus": trainer_gpus}
 
     def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
         """Run ``job`` to its end.
@@ -265,18 +271,19 @@ class RayRuntime:
             TaskFailedError: A task's numbers went bad.
             RunFolderError: The run's folder is damaged.
         """
-        with _interrupts() as interrupted, cluster(self._address, self._trainers):
+        cores_wanted = (self._trainers or 0) * self._trainer_cores
+        with _interrupts() as interrupted, cluster(self._address, cores_wanted):
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
             server = _actor(ServerActor, num_cpus=0, scheduling_strategy=here).remote(job)
-            crew = _Crew(job, server)
+            crew = _Crew(job, server, self._share)
             try:
                 slots = _get(server.start.remote())
                 resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-                cores = int(resources.get("CPU", 1))
-                count = self._trainers or max(1, min(cores, slots))
+                at_once = int(resources.get("CPU", 1)) // self._trainer_cores
+                count = self._trainers or max(1, min(at_once, slots))
                 for index in range(count):
                     crew.start(f"trainer-{index}", incarnation=1)
                 _supervise(server, crew, report, interrupted)
@@ -290,15 +297,16 @@ class RayRuntime:
 class _Crew:
     """The living trainers."""
 
-    def __init__(self, job: Job, server: Any) -> None:
+    def __init__(self, job: Job, server: Any, share: Mapping[str, float]) -> None:
         self._job = job
         self._server = server
+        self._share = share
         self._lives: dict[Reference, _Life] = {}
         self.deaths_since_progress = 0
 
     def start(self, name: str, *, incarnation: int) -> None:
         """Start a trainer's next life."""
-        actor = _actor(TrainerActor, num_cpus=1).remote()
+        actor = _actor(TrainerActor, **self._share).remote()
         reference = actor.run.remote(self._job, name, incarnation, self._server)
         self._lives[reference] = _Life(name, incarnation, actor)
 
@@ -395,7 +403,7 @@ def _get(reference: Reference) -> Any:
 
 
 @contextmanager
-def cluster(address: str | None, trainers: int | None) -> Iterator[None]:
+def cluster(address: str | None, cores_wanted: int) -> Iterator[None]:
     """Join a cluster or start one; a connection that is there already is used and left alone."""
     if ray.is_initialized():
         yield
@@ -407,7 +415,7 @@ def cluster(address: str | None, trainers: int | None) -> Iterator[None]:
             ray.init(
                 address="local",
                 include_dashboard=False,
-                num_cpus=max(cores, trainers or 0),
+                num_cpus=max(cores, cores_wanted),
                 object_store_memory=OBJECT_STORE_BYTES,
                 _temp_dir=str(private_folder()),
                 **quiet,
@@ -444,6 +452,6 @@ def probe() -> float:
         def answer(self) -> None: ...
 
     started = time.monotonic()
-    with cluster(None, trainers=1):
+    with cluster(None, cores_wanted=1):
         ray.get(_actor(Echo, num_cpus=0).remote().answer.remote(), timeout=ANSWER_TIMEOUT_S)
         return time.monotonic() - started

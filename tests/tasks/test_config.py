@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.tasks.config import QUADRATIC_GAMES, TaskConfig
+from leap_rl.envs.atari_config import PRESETS, AtariSettings
+from leap_rl.tasks.config import QUADRATIC_GAMES, AtariConfig, TaskConfig
 
 
 def test_the_papers_task_is_31_250_updates() -> None:
@@ -43,3 +44,35 @@ def test_other_kinds_have_their_own_games() -> None:
 def test_what_cannot_be_meant_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TaskConfig(**options)  # type: ignore[arg-type]
+
+
+def test_the_emulators_settings_are_a_preset_and_what_differs() -> None:
+    assert AtariConfig().settings == AtariSettings()
+    for name, settings in PRESETS.items():
+        assert AtariConfig(preset=name).settings == settings  # type: ignore[arg-type]
+    changed = AtariConfig(preset="machado", sticky=0.0, frame_stack=2)
+    assert changed.settings == AtariSettings(
+        grayscale=True, frame_stack=2, sticky=0.0, noop_max=0
+    ), "what is 0 or false differs too"
+
+
+def test_resolved_it_is_the_same_without_its_preset() -> None:
+    resolved = AtariConfig(preset="noframeskip", max_frames=400).resolved()
+    assert (
+        AtariConfig(**{**resolved, "preset": "paper"}).settings
+        == AtariConfig(preset="noframeskip", max_frames=400).settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "v5"}, "task.atari.preset = 'v5': must be one of paper, machado, noframeskip"),
+        ({"frameskip": 0}, r"task\.atari\.frameskip = 0"),
+        ({"sticky": 1.0}, r"task\.atari\.sticky = 1\.0"),
+        ({"max_frames": 401}, r"task\.atari\.max_frames = 401"),
+    ],
+)
+def test_an_emulator_that_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AtariConfig(**options)  # type: ignore[arg-type]
