@@ -1,10 +1,11 @@
-"""What the README tells people to do works, or at least is spelled right."""
+"""What README and docs tell people to do works, or at least is spelled right."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import re
+import runpy
 import shlex
 import subprocess
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import torch
 
 from leap_rl.cli import COMMANDS
+from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
 from leap_rl.cli.parser import config_parser, parse
+from leap_rl.cli.plan import PlanConfig
 from leap_rl.config import COMMANDS as CONFIGS
 
 ROOT = Path(__file__).parents[1]
@@ -39,9 +42,20 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
     if program == "make":
         subprocess.run(["make", "--dry-run", command], check=True, capture_output=True)
         return
+    if program == ".venv/bin/python":
+        runpy.run_path(command)["options"]().parse_args(rest)
+        return
     assert program == "leap-rl"
     assert command in COMMANDS
-    if "--help" in rest or command not in (*CONFIGS, "resume"):
+    if "--help" in rest or command not in (*CONFIGS, "resume", "bench", "plan"):
+        return
+    if command == "bench":
+        name, *rest = rest
+        rest = join_list(take_json(rest)[0], "--trainers")
+        parse(bench_parser(name), BENCHES[name], rest)
+        return
+    if command == "plan":
+        parse(config_parser(PlanConfig, program="test"), PlanConfig, take_json(rest)[0])
         return
     if command == "resume":
         command, rest = "train", rest[1:]

@@ -13,6 +13,8 @@ COMMANDS: Final = {
     "train": "meta-train an initialization over many games",
     "resume": "go on with a run that was stopped",
     "learn": "learn games without meta-learning, from a random or a given initialization",
+    "bench": "measure how fast it is here, and where the time goes",
+    "plan": "predict how long a run takes, from its config and a measured throughput",
     "games": "list games, pools and action counts",
     "doctor": "check this machine: versions, cores, ROMs, Ray, disk",
 }

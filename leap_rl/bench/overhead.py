@@ -1,0 +1,135 @@
+"""``bench overhead``: what Leap's sums cost an agent.
+
+One agent, three kinds of blocks in turns: without sums, with those of the energy (p = 2), with
+those of the length (p = 1). A block begins a path of its own where the parameters are, so that all
+kinds watch the same agent, whose emulators neither know nor care.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any, Final
+
+from leap_rl.bench.agent import BenchAgent, Window
+from leap_rl.bench.config import OverheadConfig
+from leap_rl.bench.machine import Quiet, circumstances
+from leap_rl.bench.statistics import estimate
+from leap_rl.bench.stopwatch import Stopwatch
+from leap_rl.determinism import configure_torch
+from leap_rl.meta.gradient_path import Method, NoMethod
+from leap_rl.meta.leap import Leap
+
+KINDS: Final[dict[str, Method]] = {
+    "none": NoMethod(),
+    "energy": Leap(p=2),
+    "length": Leap(p=1),
+}
+
+UPDATES_A_BLOCK = 4
+"""Few, so that a block and its neighbor see the same stretch of the game and the same machine."""
+
+LEAST_CYCLES = 3
+WARM_UP_UPDATES = 8
+
+
+class Block:
+    """Some updates with sums of one kind."""
+
+    def __init__(self, agent: BenchAgent, kind: str) -> None:
+        agent.watch(KINDS[kind])
+        watch = Stopwatch()
+        watch.wrap(agent.path, "observe", "observe")
+        agent.run_updates(1)  # a path's first point closes no segment
+        watch.totals_ns.clear()
+        self.window: Window = agent.run_updates(UPDATES_A_BLOCK)
+        self.observe_us = watch.totals_ns["observe"] / 1e3 / UPDATES_A_BLOCK
+        self.update_us = 1e6 * self.window.cpu_s / UPDATES_A_BLOCK
+
+
+def measure(config: OverheadConfig, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Measure an agent with Leap's sums and without.
+
+    Args:
+        config: Which agent, and for how long.
+        progress: Hears now and then what is going on.
+
+    Returns:
+        The figures by name, all of them plain values. For each kind of sums: `observe_us`, CPU time
+        that an update spends in them; `share`, that by the update's whole CPU time, with the
+        interval of its median; `share_end_to_end`, by how much the CPU time of a block exceeds its
+        neighbor's without sums, likewise, which counts the caches too but is far noisier.
+    """
+    configure_torch()
+    agent = BenchAgent(config.task, config.agent, method=NoMethod())
+    agent.run_updates(WARM_UP_UPDATES)
+    blocks: dict[str, list[Block]] = {kind: [] for kind in KINDS}
+    quiet, own_s = Quiet(), -time.process_time()
+    until_s = time.monotonic() + config.seconds
+    progress(f"measuring on {config.game} for {config.seconds:.0f} s")
+    while len(blocks["none"]) < LEAST_CYCLES or time.monotonic() < until_s:
+        # Forwards and backwards, so that a steady change over time favors no kind.
+        order = list(KINDS) if len(blocks["none"]) % 2 else list(reversed(KINDS))
+        for kind in order:
+            blocks[kind].append(Block(agent, kind))
+    own_s += time.process_time()
+    resolved = agent.task.learner.config
+    return {
+        "bench": "overhead",
+        "game": config.game,
+        "envs": config.envs,
+        "unroll": config.unroll,
+        "encoder": config.agent.encoder,
+        "parameters": agent.task.learner.shared_size,
+        "precision": resolved.precision,
+        "device": resolved.device,
+        "blocks": len(blocks["none"]),
+        "update_us": round(median(block.update_us for block in blocks["none"]), 1),
+        "agent_steps_per_s": {
+            kind: round(median(block.window.agent_steps_per_s for block in of), 1)
+            for kind, of in blocks.items()
+        },
+        "sums": {kind: _cost(of, blocks["none"]) for kind, of in blocks.items() if kind != "none"},
+        "others_cpu_share": round(quiet.others_share(own_s), 4),
+        "seconds": config.seconds,
+        **circumstances(),
+    }
+
+
+def _cost(blocks: list[Block], without: list[Block]) -> dict[str, Any]:
+    pairs = list(zip(blocks, without, strict=True))
+    share = estimate([block.observe_us / block.update_us for block in blocks])
+    end_to_end = estimate([block.update_us / plain.update_us - 1 for block, plain in pairs])
+    return {
+        "observe_us": round(median(block.observe_us for block in blocks), 1),
+        "share": {name: round(value, 5) for name, value in share._asdict().items()},
+        "share_end_to_end": {name: round(v, 5) for name, v in end_to_end._asdict().items()},
+    }
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the figures for people."""
+    lines = [
+        f"{figures['game']}, {figures['envs']} environments, unroll {figures['unroll']}, "
+        f"{figures['encoder']} ({figures['parameters']:,} shared parameters), "
+        f"{figures['precision']}",
+        f"{figures['processor']}, others used {figures['others_cpu_share']:.1%} of the machine",
+        f"an update takes {figures['update_us']:,.0f} us of CPU time, acting included; "
+        f"{figures['blocks']} blocks of {UPDATES_A_BLOCK}",
+        "",
+        f"  {'sums':<8} {'us an update':>12}  {'share of an agent':>26}  "
+        f"{'blocks against blocks':>28}  agent steps/s",
+        f"  {'none':<72}  {figures['agent_steps_per_s']['none']:>20,.0f}",
+    ]
+    for kind, cost in figures["sums"].items():
+        lines.append(
+            f"  {kind:<8} {cost['observe_us']:>12,.0f}  {_interval(cost['share']):>26}  "
+            f"{_interval(cost['share_end_to_end']):>28}  "
+            f"{figures['agent_steps_per_s'][kind]:>13,.0f}"
+        )
+    return "\n".join(lines)
+
+
+def _interval(value: Mapping[str, float]) -> str:
+    return f"{value['median']:.2%} ({value['low']:.2%} to {value['high']:.2%})"

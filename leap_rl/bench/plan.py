@@ -1,0 +1,199 @@
+"""How long a run takes, from how fast a trainer learns.
+
+Trainers take a meta-step's tasks in slot order, each the next one as soon as it is done, and wait
+for one another at the meta-step's end. What that costs is arithmetic.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+from leap_rl.bench import throughput
+from leap_rl.bench.config import ThroughputConfig, cores
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks.config import TaskConfig
+
+HOUR_S = 3600.0
+MEASURED_GAMES = 3
+"""Games of a config that are measured for a plan; games differ in speed by a factor of two."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetaStepPlan:
+    """How one meta-step goes."""
+
+    length_s: float
+    """From its start until its last task is done."""
+    tail_s: float
+    """From when the first trainer finds no more work until the end."""
+    idle_share: float
+    """Share of the trainers' time in which they have no work."""
+    longest_task_s: float
+    """The floor: however many trainers there are, it takes no less."""
+
+
+def plan_meta_step(task_s: Sequence[float], *, trainers: int) -> MetaStepPlan:
+    """Work out a meta-step.
+
+    Args:
+        task_s: Seconds that each of its tasks takes, in slot order.
+        trainers: How many work on them.
+    """
+    free_at_s = [0.0] * trainers
+    for seconds in task_s:
+        heapq.heappush(free_at_s, heapq.heappop(free_at_s) + seconds)
+    length_s = max(free_at_s)
+    return MetaStepPlan(
+        length_s=length_s,
+        tail_s=length_s - min(free_at_s),
+        idle_share=1 - sum(task_s) / (trainers * length_s),
+        longest_task_s=max(task_s),
+    )
+
+
+def fewest_trainers(task_s: Sequence[float], *, trainers: int) -> int:
+    """Return with how few trainers a meta-step takes as long as with so many, to one percent."""
+    longest_s = 1.01 * plan_meta_step(task_s, trainers=trainers).length_s
+    return next(
+        fewer
+        for fewer in range(1, trainers + 1)
+        if plan_meta_step(task_s, trainers=fewer).length_s <= longest_s
+    )
+
+
+def plan_run(
+    rates: Mapping[str, float],
+    *,
+    agent_steps: int,
+    batch_size: int,
+    meta_steps: int,
+    trainers: int,
+) -> dict[str, Any]:
+    """Predict a run's time.
+
+    Args:
+        rates: Agent steps a second of one trainer, by game; a batch is taken to consist of these
+            games in equal parts.
+        agent_steps: A task's budget.
+        batch_size: Tasks of a meta-step.
+        meta_steps: How many there are.
+        trainers: How many train tasks.
+
+    Returns:
+        The figures by name, all of them plain values.
+    """
+    task_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), batch_size))
+    step = plan_meta_step(task_s, trainers=trainers)
+    hours = meta_steps * step.length_s / HOUR_S
+    return {
+        "trainers": trainers,
+        "batch_size": batch_size,
+        "meta_steps": meta_steps,
+        "agent_steps_per_task": agent_steps,
+        "agent_steps_per_s_per_trainer": {game: round(rate, 1) for game, rate in rates.items()},
+        "rounds_per_meta_step": -(-batch_size // trainers),
+        "hours": hours,
+        "core_hours": hours * trainers,
+        "busy_core_hours": meta_steps * sum(task_s) / HOUR_S,
+        "idle_share": step.idle_share,
+        "idle_tail_hours_per_meta_step": step.tail_s / HOUR_S,
+        "hours_per_meta_step": step.length_s / HOUR_S,
+        "floor_hours_per_meta_step": step.longest_task_s / HOUR_S,
+        "floor_hours": meta_steps * step.longest_task_s / HOUR_S,
+        "fewest_trainers_as_fast": fewest_trainers(task_s, trainers=trainers),
+    }
+
+
+def measured_rates(
+    task: TaskConfig, agent: AgentConfig, *, seconds: float, progress: Callable[[str], None]
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Measure some of a config's games, with a trainer on each core of this machine.
+
+    Args:
+        task: The config's tasks.
+        agent: The config's agent.
+        seconds: To measure for, over all games.
+        progress: Hears now and then what is going on.
+
+    Returns:
+        Agent steps a second of one trainer by game, and the last measurement's figures.
+
+    Raises:
+        ValueError: The config's tasks are no Atari games.
+    """
+    if task.kind != "atari":
+        raise ValueError(
+            f"task.kind = {task.kind}: only Atari games are measured; "
+            "give --agent_steps_per_s, the speed of one trainer"
+        )
+    rates: dict[str, float] = {}
+    games = spread(task.resolved_games, MEASURED_GAMES)
+    figures: dict[str, Any] = {}
+    for game in games:
+        config = ThroughputConfig(
+            game=game,
+            trainers=cores(),
+            seconds=seconds / len(games),
+            envs=task.num_envs,
+            unroll=task.unroll_length,
+            agent=agent,
+        )
+        figures = throughput.measure(config, progress)
+        rates[game] = figures["agent_steps_per_s"] / figures["trainers"]
+    return rates, figures
+
+
+def spread(games: Sequence[str], count: int) -> list[str]:
+    """Return so many of the games, evenly spread over the list; all if they are no more."""
+    if len(games) <= count:
+        return list(games)
+    return [games[(2 * index + 1) * len(games) // (2 * count)] for index in range(count)]
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the figures for people."""
+    trainers, batch = figures["trainers"], figures["batch_size"]
+    lines = [
+        f"{figures['meta_steps']} meta-steps of {batch} tasks, "
+        f"{figures['agent_steps_per_task']:,} agent steps each, on {trainers} trainers:",
+        "",
+        f"  {figures['hours']:>12,.1f} hours",
+        f"  {figures['core_hours']:>12,.1f} core-hours, "
+        f"of which trainers are idle for {figures['idle_share']:.1%}",
+        f"  {figures['hours_per_meta_step']:>12,.2f} hours a meta-step, in "
+        f"{figures['rounds_per_meta_step']} rounds of tasks; the last "
+        f"{figures['idle_tail_hours_per_meta_step']:,.2f} hours are a tail with idle trainers",
+        f"  {figures['floor_hours']:>12,.1f} hours is the floor with any number of trainers: "
+        f"the longest task takes {figures['floor_hours_per_meta_step']:,.2f} hours",
+    ]
+    if figures["fewest_trainers_as_fast"] < trainers:
+        lines.append(f"  {figures['fewest_trainers_as_fast']:>12} trainers would be as fast")
+    lines += ["", "assumed:"]
+    lines += [f"  {line}" for line in figures["assumed"]]
+    return "\n".join(lines)
+
+
+def assumptions(rates: Mapping[str, float], measured: Mapping[str, Any] | None) -> list[str]:
+    """Say what a plan rests on, line by line.
+
+    Args:
+        rates: Agent steps a second of one trainer, by game.
+        measured: The figures of the measurement, none if the speed was given.
+    """
+    lines = ["the server, snapshots and the cluster's start take no time"]
+    if measured is None:
+        (rate,) = rates.values()
+        return [f"every trainer makes {rate:,.0f} agent steps/s in any game, as given", *lines]
+    speeds = ", ".join(f"{game} {rate:,.0f}" for game, rate in rates.items())
+    return [
+        f"one trainer makes, in agent steps/s: {speeds}; other games are like these",
+        f"every core is like one of this machine ({measured['processor']}), which had "
+        f"{measured['trainers']} trainers, one on each core, when this was measured",
+        f"others used {measured['others_cpu_share']:.1%} of this machine meanwhile",
+        "policies are as fast late in training as at its start",
+        *lines,
+    ]

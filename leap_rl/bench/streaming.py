@@ -1,0 +1,229 @@
+"""Tasks that compute nothing and stream all the time, and a server that notes what it is sent."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leap_rl.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
+from leap_rl.meta.gradient_path import NullPath
+from leap_rl.parameters import Layout
+from leap_rl.run_folder import RunFolder, write_atomically
+from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec
+from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.rounds import ClosedRound, FilledSlot
+from leap_rl.training.runtime import Job
+
+UPDATE_S = 0.001
+LOG = "server_log.json"
+STREAMING, SHORT = "streaming", "short"
+"""The two kinds of tasks. A trainer gets one of each: the short one's wait is what a complete
+costs."""
+
+
+class StreamingTask:
+    """Computes nothing until all trainers have streamed together for a while.
+
+    Args:
+        spec: Its game is the kind of task.
+        gathering: A folder in which every task leaves a file when it starts.
+        together: How many streaming tasks there are.
+        seconds: How long they stream together; not at all if the task is a short one.
+        size: P.
+    """
+
+    device = torch.device("cpu")
+    agent_steps_total = 1
+
+    def __init__(
+        self, spec: TaskSpec, *, gathering: Path, together: int, seconds: float, size: int
+    ) -> None:
+        self._spec = spec
+        self._gathering = gathering
+        self._together = together
+        self._seconds = seconds
+        self._theta = torch.zeros(size)
+        self._loss = torch.zeros(())
+        self._updates = 0
+        self._until_s: float | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has been long enough."""
+        if self._spec.game == SHORT:
+            return self._updates > 0
+        return self._until_s is not None and time.monotonic() >= self._until_s
+
+    def start(self, shared: Tensor) -> None:
+        """Tell the others that this one is there."""
+        if self._spec.game == STREAMING:
+            (self._gathering / str(self._spec.seed)).touch()
+
+    def advance(self, observe: Observe) -> Progress:
+        """Let a millisecond pass."""
+        time.sleep(UPDATE_S)
+        if self._until_s is None and len(list(self._gathering.iterdir())) == self._together:
+            self._until_s = time.monotonic() + self._seconds
+        observe(self._theta, self._loss, self._theta)
+        self._updates += 1
+        return Progress(updates=self._updates, agent_steps=0, losses={"total": 0.0})
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        """Return where it is."""
+        return Point(theta=self._theta, loss=self._loss)
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return nothing: no agent is kept."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamingTasks:
+    """Makes them."""
+
+    gathering: Path
+    together: int
+    seconds: float
+    layout: Layout
+
+    frames_per_agent_step: ClassVar[int] = 0
+
+    def __call__(self, spec: TaskSpec) -> StreamingTask:
+        """Make the task of ``spec``."""
+        return StreamingTask(
+            spec,
+            gathering=self.gathering,
+            together=self.together,
+            seconds=self.seconds,
+            size=self.layout.size,
+        )
+
+    def shared_layout(self) -> Layout:
+        """Return the layout of a real encoder."""
+        return self.layout
+
+    def random_initialization(self, seed: int) -> Tensor:
+        """Return zeros, float32 [P]."""
+        return torch.zeros(self.layout.size)
+
+
+class FixedPath(NullPath):
+    """A path whose contribution is there already: what counts is the message, not the sum."""
+
+    def __init__(self, theta0: Tensor) -> None:
+        super().__init__(theta0)
+        self._contribution = torch.ones_like(theta0)
+
+    def gradient(self) -> Tensor:
+        """Ones, float32 [P]."""
+        return self._contribution
+
+
+@dataclass(frozen=True)
+class FixedMethod:
+    """The method of such paths."""
+
+    name: ClassVar[str] = "fixed"
+    needs_end_gradient: ClassVar[bool] = False
+
+    def start(self, theta0: Tensor, *, borrow: bool = False) -> FixedPath:
+        """Begin a path at `theta0`, float32 [P]."""
+        return FixedPath(theta0)
+
+
+class OneRound:
+    """A round of streaming tasks, then of short ones; closing it does nothing."""
+
+    rounds = 1
+    keeps_agents = False
+
+    def __init__(self, trainers: int, size: int) -> None:
+        self._trainers = trainers
+        self._theta0: FloatVector = np.zeros(size, dtype=np.float32)
+
+    def theta0(self) -> FloatVector:
+        """Return zeros, [P]."""
+        return self._theta0
+
+    def open(self, round_number: int) -> list[TaskSpec]:
+        """Return a streaming and a short task for each trainer."""
+        return [
+            TaskSpec(game=kind, seed=number)
+            for kind in (STREAMING, SHORT)
+            for number in range(self._trainers)
+        ]
+
+    def close(
+        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+    ) -> ClosedRound:
+        """Keep nothing."""
+        return ClosedRound(rows=[])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerLog:
+    """What a server was sent."""
+
+    streams: list[tuple[int, float, float]]
+    """Slot, when it came (monotonic seconds), and seconds to take it in."""
+    completes_s: list[float]
+    """Seconds to take in a whole sum, on disk, without the one that closed the round."""
+    waits_s: list[float]
+    """How long a trainer waited for the answer to a whole sum, which brings its next task."""
+
+
+class CountingServer(ParameterServer):
+    """The parameter server; it leaves a log in the run's folder when the round is closed."""
+
+    log: ServerLog
+    log_path: Path
+
+    def stream(self, message: Stream) -> Continue | Abandon:
+        """Take in a sum so far."""
+        came_s = time.monotonic()
+        answer = super().stream(message)
+        self.log.streams.append((message.ticket.slot, came_s, time.monotonic() - came_s))
+        return answer
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        """Take in a whole sum."""
+        kind = self._slots[message.ticket.slot].spec.game
+        came_s = time.monotonic()
+        answer = super().complete(message)
+        if kind == SHORT:
+            self.log.waits_s.append(message.record.waiting_s)
+        if not self.status().finished:
+            self.log.completes_s.append(time.monotonic() - came_s)
+        else:
+            write_atomically(self.log_path, json.dumps(asdict(self.log)).encode())
+        return answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountedJob(Job):
+    """A job whose server counts."""
+
+    def make_server(self) -> CountingServer:
+        """Make the counting server."""
+        folder = RunFolder(self.run_dir)
+        server = CountingServer(
+            folder=folder,
+            fingerprint=self.fingerprint,
+            policy=self.make_policy(folder),
+            lease_s=self.lease_s,
+            max_attempts=self.max_attempts,
+        )
+        server.log = ServerLog(streams=[], completes_s=[], waits_s=[])
+        server.log_path = folder.path / LOG
+        return server

@@ -1,0 +1,164 @@
+"""``bench throughput``: how fast trainers learn, against the one limit that nobody can pass.
+
+All trainers work at the same time, each in a process of its own. Windows of three kinds take turns,
+so that a change in the machine's mood meets all of them:
+
+* *agent*: the real thing, without timers, which gives the headline figure;
+* *limit*: as many bare emulators in the same processes, random actions, no screen;
+* *split*: the real thing with timers on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+from leap_rl.bench.agent import PARTS, BareEmulators, BenchAgent, Window
+from leap_rl.bench.config import ThroughputConfig
+from leap_rl.bench.crew import Crew
+from leap_rl.bench.machine import Quiet, circumstances, resident_mb
+from leap_rl.meta.leap import Leap
+
+ROUNDS = 5
+"""Windows of each kind."""
+
+WARM_UP_S = 2.0
+"""For compiled kernels, caches of shapes, the first page faults."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerReport:
+    """What a process says of itself."""
+
+    circumstances: Mapping[str, Any]
+    precision: str
+    device: str
+    resident_mb: float
+
+
+class Worker:
+    """One trainer's process."""
+
+    def __init__(self, config: ThroughputConfig, index: int) -> None:
+        self._agent = BenchAgent(config.task, config.agent, method=Leap(), seed=index)
+        self._agent.run(min(WARM_UP_S, config.seconds))
+        # A trainer's memory is the agent's, without the emulators of the limit.
+        self._resident_mb = resident_mb()
+        self._bare = BareEmulators(config.game, count=config.envs)
+        self._bare.run(min(WARM_UP_S, config.seconds) / 4)
+
+    def agent(self, seconds: float) -> Window:
+        """Learn."""
+        return self._agent.run(seconds)
+
+    def limit(self, seconds: float) -> Window:
+        """Step the bare emulators."""
+        return self._bare.run(seconds)
+
+    def split(self, seconds: float) -> dict[str, float]:
+        """Learn with timers on."""
+        return self._agent.split(seconds)
+
+    def cpu_s(self) -> float:
+        """Return this process's CPU time so far."""
+        return time.process_time()
+
+    def report(self) -> WorkerReport:
+        """Say what was measured, and on what."""
+        resolved = self._agent.task.learner.config
+        return WorkerReport(
+            circumstances=circumstances(),
+            precision=resolved.precision,
+            device=resolved.device,
+            resident_mb=self._resident_mb,
+        )
+
+
+def measure(config: ThroughputConfig, progress: Progress) -> dict[str, Any]:
+    """Measure the throughput of trainers.
+
+    Args:
+        config: Which, and for how long.
+        progress: Hears now and then what is going on.
+
+    Returns:
+        The figures by name, all of them plain values; `agent_steps_per_s` and
+        `emulator_limit_per_s` are of all trainers together, `split_us` of one.
+        `fraction_by_cpu_time` is for machines that others use too: both rates are taken by the
+        trainers' own CPU time instead of the wall clock.
+    """
+    rates: dict[str, list[float]] = {"agent": [], "limit": []}
+    cpu_rates: dict[str, list[float]] = {"agent": [], "limit": []}
+    splits: list[dict[str, float]] = []
+    progress(f"starting {config.processes} trainers on {config.game}")
+    with Crew(partial(Worker, config), processes=config.processes) as crew:
+        reports: list[WorkerReport] = crew.call("report")
+        quiet, own_s = Quiet(), -time.process_time() - sum(crew.call("cpu_s"))
+        for number in range(ROUNDS):
+            progress(f"measuring, round {number + 1} of {ROUNDS}")
+            for kind, share in (("agent", 0.5), ("limit", 0.25)):
+                windows: list[Window] = crew.call(kind, share * config.seconds / ROUNDS)
+                rates[kind].append(sum(window.agent_steps_per_s for window in windows))
+                cpu_rates[kind].append(sum(window.agent_steps_per_cpu_s for window in windows))
+            splits += crew.call("split", 0.25 * config.seconds / ROUNDS)
+        own_s += time.process_time() + sum(crew.call("cpu_s"))
+        others = quiet.others_share(own_s)
+    agent, limit = median(rates["agent"]), median(rates["limit"])
+    split = mean_split(splits)
+    return {
+        "bench": "throughput",
+        "game": config.game,
+        "trainers": config.processes,
+        "envs": config.envs,
+        "unroll": config.unroll,
+        "encoder": config.agent.encoder,
+        "precision": reports[0].precision,
+        "device": reports[0].device,
+        "agent_steps_per_s": round(agent, 1),
+        "emulator_limit_per_s": round(limit, 1),
+        "fraction_of_limit": round(agent / limit, 4),
+        "fraction_by_cpu_time": round(median(cpu_rates["agent"]) / median(cpu_rates["limit"]), 4),
+        "split_us": {part: round(value, 2) for part, value in split.items()},
+        "agent_step_us": round(sum(split.values()), 2),
+        "windows": {kind: [round(rate, 1) for rate in of] for kind, of in rates.items()},
+        "resident_mb": round(max(report.resident_mb for report in reports), 1),
+        "others_cpu_share": round(others, 4),
+        "seconds": config.seconds,
+        **reports[0].circumstances,
+    }
+
+
+def mean_split(splits: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each part, so that the parts still add up to the mean of the whole."""
+    return {part: sum(split[part] for split in splits) / len(splits) for part in PARTS}
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the figures for people."""
+    whole = figures["agent_step_us"]
+    lines = [
+        f"{figures['game']}, {figures['trainers']} trainers, {figures['envs']} environments each, "
+        f"unroll {figures['unroll']}, {figures['encoder']}, {figures['precision']}",
+        f"{figures['processor']}, {figures['cores']} cores, "
+        f"others used {figures['others_cpu_share']:.1%} of the machine",
+        "",
+        f"  agent      {figures['agent_steps_per_s']:>9,.0f} agent steps/s, learning",
+        f"  emulator   {figures['emulator_limit_per_s']:>9,.0f} agent steps/s, bare: the limit",
+        f"  fraction   {figures['fraction_of_limit']:>9.3f} of the limit; "
+        f"{figures['fraction_by_cpu_time']:.3f} by CPU time",
+        f"  memory     {figures['resident_mb']:>9,.0f} MB resident, each trainer",
+        "",
+        "  an agent step of one trainer, in microseconds",
+        *(
+            f"  {part:<14} {value:>8.1f}  {value / whole:>6.1%}"
+            for part, value in figures["split_us"].items()
+        ),
+        f"  {'all':<14} {whole:>8.1f}",
+    ]
+    return "\n".join(lines)

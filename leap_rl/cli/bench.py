@@ -1,0 +1,100 @@
+"""``leap-rl bench``: how fast it is here, and where the time goes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import jsonargparse
+
+from leap_rl.bench import config
+from leap_rl.cli import UsageError
+from leap_rl.cli.parser import config_parser, parse
+
+BENCHES: Final[dict[str, Any]] = {
+    "throughput": config.ThroughputConfig,
+    "overhead": config.OverheadConfig,
+    "server": config.ServerConfig,
+    "startup": config.StartupConfig,
+}
+"""The config of each measurement; the measurement itself is `leap_rl.bench.NAME`."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    name, *rest = argv or ["--help"]
+    if name in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if name not in BENCHES:
+        raise UsageError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
+    rest, as_json = take_json(rest)
+    parser = bench_parser(name)
+    options = parse(parser, BENCHES[name], join_list(rest, "--trainers"))
+    bench = import_module(f"leap_rl.bench.{name}")
+    figures = bench.measure(options, tell)
+    print_figures(figures, bench.table, as_json=as_json)
+    return 0
+
+
+def bench_parser(name: str) -> jsonargparse.ArgumentParser:
+    """Return the parser of a measurement's options."""
+    parser = config_parser(BENCHES[name], program=f"leap-rl bench {name}")
+    add_json(parser)
+    return parser
+
+
+def add_json(parser: jsonargparse.ArgumentParser) -> None:
+    """Explain `--json` in the help; :func:`take_json` is what reads it."""
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of a table"
+    )
+
+
+def take_json(argv: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the arguments without `--json`, and whether it was there."""
+    return [word for word in argv if word != "--json"], "--json" in argv
+
+
+def join_list(argv: Sequence[str], option: str) -> list[str]:
+    """Return the arguments with several values of an option, as in `1 2 4`, made one list."""
+    if option not in argv:
+        return list(argv)
+    start = argv.index(option) + 1
+    end = next((i for i in range(start, len(argv)) if argv[i].startswith("-")), len(argv))
+    values = argv[start:end]
+    if len(values) > 1:
+        values = [f"[{','.join(values)}]"]
+    return [*argv[:start], *values, *argv[end:]]
+
+
+def print_figures(figures: dict[str, Any], table: Any, *, as_json: bool) -> None:
+    """Print figures as one JSON object, or for people."""
+    print(json.dumps(figures) if as_json else table(figures), flush=True)
+
+
+def tell(message: str) -> None:
+    """Say what is going on; not on stdout, which has the figures alone."""
+    print(f"bench: {message}", file=sys.stderr, flush=True)
+
+
+def _usage() -> str:
+    width = max(map(len, BENCHES))
+    benches = "\n".join(
+        f"  {name:<{width}}  {options.__doc__.splitlines()[0]}" for name, options in BENCHES.items()
+    )
+    return f"""\
+usage: leap-rl bench MEASUREMENT [OPTIONS]
+
+Measure how fast it is here. Figures go to stdout, as a table or with --json as one JSON object.
+
+measurements:
+{benches}
+
+  leap-rl bench MEASUREMENT --help    every option, with its default
+
+start here:
+  leap-rl bench throughput --game breakout"""

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from leap_rl.bench.plan import fewest_trainers, plan_meta_step, plan_run, spread
+
+
+def test_trainers_that_divide_the_batch_are_never_idle() -> None:
+    step = plan_meta_step([100.0] * 16, trainers=8)
+    assert step.length_s == 200.0
+    assert step.tail_s == 0.0
+    assert step.idle_share == 0.0
+    assert step.longest_task_s == 100.0
+
+
+def test_trainers_that_do_not_divide_the_batch_wait_for_the_last_round() -> None:
+    step = plan_meta_step([100.0] * 16, trainers=12)
+    assert step.length_s == 200.0  # ceil(16 / 12) = 2 rounds
+    assert step.tail_s == 100.0  # 8 of the 12 have nothing to do in the second
+    assert step.idle_share == pytest.approx(1 - 1600 / 2400)
+    assert fewest_trainers([100.0] * 16, trainers=12) == 8
+
+
+def test_no_number_of_trainers_beats_the_longest_task() -> None:
+    step = plan_meta_step([10.0, 70.0, 20.0], trainers=50)
+    assert step.length_s == step.longest_task_s == 70.0
+    assert fewest_trainers([10.0, 70.0, 20.0], trainers=50) == 2  # 10 + 20 run beside the 70
+
+
+def test_tasks_go_in_slot_order_to_whoever_is_free() -> None:
+    # Trainer A: 30, then 50. Trainer B: 40, then 10, then 20.
+    step = plan_meta_step([30.0, 40.0, 50.0, 10.0, 20.0], trainers=2)
+    assert step.length_s == 80.0
+    assert step.tail_s == 10.0
+    assert step.idle_share == pytest.approx(1 - 150 / 160)
+
+
+def test_a_runs_hours_follow_from_its_speed() -> None:
+    figures = plan_run(
+        {"any": 2000.0}, agent_steps=7_200_000, batch_size=16, meta_steps=10, trainers=12
+    )
+    # A task takes one hour; a meta-step two rounds of them.
+    assert figures["rounds_per_meta_step"] == 2
+    assert figures["hours"] == pytest.approx(20.0)
+    assert figures["core_hours"] == pytest.approx(240.0)
+    assert figures["busy_core_hours"] == pytest.approx(160.0)
+    assert figures["idle_tail_hours_per_meta_step"] == pytest.approx(1.0)
+    assert figures["floor_hours"] == pytest.approx(10.0)
+    assert figures["fewest_trainers_as_fast"] == 8
+
+
+def test_a_batch_holds_the_measured_games_in_equal_parts() -> None:
+    figures = plan_run(
+        {"fast": 4.0, "slow": 1.0}, agent_steps=3600, batch_size=4, meta_steps=1, trainers=4
+    )
+    assert figures["hours"] == pytest.approx(1.0)
+    assert figures["busy_core_hours"] == pytest.approx(2 * 0.25 + 2 * 1.0)
+
+
+def test_measured_games_are_spread_over_the_pool() -> None:
+    assert spread([str(number) for number in range(25)], 3) == ["4", "12", "20"]
+    assert spread(["a", "b"], 3) == ["a", "b"]
