@@ -24,9 +24,14 @@ OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps"})
 """Options, or groups of them, that change no bit of what is computed."""
 
 
-def _check_seed(seed: int) -> None:
+def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig) -> None:
     if not 0 <= seed < 2**SEED_BITS:
         raise ValueError(f"seed = {seed}: must be at least 0 and below 2**{SEED_BITS}")
+    if runtime.env_processes > task.num_envs:
+        raise ValueError(
+            f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
+            f"{task.num_envs}, the emulators that they share"
+        )
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,12 @@ class TrainConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def __post_init__(self) -> None:
-        """Refuse a seed out of range.
+        """Refuse what the fields cannot mean together.
 
         Raises:
-            ValueError: The seed is out of range.
+            ValueError: The seed is out of range, or there are more processes than emulators.
         """
-        _check_seed(self.seed)
+        _check(self.seed, self.runtime, self.task)
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,12 @@ class LearnConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def __post_init__(self) -> None:
-        """Refuse a seed out of range.
+        """Refuse what the fields cannot mean together.
 
         Raises:
-            ValueError: The seed is out of range.
+            ValueError: The seed is out of range, or there are more processes than emulators.
         """
-        _check_seed(self.seed)
+        _check(self.seed, self.runtime, self.task)
 
 
 Config = TrainConfig | LearnConfig

@@ -40,11 +40,14 @@ def configure_torch() -> None:
 
     _keep_freed_memory()
 
+    # Read when CUDA is first used: without it deterministic matrix products are refused.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(1)
     with suppress(RuntimeError):  # settled already, by an earlier call or by work under way
         torch.set_num_interop_threads(1)
     torch.set_flush_denormal(True)
-    torch.use_deterministic_algorithms(True)
+    # What use_deterministic_algorithms(True) does, but for importing torch's compiler: seconds.
+    torch.set_deterministic_debug_mode("error")
     # It would also write NaN into all fresh memory: an eighth of the time of a forward pass.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 

@@ -64,8 +64,8 @@ class AgentConfig:
     for it (AMX), where it is much faster, otherwise float32."""
 
     device: Device = "auto"
-    """Where the network is computed. auto, resolved when a run is made: cuda where torch finds it,
-    otherwise cpu. The promise of the same bits holds for cpu."""
+    """Where the network is computed. auto is cpu: what is measured, and what the promise of the
+    same bits holds for. cuda shares a GPU among trainers (runtime.gpus_per_trainer)."""
 
     path_loss: PathLoss = "total"
     """The loss f whose surface the gradient path runs over, and whose gradient it takes. total:

@@ -19,7 +19,7 @@ def resolve(config: AgentConfig) -> AgentConfig:
     """
     device, precision = config.device, config.precision
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             "agent.device = cuda: torch finds no CUDA device here; use cpu, or install torch's "

@@ -261,6 +261,7 @@ class RayRuntime:
         self._trainers = trainers
         self._address = address
         self._trainer_cores = trainer_cores
+        self._trainer_gpus = trainer_gpus
         self._share = {"num_cpus": trainer_cores, "num_gpus": trainer_gpus}
 
     def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
@@ -282,6 +283,7 @@ class RayRuntime:
             try:
                 slots = _get(server.start.remote())
                 resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+                self._check_nodes()
                 at_once = int(resources.get("CPU", 1)) // self._trainer_cores
                 count = self._trainers or max(1, min(at_once, slots))
                 for index in range(count):
@@ -292,6 +294,21 @@ class RayRuntime:
             finally:
                 crew.kill()
                 ray.kill(server)
+
+    def _check_nodes(self) -> None:
+        """Refuse what no node has: Ray would wait for such a node for ever."""
+        known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        nodes = [node["Resources"] for node in known if node["Alive"]]
+        for name, option, needed in (
+            ("CPU", "runtime.env_processes", self._trainer_cores),
+            ("GPU", "runtime.gpus_per_trainer", self._trainer_gpus),
+        ):
+            most = max((node.get(name, 0.0) for node in nodes), default=0.0)
+            if needed > most:
+                raise RunFailedError(
+                    f"{option} = {needed:g}: no node of the cluster has as many {name}s; the most "
+                    f"is {most:g}"
+                )
 
 
 class _Crew:

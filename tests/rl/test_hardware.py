@@ -12,7 +12,7 @@ from leap_rl.rl.hardware import has_bfloat16_units, resolve
     [
         (False, False, ("cpu", "float32")),
         (False, True, ("cpu", "bfloat16")),
-        (True, True, ("cuda", "float32")),
+        (True, False, ("cpu", "float32")),
     ],
 )
 def test_auto_is_what_the_machine_has(
@@ -38,3 +38,10 @@ def test_a_device_that_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_processor_can_be_asked() -> None:
     assert has_bfloat16_units() in (True, False)
+
+
+def test_a_gpu_computes_in_float32_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    assert resolve(AgentConfig(device="cuda")).precision == "float32"
+    assert resolve(AgentConfig(device="cuda", precision="bfloat16")).precision == "bfloat16"
