@@ -3,6 +3,7 @@
 #   make demo                    meta-train on four real games, a few minutes on two cores
 #   make test                    the default tests
 #   make lint                    ruff, mypy, import contracts
+#   make peers                   an environment for each peer in benchmarks/peers
 #   make setup TORCH_INDEX=URL   take torch from another index, such as
 #                                https://download.pytorch.org/whl/cu130 (CUDA 13.0) or .../whl/cpu
 
@@ -12,7 +13,7 @@ TORCH = torch==2.13.0
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
-.PHONY: demo format help lint lock setup test test-slow
+.PHONY: demo format help lint lock peers setup test test-slow
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,6 +44,19 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+PEERS = benchmarks/peers
+PEER_ENVIRONMENTS = $(foreach name,sb3 rllib envpool ale,$(PEERS)/.venv-$(name)/.installed)
+
+peers: $(PEER_ENVIRONMENTS)
+
+# As above: torch goes first, so that nothing draws in another build.
+$(PEERS)/.venv-%/.installed: $(PEERS)/requirements-%.txt
+	@echo "Setting up $(@D)"
+	$(PYTHON) -m venv $(@D)
+	if grep -q '^torch==' $<; then $(@D)/bin/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH); fi
+	$(@D)/bin/pip install --quiet -r $<
+	@touch $@
 
 format: setup
 	$(BIN)/ruff check --fix .
