@@ -144,6 +144,7 @@ class DirectPasses:
     def __init__(self, network: ActorCritic, *, dtype: torch.dtype = torch.float32) -> None:
         assert is_plain(network)
         self._dtype = dtype
+        self._head_dtype = torch.promote_types(dtype, torch.float32)
         first, *others = (layer for layer in network.encoder if isinstance(layer, nn.Conv2d))
         self._convolutions = [
             _Dense(first, scale=_PIXEL_SCALE, dtype=dtype),
@@ -161,9 +162,9 @@ class DirectPasses:
             convolution.refresh()
         hidden = _parameters(self._hidden_layer)
         self._hidden = _Linear(*(tensor.to(self._dtype) for tensor in hidden))
-        # Both heads are one matrix: [A + 1, features].
+        # Both heads are one matrix, [A + 1, features], too small to be worth less precision.
         heads = zip(*map(_parameters, self._head_layers), strict=True)
-        self._heads = _Linear(*(torch.cat(tensors).to(self._dtype) for tensors in heads))
+        self._heads = _Linear(*(torch.cat(tensors).to(self._head_dtype) for tensors in heads))
 
     @torch.no_grad()
     def forward(self, observations: Tensor) -> Outputs:
@@ -192,7 +193,7 @@ class DirectPasses:
                 inputs.append(hidden)
         flat = hidden.flatten(1)
         features = F.linear(flat, *self._hidden).clamp_min_(0.0)
-        heads = F.linear(features, *self._heads).to(torch.float32)
+        heads = F.linear(features.to(self._head_dtype), *self._heads).to(torch.float32)
         return Outputs(heads[:, :-1], heads[:, -1]), _Step(inputs, flat, features)
 
     @torch.no_grad()
@@ -204,7 +205,8 @@ class DirectPasses:
         grad = torch.cat([logits_grad, values_grad.unsqueeze(2)], dim=2).flatten(0, 1)  # [N, A + 1]
         for layer, part in zip(self._head_layers, (grad[:, :-1], grad[:, -1:]), strict=True):
             _linear_gradient(layer, part, features.to(torch.float32))
-        grad = _through_relu(grad.to(self._dtype) @ self._heads.weight, features)
+        grad = grad.to(self._head_dtype) @ self._heads.weight
+        grad = _through_relu(grad.to(self._dtype), features)
         _linear_gradient(self._hidden_layer, grad, flat)
         grad = _through_relu(grad @ self._hidden.weight, flat)
         for convolution in self._convolutions:
