@@ -89,7 +89,8 @@ def trainers(process: subprocess.Popen[str]) -> list[int]:
 def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     tmp_path: Path,
 ) -> None:
-    options = [*BOWLS, "--task.agent_steps", "16000"]
+    # Long enough that a trainer's imports take no longer than the other's first task.
+    options = [*BOWLS, "--task.agent_steps", "48000"]
     calm = RunFolder(tmp_path / "calm")
     assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
