@@ -222,10 +222,12 @@ class A2CLearner:
 
     def step(self) -> None:
         """Change all parameters by one step of RMSProp."""
+        scale = 1.0
         if math.isfinite(self.config.max_grad_norm):
-            norm = torch.linalg.vector_norm(self.flat.grad)
-            self.flat.grad.mul_((self.config.max_grad_norm / norm).clamp(max=1.0))
-        self.step_length = self.optimizer.step(self.shared_size)
+            norm = torch.linalg.vector_norm(self.flat.grad, dtype=torch.float64)
+            scale = (self.config.max_grad_norm / norm).clamp(max=1.0).item()
+        # The gradient itself stays as it is: whoever follows the path keeps a view of it.
+        self.step_length = self.optimizer.step(self.shared_size, grad_scale=scale)
         self.passes.refresh()
 
     @torch.no_grad()

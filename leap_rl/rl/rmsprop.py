@@ -42,19 +42,20 @@ class RMSProp:
         self._eps = eps
 
     @torch.no_grad()
-    def step(self, shared_size: int) -> float:
-        """Take a step along the gradient.
+    def step(self, shared_size: int, *, grad_scale: float = 1.0) -> float:
+        """Take a step along the gradient, which stays as it is.
 
         Args:
             shared_size: P, a multiple of 16.
+            grad_scale: What the gradient is multiplied by.
 
         Returns:
             The length of the step of the first P parameters; not finite where the step is not.
         """
         flat = self._flat
         step = self._step_compiled if flat.vector.device.type == "cpu" else self._step_torch
-        squares = step(slice(0, shared_size))
-        step(slice(shared_size, None))
+        squares = step(slice(0, shared_size), grad_scale)
+        step(slice(shared_size, None), grad_scale)
         flat.swap()
         return math.sqrt(squares) if squares >= 0 else math.nan
 
@@ -70,18 +71,21 @@ class RMSProp:
         flat = self._flat
         return flat.vector[part], flat.grad[part], self.mean_square[part], flat.spare[part]
 
-    def _step_compiled(self, part: slice) -> float:
+    def _step_compiled(self, part: slice, grad_scale: float) -> float:
         squares = torch.zeros(_LANES, dtype=torch.float64)
         # 0-d float32 arrays, as numba takes a Python number for a float64.
-        rates = torch.tensor([self._lr, self._alpha, 1.0 - self._alpha, self._eps]).numpy()
+        rates = torch.tensor(
+            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale]
+        ).numpy()
         theta, grad, mean_square, new_theta = (
             vector.view(-1, _LANES).numpy() for vector in self._vectors(part)
         )
         _rmsprop(theta, grad, mean_square, new_theta, rates, squares.numpy())
         return squares.sum().item()
 
-    def _step_torch(self, part: slice) -> float:
+    def _step_torch(self, part: slice, grad_scale: float) -> float:
         theta, grad, mean_square, new_theta = self._vectors(part)
+        grad = grad * grad_scale
         mean_square.mul_(self._alpha).addcmul_(grad, grad, value=1.0 - self._alpha)
         new_theta.copy_(theta)
         new_theta.addcdiv_(grad, mean_square.sqrt().add_(self._eps), value=-self._lr)
@@ -98,10 +102,10 @@ def _rmsprop(
     The vectors are [N / 16, 16]: the inner loop then is one operation on registers, and the order
     in which the squares are added is written down instead of left to the compiler.
     """
-    lr, alpha, rest, eps = rates[0], rates[1], rates[2], rates[3]
+    lr, alpha, rest, eps, scale = rates[0], rates[1], rates[2], rates[3], rates[4]
     for row in range(theta.shape[0]):
         for lane in range(16):
-            g = grad[row, lane]
+            g = scale * grad[row, lane]
             v = alpha * mean_square[row, lane] + rest * g * g
             mean_square[row, lane] = v
             new = theta[row, lane] - lr * g / (math.sqrt(v) + eps)

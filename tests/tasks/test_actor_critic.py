@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from leap_rl.envs.catch import make_catch
+from leap_rl.meta import Leap
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import LossDifference, TaskConfig
@@ -160,6 +161,22 @@ def test_the_path_may_run_over_a_part_of_the_loss(part: str) -> None:
     assert not torch.allclose(watcher.points[0][2], whole.points[0][2])
     # What is learned is the same: only what is looked at differs.
     assert torch.equal(watcher.points[-1][0], whole.points[-1][0])
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.05, float("inf")])
+def test_a_path_may_borrow_whether_gradients_are_clipped_or_not(max_grad_norm: float) -> None:
+    sums = []
+    for borrow in (True, False):
+        make = tasks(max_grad_norm=max_grad_norm)
+        task = make(TaskSpec(game="catch", seed=0))
+        theta0 = make.random_initialization(1)
+        task.start(theta0)
+        path = Leap(p=2).start(theta0, borrow=borrow)
+        while not task.done:
+            task.advance(path.observe)
+        sums.append(path.gradient())
+    assert torch.equal(*sums)
+    assert sums[0].norm() > 1e-3
 
 
 RANDOM_RETURN = -10 / 7
