@@ -73,7 +73,7 @@ class RMSProp:
 
     def _step_compiled(self, part: slice, grad_scale: float) -> float:
         squares = torch.zeros(_LANES, dtype=torch.float64)
-        # 0-d float32 arrays, as numba takes a Python number for a float64.
+        # A float32 array, as numba takes a Python number for a float64.
         rates = torch.tensor(
             [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale]
         ).numpy()

@@ -262,7 +262,6 @@ class RayRuntime:
         self._address = address
         self._trainer_cores = trainer_cores
         self._trainer_gpus = trainer_gpus
-        self._share = {"num_cpus": trainer_cores, "num_gpus": trainer_gpus}
 
     def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
         """Run ``job`` to its end.
@@ -279,7 +278,8 @@ class RayRuntime:
                 ray.get_runtime_context().get_node_id(), soft=False
             )
             server = _actor(ServerActor, num_cpus=0, scheduling_strategy=here).remote(job)
-            crew = _Crew(job, server, self._share)
+            share = {"num_cpus": self._trainer_cores, "num_gpus": self._trainer_gpus}
+            crew = _Crew(job, server, share)
             try:
                 slots = _get(server.start.remote())
                 resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
