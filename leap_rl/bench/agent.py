@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from leap_rl.bench.machine import cpu_s_of
 from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.envs.atari_config import AtariSettings
 from leap_rl.envs.emulator import Emulator
+from leap_rl.envs.workers import WorkerEnvs
 from leap_rl.meta.gradient_path import GradientPath, Method
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.actor_critic import ActorCriticTask
-from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 
@@ -30,9 +32,11 @@ PARTS: Final = (
     "other",
     "waiting",
 )
-"""Where an agent step's time goes. forward: acting, bootstrapping and the loss; optimizer: with the
-copies of the parameters that it renews; other: episodes, rewards, arrays, figures, all that has no
-part of its own; waiting: the wall clock less the process's CPU time, so other processes' doing."""
+"""Where an agent step's time goes. emulation, of emulators in other processes: until all of them
+have answered, which is their emulation, preprocessing and episodes, and the messages to them.
+forward: acting, bootstrapping and the loss; optimizer: with the copies of the parameters that it
+renews; other: episodes, rewards, arrays, figures, all that has no part of its own; waiting: the
+rest of the wall clock, in which this process had no core, so foreign processes' doing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +46,7 @@ class Window:
     agent_steps: int
     wall_s: float
     cpu_s: float
-    """CPU time of this process."""
+    """CPU time of this process, and of those that its emulators are in."""
 
     @property
     def agent_steps_per_s(self) -> float:
@@ -55,6 +59,16 @@ class Window:
         return self.agent_steps / self.cpu_s
 
 
+def together(windows: Sequence[Window]) -> Window:
+    """Return the window of processes that worked side by side; its rate is the sum of theirs."""
+    agent_steps = sum(window.agent_steps for window in windows)
+    return Window(
+        agent_steps=agent_steps,
+        wall_s=agent_steps / sum(window.agent_steps_per_s for window in windows),
+        cpu_s=sum(window.cpu_s for window in windows),
+    )
+
+
 class BenchAgent:
     """Learns a game update by update, for as long as it is told to.
 
@@ -62,19 +76,34 @@ class BenchAgent:
         config: The task, of one game.
         agent: The agent's settings.
         method: What watches the gradient path.
+        loss_difference: Whether to compute each batch's loss after the update too.
+        env_processes: Processes that the emulators are spread over.
         seed: Of the task.
     """
 
     def __init__(
-        self, config: TaskConfig, agent: AgentConfig, *, method: Method, seed: int = 0
+        self,
+        config: TaskConfig,
+        agent: AgentConfig,
+        *,
+        method: Method,
+        loss_difference: LossDifference = "next_batch",
+        env_processes: int = 1,
+        seed: int = 0,
     ) -> None:
-        tasks = ConfiguredTasks(task=config, agent=agent)
+        tasks = ConfiguredTasks(
+            task=config, agent=agent, loss_difference=loss_difference, env_processes=env_processes
+        )
         (game,) = config.resolved_games
         task = tasks(TaskSpec(game=game, seed=derive_seed(seed, Purpose.TASK)))
         assert isinstance(task, ActorCriticTask)
         self.task = task
         self.task.start(tasks.random_initialization(derive_seed(seed, Purpose.INITIALIZATION)))
         self._agent_steps_per_update = config.agent_steps_per_update
+        self._envs = self.task.envs._envs
+        self.env_processes: list[int] = []
+        if isinstance(self._envs, WorkerEnvs):
+            self.env_processes = [worker.pid for worker in self._envs._workers]
         self.watch(method)
 
     def watch(self, method: Method) -> None:
@@ -96,35 +125,51 @@ class BenchAgent:
         Returns:
             Microseconds an agent step for each of `PARTS`; they add up to its wall clock.
         """
-        watch = Stopwatch()
-        learner, envs = self.task.learner, self.task.envs._envs
-        watch.wrap(envs, "_emulate", "emulation")
-        watch.wrap(envs, "_draw", "preprocessing")
+        watch, away = Stopwatch(), Stopwatch(time.perf_counter_ns)
+        learner, envs = self.task.learner, self._envs
+        if self.env_processes:
+            watch.wrap(envs, "_ask", "emulation")
+            away.wrap(envs, "_ask", "emulation")
+        else:
+            watch.wrap(envs, "_emulate", "emulation")
+            watch.wrap(envs, "_draw", "preprocessing")
         watch.wrap(learner, "act", "forward")
         watch.wrap(learner, "losses", "forward")
+        watch.wrap(learner, "evaluate", "forward")
         watch.wrap(learner, "backward", "backward")
         watch.wrap(learner, "step", "optimizer")
         watch.wrap(self.path, "observe", "path_sums")
+        cpu_s = -time.process_time()
         try:
             window = self.run(seconds)
         finally:
+            away.unwrap()
             watch.unwrap()
+        cpu_s += time.process_time()
         taken_s = {part: watch.totals_ns[part] / 1e9 for part in PARTS[:-2]}
-        taken_s["other"] = window.cpu_s - sum(taken_s.values())
-        taken_s["waiting"] = window.wall_s - window.cpu_s
+        taken_s["other"] = cpu_s - sum(taken_s.values())
+        taken_s["waiting"] = window.wall_s - cpu_s
+        if self.env_processes:
+            asleep_s = away.totals_ns["emulation"] / 1e9 - taken_s["emulation"]
+            taken_s["emulation"] += asleep_s
+            taken_s["waiting"] -= asleep_s
         return {part: 1e6 * taken_s[part] / window.agent_steps for part in PARTS}
+
+    def cpu_s(self) -> float:
+        """Return the CPU time so far of this process, and of those that the emulators are in."""
+        return time.process_time() + cpu_s_of(self.env_processes)
 
     def _run(self, finished: Callable[[int], bool]) -> Window:
         task, path = self.task, self.path
         updates = 0
-        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        wall_s, cpu_s = time.perf_counter(), self.cpu_s()
         while not updates or not finished(updates):
             task.advance(path.observe)
             updates += 1
         return Window(
             agent_steps=updates * self._agent_steps_per_update,
             wall_s=time.perf_counter() - wall_s,
-            cpu_s=time.process_time() - cpu_s,
+            cpu_s=self.cpu_s() - cpu_s,
         )
 
 
@@ -137,13 +182,16 @@ class BareEmulators:
         settings: For the frames of an agent step.
     """
 
-    def __init__(self, game: str, *, count: int, settings: AtariSettings | None = None) -> None:
-        settings = settings or AtariSettings()
+    def __init__(self, game: str, *, count: int, settings: AtariSettings) -> None:
         self._emulators = [Emulator(game, settings) for _ in range(count)]
         self._frames = settings.frameskip
         self._random = np.random.default_rng(0)
         for emulator in self._emulators:
             emulator.ale.reset_game()
+
+    def others_cpu_s(self) -> float:
+        """Return the CPU time of other processes: there are none."""
+        return 0.0
 
     def run(self, seconds: float) -> Window:
         """Step for so long; starting a game anew does not count."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal
 
+from leap_rl.envs.games import ACTION_COUNTS, resolve_games
 from leap_rl.rl.config import AgentConfig
-from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.config import AtariConfig, TaskConfig
 
 LONGEST_S = 1e6
 
@@ -15,6 +17,11 @@ LONGEST_S = 1e6
 def cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def trainers_here(env_processes: int) -> int:
+    """Return for how many trainers there are cores, as a cluster of this machine counts them."""
+    return max(1, cores() // env_processes)
 
 
 def check_seconds(seconds: float) -> None:
@@ -27,42 +34,47 @@ def check_seconds(seconds: float) -> None:
         raise ValueError(f"seconds = {seconds}: must be greater than 0 and at most {LONGEST_S:.0f}")
 
 
-def check_trainers(name: str, trainers: int) -> None:
-    """Refuse a number of trainers that cannot be.
+def check_count(name: str, count: int) -> None:
+    """Refuse to count what is not there.
 
     Raises:
         ValueError: There is less than one.
     """
-    if trainers < 1:
-        raise ValueError(f"{name} = {trainers}: must be at least 1")
+    if count < 1:
+        raise ValueError(f"{name} = {count}: must be at least 1")
 
 
-def _one_game_task(game: str, *, envs: int, unroll: int) -> TaskConfig:
-    """Return an endless task of one game."""
-    for name, value in (("envs", envs), ("unroll", unroll)):
-        if value < 1:
-            raise ValueError(f"{name} = {value}: must be at least 1")
-    each = envs * unroll
-    endless = each * (2**40 // each)
-    return TaskConfig(games=[game], agent_steps=endless, num_envs=envs, unroll_length=unroll)
+def resolve_game(game: str) -> str:
+    """Return the name of the one game that is measured, in snake_case.
 
-
-@dataclass(frozen=True)
-class ThroughputConfig:
-    """Measure how fast trainers learn a game, against the bare emulator, and where the time goes.
-
-    Windows of learning, of the bare emulator and of learning with timers on take turns; each
-    figure is the median over its windows.
+    Raises:
+        ValueError: It is no game, or a pool of them.
     """
+    try:
+        games = resolve_games([game])
+    except ValueError:
+        close = get_close_matches(game.lower(), ACTION_COUNTS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(
+            f"game = {game}: there is no such game; {hint}`leap-rl games` lists all"
+        ) from None
+    if len(games) > 1:
+        raise ValueError(
+            f"game = {game}: is a pool of {len(games)} games, and one is measured; "
+            f"name one of them, such as {games[0]!r}"
+        )
+    return games[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentBench:
+    """What measurements of a learning agent have in common."""
 
     game: str
     """The game."""
 
-    trainers: int | Literal["auto"] = "auto"
-    """Processes that learn at the same time, one thread each. auto: one for each core."""
-
-    seconds: float = 30.0
-    """Time to measure for: half of it learning, a quarter each the bare emulator and the split."""
+    seconds: float
+    """Time to measure for."""
 
     envs: int = 32
     """Environments of each agent."""
@@ -70,6 +82,7 @@ class ThroughputConfig:
     unroll: int = 5
     """Agent steps in each environment between two updates."""
 
+    atari: AtariConfig = field(default_factory=AtariConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
 
     def __post_init__(self) -> None:
@@ -78,23 +91,66 @@ class ThroughputConfig:
         Raises:
             ValueError: A field is out of range, or there is no such game.
         """
-        check_trainers("trainers", self.processes)
         check_seconds(self.seconds)
-        _ = self.task
-
-    @property
-    def processes(self) -> int:
-        """The number of trainers."""
-        return cores() if self.trainers == "auto" else self.trainers
+        for name in ("envs", "unroll"):
+            check_count(name, getattr(self, name))
+        resolve_game(self.game)
 
     @property
     def task(self) -> TaskConfig:
-        """What each trainer learns."""
-        return _one_game_task(self.game, envs=self.envs, unroll=self.unroll)
+        """An endless task of the game."""
+        each = self.envs * self.unroll
+        return TaskConfig(
+            games=[resolve_game(self.game)],
+            agent_steps=each * (2**40 // each),
+            num_envs=self.envs,
+            unroll_length=self.unroll,
+            atari=self.atari,
+        )
 
 
-@dataclass(frozen=True)
-class OverheadConfig:
+@dataclass(frozen=True, kw_only=True)
+class ThroughputConfig(AgentBench):
+    """Measure how fast trainers learn a game, against the bare emulator, and where the time goes.
+
+    Windows of learning, of the bare emulator and of learning with timers on take turns; each
+    figure is the median over its windows.
+    """
+
+    seconds: float = 30.0
+    """Time to measure for: half of it learning, a quarter each the bare emulator and the split."""
+
+    trainers: int | Literal["auto"] = "auto"
+    """Trainers that learn at the same time, each of one thread beside its env_processes. auto: as
+    many as there are cores for, env_processes of them for each."""
+
+    env_processes: int = 1
+    """Processes that each trainer spreads its emulators over, as in runtime.env_processes; the
+    limit is then that of bare emulators in as many processes."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range, or there is no such game.
+        """
+        super().__post_init__()
+        check_count("env_processes", self.env_processes)
+        if self.env_processes > self.envs:
+            raise ValueError(
+                f"env_processes = {self.env_processes}: must be at most envs = {self.envs}, "
+                "the emulators that they share"
+            )
+        check_count("trainers", self.trainers_counted)
+
+    @property
+    def trainers_counted(self) -> int:
+        """The number of trainers."""
+        return trainers_here(self.env_processes) if self.trainers == "auto" else self.trainers
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverheadConfig(AgentBench):
     """Measure what Leap's sums cost an agent: the same agent with and without, in turns.
 
     Blocks of a few updates take turns: without sums, with them, and so on; each share is the
@@ -106,28 +162,6 @@ class OverheadConfig:
 
     seconds: float = 60.0
     """Time to measure for."""
-
-    envs: int = 32
-    """Environments of the agent."""
-
-    unroll: int = 5
-    """Agent steps in each environment between two updates."""
-
-    agent: AgentConfig = field(default_factory=AgentConfig)
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range, or there is no such game.
-        """
-        check_seconds(self.seconds)
-        _ = self.task
-
-    @property
-    def task(self) -> TaskConfig:
-        """What the agent learns."""
-        return _one_game_task(self.game, envs=self.envs, unroll=self.unroll)
 
 
 @dataclass(frozen=True)
@@ -155,7 +189,7 @@ class ServerConfig:
         if not self.counts:
             raise ValueError("trainers = []: name at least one number of trainers, as in 1 2 4")
         for number in self.counts:
-            check_trainers("trainers", number)
+            check_count("trainers", number)
         check_seconds(self.seconds)
 
     @property
@@ -183,6 +217,6 @@ class StartupConfig:
         Raises:
             ValueError: A field is out of range, or there is no such game.
         """
-        if self.repeats < 1:
-            raise ValueError(f"repeats = {self.repeats}: must be at least 1")
-        _ = _one_game_task(self.game, envs=self.envs, unroll=1)
+        for name in ("envs", "repeats"):
+            check_count(name, getattr(self, name))
+        resolve_game(self.game)

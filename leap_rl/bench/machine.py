@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -24,11 +25,25 @@ def circumstances() -> dict[str, Any]:
     }
 
 
-def resident_mb() -> float:
-    """Return this process's resident memory in megabytes."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[1])
+def resident_mb_of(processes: Iterable[int]) -> float:
+    """Return the resident memory of processes in megabytes."""
+    pages = 0
+    for process in processes:
+        with open(f"/proc/{process}/statm", encoding="ascii") as file:
+            pages += int(file.read().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MB
+
+
+def cpu_s_of(processes: Iterable[int]) -> float:
+    """Return the CPU time of living processes so far, to a clock tick (10 ms)."""
+    ticks = 0
+    for process in processes:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            # The second field, a name in brackets, may hold spaces.
+            fields = file.read().rpartition(")")[2].split()
+        user, system = fields[11:13]
+        ticks += int(user) + int(system)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Quiet:

@@ -77,9 +77,10 @@ def measure(config: OverheadConfig, progress: Callable[[str], None]) -> dict[str
     resolved = agent.task.learner.config
     return {
         "bench": "overhead",
-        "game": config.game,
+        "game": config.task.resolved_games[0],
         "envs": config.envs,
         "unroll": config.unroll,
+        "atari": config.atari.resolved(),
         "encoder": config.agent.encoder,
         "parameters": agent.task.learner.shared_size,
         "precision": resolved.precision,

@@ -13,7 +13,8 @@ from itertools import cycle, islice
 from typing import Any
 
 from leap_rl.bench import throughput
-from leap_rl.bench.config import ThroughputConfig, cores
+from leap_rl.bench.config import ThroughputConfig, trainers_here
+from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 
@@ -72,6 +73,7 @@ def plan_run(
     batch_size: int,
     meta_steps: int,
     trainers: int,
+    env_processes: int = 1,
 ) -> dict[str, Any]:
     """Predict a run's time.
 
@@ -82,6 +84,7 @@ def plan_run(
         batch_size: Tasks of a meta-step.
         meta_steps: How many there are.
         trainers: How many train tasks.
+        env_processes: Cores of each of them.
 
     Returns:
         The figures by name, all of them plain values.
@@ -91,14 +94,15 @@ def plan_run(
     hours = meta_steps * step.length_s / HOUR_S
     return {
         "trainers": trainers,
+        "cores": trainers * env_processes,
         "batch_size": batch_size,
         "meta_steps": meta_steps,
         "agent_steps_per_task": agent_steps,
         "agent_steps_per_s_per_trainer": {game: round(rate, 1) for game, rate in rates.items()},
         "rounds_per_meta_step": -(-batch_size // trainers),
         "hours": hours,
-        "core_hours": hours * trainers,
-        "busy_core_hours": meta_steps * sum(task_s) / HOUR_S,
+        "core_hours": hours * trainers * env_processes,
+        "busy_core_hours": meta_steps * sum(task_s) * env_processes / HOUR_S,
         "idle_share": step.idle_share,
         "idle_tail_hours_per_meta_step": step.tail_s / HOUR_S,
         "hours_per_meta_step": step.length_s / HOUR_S,
@@ -109,13 +113,23 @@ def plan_run(
 
 
 def measured_rates(
-    task: TaskConfig, agent: AgentConfig, *, seconds: float, progress: Callable[[str], None]
+    task: TaskConfig,
+    agent: AgentConfig,
+    meta: MetaConfig,
+    *,
+    trainers: int,
+    env_processes: int,
+    seconds: float,
+    progress: Callable[[str], None],
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """Measure some of a config's games, with a trainer on each core of this machine.
+    """Measure some of a config's games, with as many trainers as this machine has cores for.
 
     Args:
         task: The config's tasks.
         agent: The config's agent.
+        meta: The config's method, which watches the agents.
+        trainers: How many are planned for: no more of them are measured.
+        env_processes: Processes that each trainer spreads its emulators over, a core for each.
         seconds: To measure for, over all games.
         progress: Hears now and then what is going on.
 
@@ -136,13 +150,17 @@ def measured_rates(
     for game in games:
         config = ThroughputConfig(
             game=game,
-            trainers=cores(),
             seconds=seconds / len(games),
             envs=task.num_envs,
             unroll=task.unroll_length,
+            atari=task.atari,
             agent=agent,
+            trainers=min(trainers, trainers_here(env_processes)),
+            env_processes=env_processes,
         )
-        figures = throughput.measure(config, progress)
+        figures = throughput.measure(
+            config, progress, method=meta.build(), loss_difference=meta.loss_difference
+        )
         rates[game] = figures["agent_steps_per_s"] / figures["trainers"]
     return rates, figures
 
@@ -159,7 +177,8 @@ def table(figures: Mapping[str, Any]) -> str:
     trainers, batch = figures["trainers"], figures["batch_size"]
     lines = [
         f"{figures['meta_steps']} meta-steps of {batch} tasks, "
-        f"{figures['agent_steps_per_task']:,} agent steps each, on {trainers} trainers:",
+        f"{figures['agent_steps_per_task']:,} agent steps each, on {trainers} trainers "
+        f"and {figures['cores']} cores:",
         "",
         f"  {figures['hours']:>12,.1f} hours",
         f"  {figures['core_hours']:>12,.1f} core-hours, "
@@ -191,8 +210,9 @@ def assumptions(rates: Mapping[str, float], measured: Mapping[str, Any] | None) 
     speeds = ", ".join(f"{game} {rate:,.0f}" for game, rate in rates.items())
     return [
         f"one trainer makes, in agent steps/s: {speeds}; other games are like these",
-        f"every core is like one of this machine ({measured['processor']}), which had "
-        f"{measured['trainers']} trainers, one on each core, when this was measured",
+        f"every core is like one of this machine ({measured['processor']}, {measured['cores']} "
+        f"cores), on which {measured['trainers']} trainers of {measured['env_processes']} "
+        "environment processes each were measured at the same time",
         f"others used {measured['others_cpu_share']:.1%} of this machine meanwhile",
         "policies are as fast late in training as at its start",
         *lines,

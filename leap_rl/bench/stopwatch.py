@@ -28,10 +28,15 @@ class Stopwatch:
         self.calls: dict[str, int] = defaultdict(int)
         self._clock = clock
         self._inner_ns = 0  # of the wrapped calls within the running one
-        self._wrapped: list[tuple[Any, str]] = []
+        self._wrapped: list[tuple[Any, str, Any]] = []
 
     def wrap(self, owner: Any, method: str, part: str) -> None:
-        """Count the time of an object's method to a part, until :meth:`unwrap`."""
+        """Count the time of an object's method to a part, until :meth:`unwrap`.
+
+        A method that another stopwatch has wrapped can be wrapped once more; the last one is
+        unwrapped first.
+        """
+        before = vars(owner).get(method)
         function = getattr(owner, method)
         clock, totals_ns, calls = self._clock, self.totals_ns, self.calls
 
@@ -47,10 +52,13 @@ class Stopwatch:
                 self._inner_ns = outer_ns + taken_ns
 
         setattr(owner, method, timed)
-        self._wrapped.append((owner, method))
+        self._wrapped.append((owner, method, before))
 
     def unwrap(self) -> None:
-        """Give all objects their own methods back."""
-        for owner, method in self._wrapped:
-            delattr(owner, method)
+        """Give all objects back the methods that they had."""
+        for owner, method, before in reversed(self._wrapped):
+            if before is None:
+                delattr(owner, method)
+            else:
+                setattr(owner, method, before)
         self._wrapped.clear()

@@ -4,30 +4,37 @@ All trainers work at the same time, each in a process of its own. Windows of thr
 so that a change in the machine's mood meets all of them:
 
 * *agent*: the real thing, without timers, which gives the headline figure;
-* *limit*: as many bare emulators in the same processes, random actions, no screen;
+* *limit*: as many bare emulators, random actions, no screen, in the trainers' own processes; where
+  a trainer spreads its emulators over several processes, in as many again beside them;
 * *split*: the real thing with timers on.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
-from leap_rl.bench.agent import PARTS, BareEmulators, BenchAgent, Window
+from leap_rl.bench.agent import PARTS, BareEmulators, BenchAgent, Window, together
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.crew import Crew
-from leap_rl.bench.machine import Quiet, circumstances, resident_mb
+from leap_rl.bench.machine import Quiet, circumstances, cpu_s_of, resident_mb_of
+from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
+from leap_rl.tasks.config import LossDifference
 
 ROUNDS = 5
 """Windows of each kind."""
 
 WARM_UP_S = 2.0
 """For compiled kernels, caches of shapes, the first page faults."""
+
+LEAP: Final = Leap()
+"""The paper's choice: the energy of the path over the loss surface."""
 
 Progress = Callable[[str], None]
 
@@ -43,14 +50,27 @@ class WorkerReport:
 
 
 class Worker:
-    """One trainer's process."""
+    """One trainer's process, with those that its emulators are in."""
 
-    def __init__(self, config: ThroughputConfig, index: int) -> None:
-        self._agent = BenchAgent(config.task, config.agent, method=Leap(), seed=index)
+    def __init__(
+        self,
+        config: ThroughputConfig,
+        method: Method,
+        loss_difference: LossDifference,
+        index: int,
+    ) -> None:
+        self._agent = BenchAgent(
+            config.task,
+            config.agent,
+            method=method,
+            loss_difference=loss_difference,
+            env_processes=config.env_processes,
+            seed=index,
+        )
         self._agent.run(min(WARM_UP_S, config.seconds))
         # A trainer's memory is the agent's, without the emulators of the limit.
-        self._resident_mb = resident_mb()
-        self._bare = BareEmulators(config.game, count=config.envs)
+        self._resident_mb = resident_mb_of([os.getpid(), *self._agent.env_processes])
+        self._bare = _BareElsewhere(config) if config.env_processes > 1 else _bare(config, 0)
         self._bare.run(min(WARM_UP_S, config.seconds) / 4)
 
     def agent(self, seconds: float) -> Window:
@@ -66,8 +86,8 @@ class Worker:
         return self._agent.split(seconds)
 
     def cpu_s(self) -> float:
-        """Return this process's CPU time so far."""
-        return time.process_time()
+        """Return the CPU time so far of this process and those that its emulators are in."""
+        return self._agent.cpu_s() + self._bare.others_cpu_s()
 
     def report(self) -> WorkerReport:
         """Say what was measured, and on what."""
@@ -80,24 +100,61 @@ class Worker:
         )
 
 
-def measure(config: ThroughputConfig, progress: Progress) -> dict[str, Any]:
+def _bare(config: ThroughputConfig, index: int) -> BareEmulators:
+    """Make one process's share of a trainer's bare emulators."""
+    shared, processes = config.envs, config.env_processes
+    return BareEmulators(
+        config.task.resolved_games[0],
+        count=shared * (index + 1) // processes - shared * index // processes,
+        settings=config.atari.settings,
+    )
+
+
+class _BareElsewhere:
+    """A trainer's bare emulators in processes of their own."""
+
+    def __init__(self, config: ThroughputConfig) -> None:
+        crew = Crew(partial(_bare, config), processes=config.env_processes)
+        self._crew = crew.__enter__()  # its processes are daemons and end with this one
+
+    def run(self, seconds: float) -> Window:
+        """Step for so long in all of them."""
+        return together(self._crew.call("run", seconds))
+
+    def others_cpu_s(self) -> float:
+        """Return the CPU time of the other processes so far."""
+        return cpu_s_of(self._crew.pids)
+
+
+def measure(
+    config: ThroughputConfig,
+    progress: Progress,
+    *,
+    method: Method = LEAP,
+    loss_difference: LossDifference = "next_batch",
+) -> dict[str, Any]:
     """Measure the throughput of trainers.
 
     Args:
         config: Which, and for how long.
         progress: Hears now and then what is going on.
+        method: What watches the agents' gradient paths.
+        loss_difference: Whether agents compute each batch's loss after the update too.
 
     Returns:
         The figures by name, all of them plain values; `agent_steps_per_s` and
         `emulator_limit_per_s` are of all trainers together, `split_us` of one.
         `fraction_by_cpu_time` is for machines that others use too: both rates are taken by the
-        trainers' own CPU time instead of the wall clock.
+        trainers' own CPU time, that of their environment processes included, instead of the wall
+        clock.
     """
     rates: dict[str, list[float]] = {"agent": [], "limit": []}
     cpu_rates: dict[str, list[float]] = {"agent": [], "limit": []}
     splits: list[dict[str, float]] = []
-    progress(f"starting {config.processes} trainers on {config.game}")
-    with Crew(partial(Worker, config), processes=config.processes) as crew:
+    trainers, game = config.trainers_counted, config.task.resolved_games[0]
+    progress(f"starting {trainers} trainers on {game}")
+    make_worker = partial(Worker, config, method, loss_difference)
+    with Crew(make_worker, processes=trainers, parents=config.env_processes > 1) as crew:
         reports: list[WorkerReport] = crew.call("report")
         quiet, own_s = Quiet(), -time.process_time() - sum(crew.call("cpu_s"))
         for number in range(ROUNDS):
@@ -113,10 +170,14 @@ def measure(config: ThroughputConfig, progress: Progress) -> dict[str, Any]:
     split = mean_split(splits)
     return {
         "bench": "throughput",
-        "game": config.game,
-        "trainers": config.processes,
+        "game": game,
+        "trainers": trainers,
+        "env_processes": config.env_processes,
         "envs": config.envs,
         "unroll": config.unroll,
+        "atari": config.atari.resolved(),
+        "method": method.name,
+        "loss_difference": loss_difference,
         "encoder": config.agent.encoder,
         "precision": reports[0].precision,
         "device": reports[0].device,
@@ -141,10 +202,12 @@ def mean_split(splits: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def table(figures: Mapping[str, Any]) -> str:
     """Return the figures for people."""
-    whole = figures["agent_step_us"]
+    whole, processes = figures["agent_step_us"], figures["env_processes"]
+    spread = f" over {processes} processes" if processes > 1 else ""
     lines = [
-        f"{figures['game']}, {figures['trainers']} trainers, {figures['envs']} environments each, "
-        f"unroll {figures['unroll']}, {figures['encoder']}, {figures['precision']}",
+        f"{figures['game']}, {figures['trainers']} trainers, {figures['envs']} environments "
+        f"each{spread}, {figures['atari']['preset']}, unroll {figures['unroll']}, "
+        f"{figures['encoder']}, {figures['precision']}",
         f"{figures['processor']}, {figures['cores']} cores, "
         f"others used {figures['others_cpu_share']:.1%} of the machine",
         "",
@@ -161,4 +224,9 @@ def table(figures: Mapping[str, Any]) -> str:
         ),
         f"  {'all':<14} {whole:>8.1f}",
     ]
+    if processes > 1:
+        lines += [
+            "  emulation: until the environment processes have answered, preprocessing included",
+            f"  the limit is that of bare emulators in {processes} processes for each trainer",
+        ]
     return "\n".join(lines)

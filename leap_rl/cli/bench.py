@@ -33,7 +33,11 @@ def main(argv: Sequence[str]) -> int:
         raise UsageError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
     rest, as_json = take_json(rest)
     parser = bench_parser(name)
-    options = parse(parser, BENCHES[name], join_list(rest, "--trainers"))
+    try:
+        options = parse(parser, BENCHES[name], join_list(rest, "--trainers"))
+    except UsageError as error:
+        # The emulator's settings speak of themselves as a part of a run's tasks.
+        raise UsageError(str(error).replace("task.atari.", "atari.")) from None
     bench = import_module(f"leap_rl.bench.{name}")
     figures = bench.measure(options, tell)
     print_figures(figures, bench.table, as_json=as_json)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from leap_rl.bench.config import check_seconds, check_trainers, cores
+from leap_rl.bench.config import check_count, check_seconds, trainers_here
 from leap_rl.cli.bench import add_json, print_figures, take_json, tell
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
@@ -16,14 +16,15 @@ from leap_rl.config import TrainConfig
 class PlanConfig(TrainConfig):
     """Predict a meta-training run's hours and core-hours from how fast agents learn here.
 
-    Takes every option of `leap-rl train`. A few of the config's games are measured with a trainer
-    on each core of this machine, unless the speed is given.
+    Takes every option of `leap-rl train`. Unless the speed is given, a few of the config's games
+    are measured, as the config sets them, with as many trainers as this machine has cores for.
     """
 
     command: ClassVar[str] = "plan"
 
     trainers: int | None = None
-    """Trainers to plan for. None takes runtime.trainers, and one for each core if that is auto."""
+    """Trainers to plan for. None takes runtime.trainers: if that is auto, as many as this machine
+    has cores for, but no more than meta.batch_size; the local runtime has one."""
 
     agent_steps_per_s: float | None = None
     """Agent steps a second of one trainer. None measures it."""
@@ -39,7 +40,12 @@ class PlanConfig(TrainConfig):
         """
         super().__post_init__()
         if self.trainers is not None:
-            check_trainers("trainers", self.trainers)
+            check_count("trainers", self.trainers)
+            if self.runtime.kind == "local" and self.trainers > 1:
+                raise ValueError(
+                    f"trainers = {self.trainers}: runtime.kind = local has one trainer; "
+                    "plan for runtime.kind = ray"
+                )
         check_seconds(self.seconds)
         rate = self.agent_steps_per_s
         if rate is not None and not 0 < rate < float("inf"):
@@ -50,7 +56,11 @@ class PlanConfig(TrainConfig):
         """The number of trainers."""
         if self.trainers is not None:
             return self.trainers
-        return cores() if self.runtime.trainers == "auto" else self.runtime.trainers
+        if self.runtime.kind == "local":
+            return 1
+        if self.runtime.trainers != "auto":
+            return self.runtime.trainers
+        return min(trainers_here(self.runtime.env_processes), self.meta.batch_size)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -67,7 +77,13 @@ def main(argv: Sequence[str]) -> int:
         rates = {"any game": config.agent_steps_per_s}
     else:
         rates, measured = plan.measured_rates(
-            config.task, config.agent, seconds=config.seconds, progress=tell
+            config.task,
+            config.agent,
+            config.meta,
+            trainers=config.planned_trainers,
+            env_processes=config.runtime.env_processes,
+            seconds=config.seconds,
+            progress=tell,
         )
     figures = plan.plan_run(
         rates,
@@ -75,6 +91,7 @@ def main(argv: Sequence[str]) -> int:
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
         trainers=config.planned_trainers,
+        env_processes=config.runtime.env_processes,
     )
     figures["assumed"] = plan.assumptions(rates, measured)
     print_figures(figures, plan.table, as_json=as_json)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,12 @@ def test_only_what_was_sent_while_all_streamed_counts() -> None:
     assert common_window([*streams, (2, 0.5, 0.1)], trainers=2) == (2.5, 4.0)
 
 
-def check(figures: dict[str, Any]) -> None:
+def test_a_server_is_sent_contributions_of_the_real_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Through calls instead of Ray's messages, so that it takes no minute on a busy machine.
+    monkeypatch.setattr(server, "make_ray_runtime", lambda **options: LocalRuntime())
+    heard: list[str] = []
+    figures = server.measure(ServerConfig(trainers=[1], seconds=1.0), heard.append)
+    assert len(heard) == 1
     assert figures["message_mb"] == round(675_120 * 4 / 1e6, 3)
     (load,) = figures["loads"]
     assert load["trainers"] == 1
@@ -26,17 +30,3 @@ def check(figures: dict[str, Any]) -> None:
     assert 0 < load["server_busy_share"] < 1
     assert 0 < load["complete_ms"] <= load["trainer_wait_ms"]
     assert json.loads(json.dumps(figures)) == figures
-
-
-def test_a_server_is_sent_contributions_of_the_real_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Through calls instead of Ray's messages, so that it takes no minute on a busy machine.
-    monkeypatch.setattr(server, "make_ray_runtime", lambda **options: LocalRuntime())
-    heard: list[str] = []
-    check(server.measure(ServerConfig(trainers=[1], seconds=1.0), heard.append))
-    assert len(heard) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_so_it_is_on_ray() -> None:
-    check(server.measure(ServerConfig(trainers=[1], seconds=1.0), lambda message: None))

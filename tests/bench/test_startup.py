@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.bench.config import StartupConfig
-from leap_rl.bench.startup import measure, runtime_parts
+from leap_rl.bench.startup import runtime_parts
 
 
 def test_the_parts_add_up_to_the_whole() -> None:
@@ -27,15 +26,3 @@ def test_the_parts_add_up_to_the_whole() -> None:
     }
     assert ray["ray_s"] == 4.0
     assert ray["first_update_s"] == pytest.approx(11.0 - 2.5 - 4.0 - 0.5)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_real_start_is_taken_apart() -> None:
-    figures = measure(StartupConfig(game="pong", envs=2, repeats=1), lambda message: None)
-    for runtime in ("local", "ray"):
-        parts = dict(figures[runtime])
-        total = parts.pop("total_s")
-        assert sum(parts.values()) == pytest.approx(total, abs=0.01)
-        assert 0 < parts["import_s"] < total
-    assert figures["ray"]["total_s"] > figures["local"]["total_s"]

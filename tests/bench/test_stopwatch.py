@@ -70,3 +70,16 @@ def test_unwrapped_objects_have_their_own_methods_again(clock: Clock) -> None:
     assert vars(work) == {"clock": clock}
     work.inner()
     assert not watch.totals_ns
+
+
+def test_two_stopwatches_can_time_one_method(clock: Clock) -> None:
+    work, inner, outer = Work(clock), Stopwatch(clock), Stopwatch(clock)
+    inner.wrap(work, "inner", "inside")
+    outer.wrap(work, "inner", "inside")
+    work.inner()
+    assert inner.totals_ns == outer.totals_ns == {"inside": 3}
+    outer.unwrap()
+    work.inner()
+    assert (inner.totals_ns["inside"], outer.totals_ns["inside"]) == (6, 3)
+    inner.unwrap()
+    assert vars(work) == {"clock": clock}

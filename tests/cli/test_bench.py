@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -19,24 +20,18 @@ def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return captured.err
 
 
-def test_throughput_prints_one_object_and_nothing_else() -> None:
-    words = [
-        "bench",
-        "throughput",
-        "--game",
-        "phoenix",
-        "--trainers",
-        "1",
-        "--seconds",
-        "1",
-        "--envs",
-        "2",
-        "--json",
-    ]
-    run = subprocess.run([sys.executable, "-m", "leap_rl", *words], capture_output=True, text=True)
+def json_of(words: str) -> dict[str, Any]:
+    """What a command prints: one JSON object on one line, and nothing else."""
+    command = [sys.executable, "-m", "leap_rl", *words.split(), "--json"]
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("\n") == 1
-    figures = json.loads(run.stdout)
+    figures: dict[str, Any] = json.loads(run.stdout)
+    return figures
+
+
+def test_throughput_prints_one_object_and_nothing_else() -> None:
+    figures = json_of("bench throughput --game phoenix --trainers 1 --seconds 1 --envs 2")
     assert (figures["game"], figures["trainers"], figures["envs"]) == ("phoenix", 1, 2)
     assert 0 < figures["agent_steps_per_s"] < figures["emulator_limit_per_s"]
     ratio = figures["agent_steps_per_s"] / figures["emulator_limit_per_s"]
@@ -52,14 +47,57 @@ def test_throughput_prints_one_object_and_nothing_else() -> None:
     assert {"processor", "precision", "unroll", "seconds", "date"} <= set(figures)
 
 
+def test_throughput_measures_the_emulator_and_the_processes_that_are_asked_for() -> None:
+    figures = json_of(
+        "bench throughput --game phoenix --trainers 1 --seconds 1 --envs 2 --env_processes 2 "
+        "--atari.preset machado --atari.frameskip 2"
+    )
+    assert (figures["env_processes"], figures["atari"]["sticky"]) == (2, 0.25)
+    assert figures["atari"]["frameskip"] == 2
+    # All that the environment processes do is under emulation, and the parts still add up.
+    assert figures["split_us"]["preprocessing"] == 0.0 < figures["split_us"]["emulation"]
+    assert sum(figures["split_us"].values()) == pytest.approx(figures["agent_step_us"], abs=0.1)
+    assert 0 < figures["agent_steps_per_s"] < figures["emulator_limit_per_s"]
+    assert 0 < figures["fraction_by_cpu_time"] < 1
+    assert figures["resident_mb"] > 200  # of three processes
+
+
 def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "overhead", "--game", "pong", "--seconds", "0.1", "--envs", "2"]) == 0
+    words = "bench overhead --game pong --seconds 0.1 --envs 2 --atari.preset machado"
+    assert main(words.split()) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("pong, 2 environments")
+    # 4 channels of gray instead of 3 of colors: 16 kernels of 8 by 8 more.
+    assert f"({675_120 + 16 * 8 * 8:,} shared parameters)" in captured.out
     rows = {words[0]: words[1:] for line in captured.out.splitlines() if (words := line.split())}
     assert float(rows["energy"][0].replace(",", "")) > 0
     assert float(rows["length"][0].replace(",", "")) > 0
     assert captured.err == "bench: measuring on pong for 0 s\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_server_prints_the_load_of_each_number_of_trainers() -> None:
+    figures = json_of("bench server --trainers 1 2 --seconds 0.5")
+    assert figures["message_mb"] == round(675_120 * 4 / 1e6, 3)
+    assert [load["trainers"] for load in figures["loads"]] == [1, 2]
+    for load in figures["loads"]:
+        assert load["messages_per_s"] > 0
+        assert 0 < load["server_busy_share"] < 1
+        assert 0 < load["complete_ms"] <= load["trainer_wait_ms"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_startup_takes_a_real_start_apart() -> None:
+    figures = json_of("bench startup --game pong --envs 2 --repeats 1")
+    assert (figures["game"], figures["envs"], figures["repeats"]) == ("pong", 2, 1)
+    for runtime in ("local", "ray"):
+        parts = dict(figures[runtime])
+        total = parts.pop("total_s")
+        assert sum(parts.values()) == pytest.approx(total, abs=0.01)
+        assert 0 < parts["import_s"] < total
+    assert figures["ray"]["total_s"] > figures["local"]["total_s"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +105,17 @@ def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("fast", ["bench fast", "no such measurement", "throughput"]),
         ("throughput", ["game"]),
-        ("throughput --game pongg", ["task.games", "'pongg'", "did you mean 'pong'?"]),
+        ("throughput --game pongg", [": game = pongg:", "did you mean 'pong'?"]),
+        ("throughput --game xyzzy", [": game = xyzzy:", "no such game", "`leap-rl games`"]),
+        ("throughput --game pretraining", [": game = pretraining:", "pool of 25", "'air_raid'"]),
+        ("overhead --game held_out", [": game = held_out:", "pool of 2", "'breakout'"]),
+        ("throughput --game pong --env_processes 0", ["env_processes = 0", "at least 1"]),
+        (
+            "throughput --game pong --envs 2 --env_processes 3",
+            ["env_processes = 3", "at most envs = 2"],
+        ),
+        ("throughput --game pong --atari.frameskip 0", [": atari.frameskip = 0", "at least 1"]),
+        ("overhead --atari.preset papr", [": atari.preset = papr", "machado"]),
         ("throughput --game pong --trainers 0", ["trainers = 0", "at least 1"]),
         ("throughput --game pong --seconds 0", ["seconds = 0.0", "greater than 0"]),
         ("throughput --game pong --envs 0", ["envs = 0", "at least 1"]),
@@ -77,7 +125,9 @@ def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
         ("server --trainers 1 0", ["trainers = 0", "at least 1"]),
         ("server --trainers x", ["trainers = x"]),
         ("startup --repeats 0", ["repeats = 0", "at least 1"]),
-        ("startup --game pongg", ["'pongg'", "'pong'"]),
+        ("startup --envs 0", ["envs = 0", "at least 1"]),
+        ("startup --game pongg", [": game = pongg:", "'pong'"]),
+        ("startup --game all", [": game = all:", "pool of 62"]),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -102,3 +152,17 @@ def test_each_measurement_explains_itself(name: str, capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     assert f"usage: leap-rl bench {name}" in text
     assert "--json" in text
+
+
+@pytest.mark.parametrize("name", ["throughput", "overhead"])
+def test_help_has_the_measurements_own_options_first(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", name, "--help"])
+    text = capsys.readouterr().out.partition("\noptions:")[2]
+    own = ["  --game GAME ", "  --seconds ", "  --envs ", "  --unroll "]
+    if name == "throughput":
+        own += ["  --trainers ", "  --env_processes "]
+    places = [text.index(option) for option in [*own, "  --json", "  --atari.preset "]]
+    assert places == sorted(places)

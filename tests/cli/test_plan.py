@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from leap_rl.bench import config, plan
+from leap_rl.bench.config import ThroughputConfig
 from leap_rl.cli import main
+from leap_rl.meta.leap import Leap
 
 PAPER = str(Path(__file__).parents[2] / "configs/atari_paper.yaml")
 
@@ -29,13 +35,91 @@ def test_the_plan_is_printed_for_people(capsys: pytest.CaptureFixture[str]) -> N
     assert "as given" in text
 
 
-@pytest.mark.slow
-def test_the_speed_is_measured_where_it_is_not_given(capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["plan", "--task.games", '["pong"]', "--task.num_envs", "2", "--seconds", "1"]
-    assert main([*argv, "--trainers", "16", "--json"]) == 0
+def test_the_local_runtime_is_planned_with_its_one_trainer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--runtime.kind", "local", "--agent_steps_per_s", "2500", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
+    assert figures["trainers"] == 1
+    assert figures["hours"] == pytest.approx(100 * 16 * 2000 / 3600)
+
+
+@pytest.mark.parametrize(("env_processes", "trainers"), [(1, 16), (3, 8), (64, 1)])
+def test_auto_is_what_this_machine_has_cores_for(
+    env_processes: int,
+    trainers: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(config, "cores", lambda: 24)  # more than a batch of 16 has tasks
+    words = f"plan --agent_steps_per_s 2500 --runtime.env_processes {env_processes} --json"
+    assert main([*words.split(), "--task.num_envs", "64", "--task.agent_steps", "3200000"]) == 0
+    assert json.loads(capsys.readouterr().out)["trainers"] == trainers
+
+
+def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "plan --trainers 12 --runtime.env_processes 4 --agent_steps_per_s 2500"
+    assert main([*words.split(), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["cores"] == 48
+    assert figures["core_hours"] == pytest.approx(48 * figures["hours"])
+    busy = figures["busy_core_hours"] / figures["core_hours"]
+    assert busy == pytest.approx(1 - figures["idle_share"])
+    assert main(words.split()) == 0
+    assert "on 12 trainers and 48 cores" in capsys.readouterr().out
+
+
+def test_what_is_measured_is_what_the_config_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[tuple[ThroughputConfig, Leap, str]] = []
+
+    def measure(
+        config: ThroughputConfig, progress: object, *, method: Leap, loss_difference: str
+    ) -> dict[str, Any]:
+        seen.append((config, method, loss_difference))
+        names = ("processor", "cores", "env_processes", "others_cpu_share")
+        return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
+
+    monkeypatch.setattr(plan.throughput, "measure", measure)
+    monkeypatch.setattr(config, "cores", lambda: 6)
+    words = (
+        "plan --task.games [pong] --task.atari.preset machado --task.atari.frameskip 2 "
+        "--task.num_envs 8 --task.unroll_length 4 --runtime.env_processes 2 --meta.p 1 "
+        "--meta.stabilizer false --meta.loss_difference same_batch --agent.encoder nature "
+        "--seconds 9 --json"
+    )
+    assert main(words.split()) == 0
+    ((measured, method, loss_difference),) = seen
+    assert measured.task.atari.settings.sticky == 0.25
+    assert measured.task.atari.settings.frameskip == 2
+    assert (measured.env_processes, measured.trainers_counted) == (2, 3)
+    assert (measured.envs, measured.unroll, measured.agent.encoder) == (8, 4, "nature")
+    assert measured.seconds == 9.0
+    assert method == Leap(p=1, stabilizer=False)
+    assert loss_difference == "same_batch"
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["agent_steps_per_s_per_trainer"] == {"pong": 100.0}
+    # A run of one trainer is not measured in the company of others.
+    assert main([*words.split(), "--trainers", "1"]) == 0
+    assert seen[-1][0].trainers_counted == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_speed_is_measured_where_it_is_not_given() -> None:
+    words = (
+        "--task.games [pong] --task.num_envs 2 --seconds 1 --trainers 16 --runtime.env_processes 2 "
+        "--task.atari.preset noframeskip --meta.p 1 --meta.loss_difference same_batch --json"
+    )
+    command = [sys.executable, "-m", "leap_rl", "plan", *words.split()]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)
     (rate,) = figures["agent_steps_per_s_per_trainer"].values()
     assert figures["hours"] == pytest.approx(100 * 5e6 / rate / 3600, rel=0.01)
+    assert figures["core_hours"] == pytest.approx(32 * figures["hours"])
+    assert any("of 2 environment processes each" in line for line in figures["assumed"])
     assert any("others used" in line for line in figures["assumed"])
 
 
@@ -44,6 +128,7 @@ def test_the_speed_is_measured_where_it_is_not_given(capsys: pytest.CaptureFixtu
     [
         ("--trainers 0", ["trainers = 0", "at least 1"]),
         ("--agent_steps_per_s 0", ["agent_steps_per_s = 0.0", "greater than 0"]),
+        ("--runtime.kind local --trainers 2", ["trainers = 2", "local", "ray"]),
         ("--seconds -1", ["seconds = -1.0"]),
         ("--task.kind catch", ["task.kind = catch", "--agent_steps_per_s"]),
         ("--meta.meta_stepps 3", ["meta.meta_stepps", "meta.meta_steps"]),

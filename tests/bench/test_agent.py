@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from leap_rl.bench.agent import BenchAgent, Window, together
+from leap_rl.bench.config import ThroughputConfig
+from leap_rl.bench.throughput import _bare
+from leap_rl.meta.leap import Leap
+from leap_rl.tasks.config import AtariConfig
+
+ASLEEP_S = 0.05
+
+
+def test_windows_side_by_side_have_the_sum_of_the_rates() -> None:
+    one = Window(agent_steps=100, wall_s=1.0, cpu_s=0.5)
+    other = Window(agent_steps=600, wall_s=2.0, cpu_s=1.5)
+    both = together([one, other])
+    assert both.agent_steps_per_s == pytest.approx(100 + 300)
+    assert both.agent_steps_per_cpu_s == pytest.approx(700 / 2.0)
+
+
+def test_waiting_for_environment_processes_is_emulation() -> None:
+    config = ThroughputConfig(game="pong", envs=2, env_processes=2)
+    agent = BenchAgent(config.task, config.agent, method=Leap(), env_processes=2)
+    try:
+        agent.run_updates(2)
+        assert len(agent.env_processes) == 2
+        assert agent.cpu_s() > time.process_time()
+        ask = agent._envs._ask
+
+        def slowly(*arguments: Any) -> Any:
+            time.sleep(ASLEEP_S)
+            return ask(*arguments)
+
+        agent._envs._ask = slowly
+        split = agent.split(0.5)
+        assert agent._envs._ask is slowly
+    finally:
+        agent.task.close()
+    asleep_us = 1e6 * ASLEEP_S / config.envs
+    assert split["emulation"] > asleep_us
+    assert split["preprocessing"] == 0.0
+    assert sum(split.values()) - split["emulation"] < asleep_us
+    # Nothing counts twice. (The clocks of wall and CPU time are read one after the other.)
+    assert all(taken_us > -0.01 * asleep_us for taken_us in split.values()), split
+
+
+def test_the_limits_emulators_are_shared_out_as_the_agents_are() -> None:
+    config = ThroughputConfig(
+        game="pong", envs=5, env_processes=2, atari=AtariConfig(preset="machado", frameskip=3)
+    )
+    shares = [_bare(config, index) for index in range(2)]
+    assert [len(share._emulators) for share in shares] == [2, 3]
+    assert all(share._frames == 3 for share in shares)
