@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from leap_rl.config import (
     flatten,
     to_mapping,
 )
+from leap_rl.envs.atari_config import PRESETS
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -33,10 +35,24 @@ def test_every_config_loads(path: Path) -> None:
 def test_every_line_of_the_papers_config_says_where_it_comes_from() -> None:
     text = (ROOT / "configs/atari_paper.yaml").read_text()
     options = [line for line in text.splitlines() if re.match(r"\s*\w+: \S", line)]
-    assert len(options) == len(defining_options(TrainConfig())) + 1  # and meta.meta_steps
+    by_preset = re.findall(r"^ {4}\w+:", text, re.MULTILINE)
+    assert by_preset == ["    preset:"]
+    settings = TrainConfig().task.atari.resolved()
+    spelled = len(defining_options(TrainConfig())) - len(settings) + 1  # the preset
+    assert len(options) == spelled + 1  # and meta.meta_steps
+    for name, value in settings.items():
+        said = value if isinstance(value, str) else json.dumps(value)
+        assert re.search(rf"\b{name}:? {said}\b", text), name
     for line in options:
         comment = line.partition("#")[2]
         assert re.search(r"ours|appendix|section|algorithm", comment), line
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_preset_on_the_command_line_leaves_nothing_of_the_files(path: Path) -> None:
+    if read(path).task.kind != "atari":
+        return
+    assert read(path, "--task.atari.preset", "machado").task.atari.settings == PRESETS["machado"]
 
 
 def test_the_fingerprint_is_of_what_defines_the_run() -> None:
