@@ -1,11 +1,14 @@
-"""Ours against peers, in turns within one run; writes the table of docs/performance.md.
+"""Ours against peers, in turns within one run; writes the tables of docs/performance.md.
 
-    .venv/bin/python benchmarks/compare.py --peers sb3_a2c atari_vector_env_step
+    .venv/bin/python benchmarks/compare.py --peers sb3_a2c atari_vector_env_step --out rows.jsonl
 
-For each game: ours, the first peer, ours, the next one, and so on, `--repeats` times over, so that
-each peer is set against the two of ours around it. The table has medians, of ours and of the peer's
-rates and of the ratios. `--ours_only` runs ours over the games and adds the emulator's limit: the
-table of the targets. Run `make peers` first, and leave the machine alone meanwhile.
+For each game: ours, the first peer, ours, the next one, ours, and so on, `--repeats` times over.
+Each run of a peer is set against the two of ours around it: the ratio is the mean of their rates
+over the peer's. The table has medians, of ours and of the peer's rates and of the ratios, and at
+its end the medians over the games. `--ours_only` runs ours alone and adds the emulator's limit: the
+table of the targets. `--out FILE` keeps each finished game as a line of JSON; called again with the
+same options, the games that FILE holds are not measured anew. Run `make peers` first, and leave the
+machine alone meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,12 +37,30 @@ PEERS = {
 }
 """Each peer's script, and the environment that it needs."""
 
+ISAS = {
+    "avx2": {
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+}
+"""What ours and the peers may use of the processor, by the variables that their libraries read."""
+
+SETTINGS = ("peers", "processes", "envs", "seconds", "repeats", "precision", "isa")
+"""The options that a game's figures depend on."""
+
 Figures = dict[str, Any]
+Row = dict[str, Any]
+"""A game: its `settings`, and the figures of all runs in the order in which they were made, of
+`ours` and, by name, of the `peers`."""
 
 
-def run_json(words: list[str]) -> Figures:
+def run_json(words: list[str], isa: str | None) -> Figures:
     """Run a command that prints one JSON object, and return that; its progress is ours."""
-    run = subprocess.run(words, stdout=subprocess.PIPE, text=True, cwd=HERE / "peers")
+    environment = os.environ | (ISAS[isa] if isa else {})
+    run = subprocess.run(
+        words, stdout=subprocess.PIPE, text=True, cwd=HERE / "peers", env=environment
+    )
     if run.returncode != 0:
         sys.exit(f"compare: {' '.join(words)} failed (exit status {run.returncode})")
     figures: Figures = json.loads(run.stdout.splitlines()[-1])
@@ -50,7 +71,8 @@ def ours(game: str, given: argparse.Namespace) -> Figures:
     """Measure our throughput."""
     words = ["--game", game, "--trainers", str(given.processes), "--seconds", str(given.seconds)]
     more = ["--agent.precision", given.precision, "--envs", str(given.envs), "--json"]
-    return run_json([sys.executable, "-m", "leap_rl", "bench", "throughput", *words, *more])
+    leap_rl = [sys.executable, "-m", "leap_rl", "bench", "throughput"]
+    return run_json([*leap_rl, *words, *more], given.isa)
 
 
 def peers(name: str, game: str, given: argparse.Namespace) -> Figures:
@@ -60,70 +82,154 @@ def peers(name: str, game: str, given: argparse.Namespace) -> Figures:
         sys.exit(f"compare: {name}: {python.relative_to(HERE.parent)} is missing; run `make peers`")
     # Ours spends half its time on the agent's windows.
     words = ["--game", game, "--processes", str(given.processes), "--envs", str(given.envs)]
-    return run_json([str(python), f"{name}.py", *words, "--seconds", str(given.seconds / 2)])
+    seconds = ["--seconds", str(given.seconds / 2)]
+    return run_json([str(python), f"{name}.py", *words, *seconds], given.isa)
 
 
-def compare(given: argparse.Namespace) -> str:
-    """Run everything; returns the table in Markdown."""
-    rows, seen, last = [], {}, {}
-    for game in given.games:
-        own: list[Figures] = []
-        pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in given.peers}
-        for _ in range(given.repeats):
-            for name in given.peers:
-                own.append(ours(game, given))
-                figures = peers(name, game, given)
-                seen[name] = figures["versions"]
-                pairs[name].append((own[-1]["agent_steps_per_s"], figures["agent_steps_per_s"]))
-        own.append(ours(game, given))
-        last = own[-1]
-        rate = median(figures["agent_steps_per_s"] for figures in own)
-        fraction = median(figures["fraction_of_limit"] for figures in own)
-        row = [game, f"{rate:,.0f}", f"{fraction:.2f}"]
+def measure(game: str, given: argparse.Namespace) -> Row:
+    """Run ours and the peers in turns: ours first and last."""
+    own: list[Figures] = []
+    theirs: dict[str, list[Figures]] = {name: [] for name in given.peers}
+    for _ in range(given.repeats):
         for name in given.peers:
-            theirs = median(peer for _, peer in pairs[name])
-            row.append(f"{theirs:,.0f} ({median(o / peer for o, peer in pairs[name]):.2f}×)")
+            own.append(ours(game, given))
+            theirs[name].append(peers(name, game, given))
+        if not given.peers:
+            own.append(ours(game, given))
+    if given.peers:
+        own.append(ours(game, given))
+    return {"game": game, "settings": settings(given), "ours": own, "peers": theirs}
+
+
+def settings(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what a game's figures depend on."""
+    return {name: getattr(given, name) for name in SETTINGS}
+
+
+def kept_rows(given: argparse.Namespace) -> dict[str, Row]:
+    """Return the rows of an earlier call, by game."""
+    if given.out is None or not given.out.exists():
+        return {}
+    rows = [json.loads(line) for line in given.out.read_text().splitlines()]
+    for row in rows:
+        for name, value in settings(given).items():
+            if row["settings"].get(name) != value:
+                sys.exit(
+                    f"compare: --{name} = {value}: {given.out} was measured with "
+                    f"{row['settings'].get(name)}; keep to that, or name another file"
+                )
+    return {row["game"]: row for row in rows}
+
+
+def all_rows(given: argparse.Namespace) -> list[Row]:
+    """Measure the games that are not kept yet; each is told and kept as soon as it is done."""
+    kept = kept_rows(given)
+    rows = []
+    for game in given.games:
+        if game in kept:
+            print(f"compare: {game} is in {given.out} already", file=sys.stderr, flush=True)
+            rows.append(kept[game])
+            continue
+        row = measure(game, given)
         rows.append(row)
-        print(f"compare: {' '.join(row)}", file=sys.stderr, flush=True)
+        if given.out is not None:
+            with given.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        cells = summary(row) if given.peers else limit_cells(row)
+        print(f"compare: {' '.join(cells)}", file=sys.stderr, flush=True)
+    return rows
+
+
+def of_ours(row: Row, name: str) -> float:
+    """Return the median of one of our figures."""
+    return float(median(figures[name] for figures in row["ours"]))
+
+
+def ratios(row: Row) -> dict[str, float]:
+    """Return how many times each peer's rate ours is: the median over its runs.
+
+    Each is set against the mean of the two of ours around it.
+    """
+    own = [figures["agent_steps_per_s"] for figures in row["ours"]]
+    around = [(before + after) / 2 for before, after in pairwise(own)]
+    found = {}
+    for place, (name, runs) in enumerate(row["peers"].items()):
+        means = around[place :: len(row["peers"])]
+        found[name] = median(
+            mean / figures["agent_steps_per_s"] for mean, figures in zip(means, runs, strict=True)
+        )
+    return found
+
+
+def summary(row: Row) -> list[str]:
+    """Return a game's line of the table of the peers."""
+    cells = [row["game"], f"{of_ours(row, 'agent_steps_per_s'):,.0f}"]
+    cells.append(f"{of_ours(row, 'fraction_of_limit'):.2f}")
+    for name, ratio in ratios(row).items():
+        rate = median(figures["agent_steps_per_s"] for figures in row["peers"][name])
+        cells.append(f"{rate:,.0f} ({ratio:.2f}×)")
+    return cells
+
+
+def compare(rows: list[Row], given: argparse.Namespace) -> str:
+    """Return the table of the peers in Markdown."""
     head = ["game", "leap_rl", "of the limit", *given.peers]
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    fraction = median(of_ours(row, "fraction_of_limit") for row in rows)
+    last = ["**median**", "", f"{fraction:.2f}"]
+    last += [f"({median(ratios(row)[name] for row in rows):.2f}×)" for name in given.peers]
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *map(summary, rows), last]
+    one = rows[-1]["ours"][-1]
+    seen = {name: runs[-1]["versions"] for name, runs in rows[-1]["peers"].items()}
     note = ", ".join(
         f"{name}: {' '.join(f'{package} {number}' for package, number in versions.items())}"
-        for name, versions in {"leap_rl": last["versions"], **seen}.items()
+        for name, versions in {"leap_rl": one["versions"], **seen}.items()
     )
     return "\n".join(
         [
             *(f"| {' | '.join(line)} |" for line in lines),
             "",
             f"Agent steps/s, {given.processes} processes of {given.envs} environments; in brackets "
-            f"how many times a peer's rate ours is. {last['processor']}, {last['cores']} cores, "
-            f"{last['precision']}; {datetime.now(UTC):%Y-%m-%d}. {note}.",
+            f"how many times a peer's rate ours is. {one['processor']}, {one['cores']} cores, "
+            f"{one['precision']}; {one['date']}. {note}.",
         ]
     )
 
 
-def targets(given: argparse.Namespace) -> str:
-    """Run ours over the games; returns the table in Markdown."""
-    measured = []
-    for game in given.games:
-        runs = [ours(game, given) for _ in range(given.repeats)]
-        measured.append(sorted(runs, key=lambda run: run["fraction_of_limit"])[len(runs) // 2])
-        print(f"compare: {game} {measured[-1]['fraction_of_limit']}", file=sys.stderr, flush=True)
-    names = ("agent_steps_per_s", "emulator_limit_per_s", "fraction_of_limit")
-    columns = {name: [figures[name] for figures in measured] for name in names}
-    rows = [(figures["game"], *(figures[name] for name in names)) for figures in measured]
-    rows.append(("**median**", *(median(columns[name]) for name in names)))
-    rows.append(("**least**", *(min(columns[name]) for name in names)))
-    one = measured[0]
+LIMIT_COLUMNS = {
+    "agent_steps_per_s": "{:,.0f}",
+    "emulator_limit_per_s": "{:,.0f}",
+    "fraction_of_limit": "{:.3f}",
+}
+
+
+def middle(row: Row) -> Figures:
+    """Return that of our runs whose fraction is the median, so that its figures fit together."""
+    runs: list[Figures] = sorted(row["ours"], key=lambda run: run["fraction_of_limit"])
+    return runs[len(runs) // 2]
+
+
+def limit_cells(row: Row) -> list[str]:
+    """Return a game's line of the table of the targets."""
+    return [row["game"], *(shape.format(middle(row)[n]) for n, shape in LIMIT_COLUMNS.items())]
+
+
+def targets(rows: list[Row]) -> str:
+    """Return the table of the targets in Markdown."""
+    measured = [middle(row) for row in rows]
+    lines = [limit_cells(row) for row in rows]
+    for name, of in (("median", median), ("least", min)):
+        values = (
+            shape.format(of([figures[column] for figures in measured]))
+            for column, shape in LIMIT_COLUMNS.items()
+        )
+        lines.append([f"**{name}**", *values])
+    one = measured[-1]
     busiest = max(figures["others_cpu_share"] for figures in measured)
     return "\n".join(
         [
             "| game | learning, agent steps/s | bare emulator | fraction |",
             "|---|---:|---:|---:|",
-            *(
-                f"| {game} | {rate:,.0f} | {limit:,.0f} | {fraction:.3f} |"
-                for game, rate, limit, fraction in rows
-            ),
+            *(f"| {' | '.join(line)} |" for line in lines),
             "",
             f"{one['trainers']} trainers of {one['envs']} environments, unroll {one['unroll']}, "
             f"{one['encoder']}, {one['precision']}; {one['processor']}, {one['cores']} cores; "
@@ -144,14 +250,31 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--envs", type=int, default=32, help="of each process")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--precision", default="auto", help="ours: auto, float32 or bfloat16")
+    parser.add_argument("--precision", help="ours: auto (the default), float32 or bfloat16")
+    parser.add_argument(
+        "--isa", choices=ISAS, help="let ours and the peers use no more of the processor; float32"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="keep finished games, and go on")
     return parser
+
+
+def read(words: list[str] | None = None) -> argparse.Namespace:
+    """Return the options, those that follow from others filled in."""
+    parser = options()
+    given = parser.parse_args(words)
+    if given.isa and given.precision not in (None, "float32"):
+        parser.error(f"--precision {given.precision}: --isa {given.isa} is measured in float32")
+    given.precision = given.precision or ("float32" if given.isa else "auto")
+    if given.ours_only:
+        given.peers = []
+    return given
 
 
 def main() -> None:
     """Run the command."""
-    given = options().parse_args()
-    print(targets(given) if given.ours_only else compare(given))
+    given = read()
+    rows = all_rows(given)
+    print(targets(rows) if given.ours_only else compare(rows, given))
 
 
 if __name__ == "__main__":
