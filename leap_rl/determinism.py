@@ -52,6 +52,16 @@ def configure_torch() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def leave_cuda_undetermined() -> None:
+    """Let torch compute on a GPU as it can: some gradients, as that of pooling, sum in any order.
+
+    The promise of the same bits is of the CPU alone.
+    """
+    import torch
+
+    torch.set_deterministic_debug_mode("default")
+
+
 def _keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next tensors.
 

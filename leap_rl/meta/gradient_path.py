@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from leap_rl.meta.vectors import NonFiniteError, check_state, finite_scalar
+from leap_rl.meta.vectors import NonFiniteError, check_finite, check_state, finite_scalar
 
 __all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath", "ObservedPath"]
 
@@ -176,6 +176,8 @@ class ObservedPath(ABC):
         if self._points == 0:
             raise RuntimeError("finish before any observe: the path has no segment to close")
         where = f"the end of segment {self.segments}"
+        if grad is not None:  # no later step would show that it is not finite
+            check_finite("grad", grad, where)
         self._visit(theta, loss, grad, previous_batch_loss, step_length, where)
         self._finished = True
 

@@ -215,7 +215,11 @@ class DirectPasses:
         for step, step_grad in zip(reversed(steps), reversed(grad.chunk(len(steps))), strict=True):
             self._convolutions_backward(step, step_grad)
         if forget:
-            self._unroll = []
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop what was recorded, if anything was."""
+        self._unroll = []
 
     def _convolutions_backward(self, step: _Step, grad: Tensor) -> None:
         """Add one agent step's gradients, from that of the last convolution's outputs."""

@@ -50,6 +50,9 @@ class Passes(Protocol):
             forget: Whether the unroll is done with; otherwise it can be differentiated again.
         """
 
+    def forget(self) -> None:
+        """Drop what was recorded, if anything was."""
+
     def refresh(self) -> None:
         """Take over parameters that have changed."""
 
@@ -91,7 +94,11 @@ class AutogradPasses:
         ]
         torch.autograd.backward(outputs, gradients, retain_graph=not forget)
         if forget:
-            self._unroll = []
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop what was recorded, if anything was."""
+        self._unroll = []
 
     def refresh(self) -> None:
         """Nothing: the network's parameters are the flat vector's own elements."""

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leap_rl.determinism import leave_cuda_undetermined
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.passes import Outputs, make_passes
 from leap_rl.parameters import flatten_parameters
-from leap_rl.rl.config import AgentConfig
+from leap_rl.rl.config import GAINS, AgentConfig
 from leap_rl.rl.hardware import resolve
 from leap_rl.rl.loss import A2CLoss, a2c_loss, sample_actions
 from leap_rl.rl.returns import n_step_returns
@@ -112,8 +113,7 @@ class A2CLearner:
             action_generator: Drawn from by each `act`.
 
         Raises:
-            ValueError: The observations are too small for the encoder, or this machine lacks the
-                device.
+            ValueError: The observations are too small for the encoder.
         """
         self.config = config = resolve(config)
         assert config.precision != "auto"
@@ -121,8 +121,11 @@ class A2CLearner:
         self.network = ActorCritic(
             config.encoder, observation_shape=observation_shape, num_actions=num_actions
         )
-        initialize(self.network.policy, head_generator)
-        initialize(self.network.value, head_generator)
+        gains = GAINS[config.initial_weights]
+        initialize(self.network.policy, head_generator, gain=gains["policy"])
+        initialize(self.network.value, head_generator, gain=gains["value"])
+        if config.device == "cuda":
+            leave_cuda_undetermined()
         self.network.to(config.device)
         self.flat = flatten_parameters(self.network, device=config.device)
         self.shared_layout = self.flat.layout.prefix("encoder")
@@ -158,6 +161,8 @@ class A2CLearner:
         later, while a `Batch` holds them.
         """
         assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
+        if not self._acted:
+            self.passes.forget()  # an unroll whose gradient nobody asked for
         outputs = self.passes.record(observations)
         # Drawn on the CPU, from a stream that is the same on every device.
         actions = sample_actions(outputs.logits.cpu(), self.action_generator)

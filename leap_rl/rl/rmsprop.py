@@ -50,14 +50,15 @@ class RMSProp:
             grad_scale: What the gradient is multiplied by.
 
         Returns:
-            The length of the step of the first P parameters; not finite where the step is not.
+            The length of the step of the first P parameters; NaN where any of the N parameters or
+            a running mean is no longer finite.
         """
         flat = self._flat
         step = self._step_compiled if flat.vector.device.type == "cpu" else self._step_torch
-        squares = step(slice(0, shared_size), grad_scale)
-        step(slice(shared_size, None), grad_scale)
+        shared = step(slice(0, shared_size), grad_scale)
+        others = step(slice(shared_size, None), grad_scale)
         flat.swap()
-        return math.sqrt(squares) if squares >= 0 else math.nan
+        return math.sqrt(shared) if math.isfinite(shared) and math.isfinite(others) else math.nan
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return a copy of the state."""
@@ -89,8 +90,9 @@ class RMSProp:
         mean_square.mul_(self._alpha).addcmul_(grad, grad, value=1.0 - self._alpha)
         new_theta.copy_(theta)
         new_theta.addcdiv_(grad, mean_square.sqrt().add_(self._eps), value=-self._lr)
-        length: float = torch.linalg.vector_norm(new_theta - theta, dtype=torch.float64).item()
-        return length**2
+        moved = new_theta - theta + (mean_square - mean_square)
+        squares: float = moved.double().square().sum().item()
+        return squares
 
 
 @kernel
@@ -110,5 +112,7 @@ def _rmsprop(
             mean_square[row, lane] = v
             new = theta[row, lane] - lr * g / (math.sqrt(v) + eps)
             new_theta[row, lane] = new
-            moved = 1.0 * (new - theta[row, lane])  # the step as it was rounded, now in float64
+            # The step as it was rounded, now in float64. v - v is NaN where the gradient's square
+            # overflowed: the parameter would stand still from then on, and nobody would know.
+            moved = 1.0 * (new - theta[row, lane] + (v - v))
             squares[lane] += moved * moved

@@ -338,6 +338,14 @@ def test_a_first_theta_that_is_not_finite_is_called_so():
         path.observe(torch.tensor([0.0, math.nan]), 0.0, torch.zeros(2))
 
 
+def test_an_end_gradient_is_looked_at_though_the_step_is_known():
+    path = Leap().start(torch.zeros(2))
+    path.observe(torch.zeros(2), 0.0, torch.zeros(2))
+    with pytest.raises(NonFiniteError, match="grad at the end of segment 0"):
+        path.finish(torch.ones(2), 0.0, torch.tensor([0.0, math.nan]), step_length=math.sqrt(2))
+    assert path.segments == 0
+
+
 def test_infinities_of_both_signs_do_not_cancel():
     path = Leap().start(torch.zeros(4))
     with pytest.raises(NonFiniteError, match="grad"):

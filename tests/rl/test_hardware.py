@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.hardware import has_bfloat16_units, resolve
+from leap_rl.rl.hardware import check_machine, has_bfloat16_units, resolve
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,30 @@ def test_what_is_said_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve(config) == config
 
 
-def test_a_device_that_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": False})
     with pytest.raises(ValueError, match=r"agent\.device = cuda: .*use cpu"):
-        resolve(AgentConfig(device="cuda"))
+        check_machine(AgentConfig(device="cuda"))
+    with pytest.raises(ValueError, match=r"agent\.precision = bfloat16: .*use float32"):
+        check_machine(resolve(AgentConfig(precision="bfloat16")))
+    check_machine(resolve(AgentConfig()))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    check_machine(AgentConfig(device="cuda", precision="bfloat16"))
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    check_machine(AgentConfig(precision="bfloat16"))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "units"),
+    [("AVX2", False), ("avx512_core_bf16", False), ("AVX512_CORE_AMX", True), ("default", True)],
+)
+def test_units_that_may_not_be_used_are_none(
+    allowed: str, units: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", allowed)
+    assert has_bfloat16_units() == units
 
 
 def test_a_processor_can_be_asked() -> None:

@@ -69,6 +69,20 @@ def test_a_step_that_is_not_finite_has_no_finite_length() -> None:
         assert not math.isfinite(RMSProp(flat, **RATES).step(SHARED))
 
 
+@pytest.mark.parametrize("place", [3, SHARED + 3])
+@pytest.mark.parametrize("torch_ops", [False, True])
+def test_a_square_that_overflows_is_no_silent_standstill(
+    torch_ops: bool, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = flatten_parameters(Net())
+    optimizer = RMSProp(flat, **RATES)
+    if torch_ops:
+        monkeypatch.setattr(optimizer, "_step_compiled", optimizer._step_torch)
+    flat.grad.fill_(1.0)
+    flat.grad[place] = 1e20  # finite, and so is the step; its square is not
+    assert not math.isfinite(optimizer.step(SHARED))
+
+
 def test_a_step_below_the_last_bit_has_no_length() -> None:
     flat = flatten_parameters(Net())
     flat.vector.fill_(1.0)
