@@ -109,6 +109,9 @@ class StreamingTasks:
             size=self.layout.size,
         )
 
+    def check_machine(self) -> None:
+        """Do nothing: any machine can stream."""
+
     def shared_layout(self) -> Layout:
         """Return the layout of a real encoder."""
         return self.layout

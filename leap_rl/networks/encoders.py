@@ -164,16 +164,27 @@ def blank(build: Callable[[], M]) -> M:
     return module
 
 
-def initialize(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw every weight and bias anew, uniformly from ±1/√(inputs of a unit), in layer order.
+def initialize(module: nn.Module, generator: torch.Generator, *, gain: float | None = None) -> None:
+    """Draw every weight anew, uniformly and in layer order. n: inputs of a unit.
 
-    This is ours: the Leap paper does not say how its networks start. It is the default of torch and
-    of the Torch7 that Mnih et al. used, and it needs no linear algebra, so that the same generator
-    gives the same bits on every CPU.
+    The Leap paper does not say how its networks start. Neither way needs linear algebra, so the
+    same generator gives the same bits on every CPU.
+
+    Args:
+        module: Its convolutions and linear layers are drawn.
+        generator: Drawn from.
+        gain: Weights get a deviation of gain / √n, biases are zero; √2 keeps the size of
+            activations through ReLUs (He et al. 2015, eq. 10). Without a gain weights and biases
+            lie within ±1/√n, torch's default and that of the Torch7 that Mnih et al. used.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            bound = 1.0 / math.sqrt(layer.weight[0].numel())
+            bound = (1.0 if gain is None else gain * math.sqrt(3.0)) / math.sqrt(
+                layer.weight[0].numel()
+            )
             assert layer.bias is not None
-            for parameter in (layer.weight, layer.bias):
-                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+            nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+            if gain is None:
+                nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+            else:
+                nn.init.zeros_(layer.bias)

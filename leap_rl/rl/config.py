@@ -12,6 +12,15 @@ LARGEST = 1e6
 EncoderName = Literal["mnih2013", "nature", "impala"]
 """Which encoder the tasks share."""
 
+InitialWeights = Literal["torch", "he"]
+"""How random weights are drawn."""
+
+GAINS: dict[InitialWeights, dict[str, float | None]] = {
+    "torch": {"encoder": None, "value": None, "policy": None},
+    "he": {"encoder": math.sqrt(2.0), "value": 1.0, "policy": 0.01},
+}
+"""The gains of `networks.encoders.initialize`, by part of the network."""
+
 PathLoss = Literal["total", "policy", "value"]
 """Which part of the loss is the f of a task's gradient path."""
 
@@ -29,6 +38,12 @@ class AgentConfig:
     encoder: EncoderName = "mnih2013"
     """Convolutional encoder, the parameters that tasks share. mnih2013: paper ("the same network
     as in Mnih et al. 2013"). nature: Mnih et al. 2015. impala: Espeholt et al. 2018's deep one."""
+
+    initial_weights: InitialWeights = "torch"
+    """How random weights are drawn. torch: weights and biases uniform within 1/√inputs, torch's
+    default. he: weights uniform with deviations of √2/√inputs in the encoder (He et al. 2015),
+    1/√inputs in the value's head and 0.01/√inputs in the policy's, biases zero; the gains are
+    those of OpenAI Baselines' A2C. Ours: the paper does not say."""
 
     lr: float = 1e-4
     """Learning rate of the agent's RMSProp. Paper."""
@@ -80,6 +95,7 @@ class AgentConfig:
         """
         for name, choices in (
             ("encoder", EncoderName),
+            ("initial_weights", InitialWeights),
             ("path_loss", PathLoss),
             ("precision", Precision),
             ("device", Device),

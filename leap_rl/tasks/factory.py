@@ -11,7 +11,8 @@ from torch import Tensor
 from leap_rl.envs.vector import GameVector
 from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.parameters import Layout, flatten_parameters, layout_of
-from leap_rl.rl.config import AgentConfig
+from leap_rl.rl.config import GAINS, AgentConfig
+from leap_rl.rl.hardware import check_machine
 from leap_rl.tasks import quadratic
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import LossDifference, TaskConfig
@@ -65,6 +66,15 @@ class ConfiguredTasks:
             loss_difference=self.loss_difference,
         )
 
+    def check_machine(self) -> None:
+        """Refuse a machine that cannot compute the tasks as they were meant.
+
+        Raises:
+            ValueError: It lacks the device, or the precision's units.
+        """
+        if self.task.kind != "quadratic":
+            check_machine(self.agent)
+
     def shared_layout(self) -> Layout:
         """Return the names and places of the shared parameters in the flat vector."""
         if self.task.kind == "quadratic":
@@ -76,7 +86,8 @@ class ConfiguredTasks:
         if self.task.kind == "quadratic":
             return quadratic.random_initialization(seed)
         encoder = make_encoder(self.agent.encoder, self.observation_shape)
-        initialize(encoder, torch.Generator().manual_seed(seed))
+        gain = GAINS[self.agent.initial_weights]["encoder"]
+        initialize(encoder, torch.Generator().manual_seed(seed), gain=gain)
         return flatten_parameters(encoder).vector
 
     def _make_envs(self, game: str) -> Callable[[int], GameVector]:

@@ -145,6 +145,13 @@ class TaskFactory(Protocol):
     def __call__(self, spec: TaskSpec) -> Task:
         """Make the task of ``spec``; :meth:`Task.start` comes next."""
 
+    def check_machine(self) -> None:
+        """Refuse a machine that cannot compute the tasks as they were meant.
+
+        Raises:
+            ValueError: It lacks something.
+        """
+
     def shared_layout(self) -> Layout:
         """Return the names and places of the shared parameters in the flat vector."""
 

@@ -153,6 +153,15 @@ def test_initialization_is_uniform_within_the_bounds() -> None:
         assert 0.5 * bound < bias.abs().max().item() <= bound
 
 
+def test_initialization_by_a_gain_keeps_the_size_of_activations() -> None:
+    encoder = make_encoder("mnih2013", ATARI)
+    initialize(encoder, seeded(0), gain=math.sqrt(2.0))
+    for layer, inputs in (("conv1", 8 * 8 * 3), ("conv2", 4 * 4 * 16), ("linear", 9 * 9 * 32)):
+        weight = encoder.get_parameter(f"{layer}.weight")
+        assert weight.std().item() == pytest.approx(math.sqrt(2.0 / inputs), rel=0.03)
+        assert not encoder.get_parameter(f"{layer}.bias").any()
+
+
 @pytest.mark.parametrize(("name", "least"), [("mnih2013", 20), ("nature", 36), ("impala", 1)])
 def test_the_smallest_observation(name: str, least: int) -> None:
     encoder = make_encoder(name, (least, least, 3))

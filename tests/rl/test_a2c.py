@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.parameters import flatten_parameters
 from leap_rl.rl.a2c import A2CLearner, Batch
-from leap_rl.rl.config import AgentConfig, PathLoss
+from leap_rl.rl.config import AgentConfig, InitialWeights, PathLoss
 from leap_rl.rl.loss import A2CLoss, a2c_loss
 
 SHAPE = (20, 20, 3)
@@ -142,6 +144,22 @@ def test_the_heads_depend_on_their_generator_alone() -> None:
     heads, others = make(heads=1).parameters_named(), make(heads=3).parameters_named()
     for name in ("policy.weight", "policy.bias", "value.weight", "value.bias"):
         assert not torch.equal(heads[name], others[name]), name
+
+
+def test_heads_start_as_the_config_says() -> None:
+    heads = {}
+    for weights in get_args(InitialWeights):
+        named = make(AgentConfig(initial_weights=weights)).parameters_named()
+        heads[weights] = {part: named[f"{part}.weight"].abs().max() for part in ("policy", "value")}
+        assert bool(named["value.bias"].any()) == (weights == "torch")
+    bound = 1 / math.sqrt(256)
+    for weights, part, gain in (
+        ("torch", "policy", 1.0),
+        ("torch", "value", 1.0),
+        ("he", "policy", 0.01 * math.sqrt(3.0)),
+        ("he", "value", math.sqrt(3.0)),
+    ):
+        assert 0.95 * gain * bound < heads[weights][part] <= gain * bound * (1 + 1e-6)
 
 
 def test_computing_once_is_computing_anew() -> None:
@@ -275,6 +293,18 @@ def test_gradients_are_not_summed_across_updates() -> None:
         learner.step()
         grads.append(learner.flat.spare_grad.clone())
     assert torch.allclose(grads[0], grads[1], rtol=1e-3, atol=1e-7)
+
+
+def test_an_unroll_whose_gradient_nobody_asked_for_is_forgotten() -> None:
+    gradients = []
+    for skips in (False, True):
+        learner, unroll = make(), make_unroll()
+        if skips:
+            unroll.play(learner)
+            learner.action_generator.manual_seed(2)
+        loss, _ = unroll.play(learner)
+        gradients.append(learner.backward(loss).clone())
+    assert torch.equal(*gradients)
 
 
 def test_evaluate_is_the_same_function_at_another_point() -> None:

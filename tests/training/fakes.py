@@ -215,6 +215,8 @@ class FakeTasks:
         self.made.append(FakeTask(spec, self.updates, self.bad_update))
         return self.made[-1]
 
+    def check_machine(self) -> None: ...
+
     def shared_layout(self) -> Layout:
         return Layout((Leaf("theta", (SIZE,), 0),), SIZE)
 
