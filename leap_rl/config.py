@@ -24,13 +24,20 @@ OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps"})
 """Options, or groups of them, that change no bit of what is computed."""
 
 
-def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig) -> None:
+def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConfig) -> None:
     if not 0 <= seed < 2**SEED_BITS:
         raise ValueError(f"seed = {seed}: must be at least 0 and below 2**{SEED_BITS}")
     if runtime.env_processes > task.num_envs:
         raise ValueError(
             f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
             f"{task.num_envs}, the emulators that they share"
+        )
+    share = runtime.gpus_per_trainer
+    if share != "auto" and (share > 0) != (agent.device == "cuda"):
+        raise ValueError(
+            f"runtime.gpus_per_trainer = {share}: with agent.device = {agent.device} it must be "
+            + ("more than 0" if agent.device == "cuda" else "0, as no trainer uses a GPU")
+            + ", or auto"
         )
 
 
@@ -56,9 +63,9 @@ class TrainConfig:
         """Refuse what the fields cannot mean together.
 
         Raises:
-            ValueError: The seed is out of range, or there are more processes than emulators.
+            ValueError: The seed is out of range, or two fields contradict each other.
         """
-        _check(self.seed, self.runtime, self.task)
+        _check(self.seed, self.runtime, self.task, self.agent)
 
 
 @dataclass(frozen=True)
@@ -86,9 +93,9 @@ class LearnConfig:
         """Refuse what the fields cannot mean together.
 
         Raises:
-            ValueError: The seed is out of range, or there are more processes than emulators.
+            ValueError: The seed is out of range, or two fields contradict each other.
         """
-        _check(self.seed, self.runtime, self.task)
+        _check(self.seed, self.runtime, self.task, self.agent)
 
 
 Config = TrainConfig | LearnConfig

@@ -75,11 +75,14 @@ def settle(config: C) -> C:
     """Return the config with each `auto` that says what is computed replaced by what is here.
 
     Raises:
-        ValueError: This machine lacks what the config asks for.
+        ValueError: This machine lacks what the config asks for, and is to compute it.
     """
-    from leap_rl.rl.hardware import resolve
+    from leap_rl.rl.hardware import check_machine, resolve
 
-    return replace(config, agent=resolve(config.agent))
+    config = replace(config, agent=resolve(config.agent))
+    if config.runtime.kind == "local" or cluster_address(config.runtime.address) == LOCAL:
+        check_machine(config.agent)  # otherwise each trainer does so on its own
+    return config
 
 
 def write_config(

@@ -25,6 +25,9 @@ from dataclasses import dataclass
 SCREEN = 84
 """Height and width of an observation, in pixels."""
 
+LONGEST_STACK = 64
+"""Frames in an observation; 64 are more than a megabyte in RGB."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AtariSettings:
@@ -56,12 +59,15 @@ class AtariSettings:
         if not 0.0 <= self.sticky < 1.0:
             raise ValueError(f"atari.sticky = {self.sticky}: must lie in [0, 1)")
         if self.max_frames < 1 or self.max_frames % self.frameskip:
+            fitting = max(self.max_frames // self.frameskip, 1) * self.frameskip
             raise ValueError(
                 f"atari.max_frames = {self.max_frames}: must be a positive multiple of "
-                f"atari.frameskip = {self.frameskip}"
+                f"atari.frameskip = {self.frameskip}; take atari.max_frames = {fitting}"
             )
-        if self.frame_stack < 1:
-            raise ValueError(f"atari.frame_stack = {self.frame_stack}: must be at least 1")
+        if not 1 <= self.frame_stack <= LONGEST_STACK:
+            raise ValueError(
+                f"atari.frame_stack = {self.frame_stack}: must lie in 1..{LONGEST_STACK}"
+            )
 
     @property
     def channels(self) -> int:

@@ -242,7 +242,8 @@ class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         """Have every process carry out a command, and return what they answer.
 
         Raises:
-            RuntimeError: one of them failed, or has died.
+            RuntimeError: one of them failed.
+            ChildProcessError: one of them has died.
         """
         answers = []
         try:
@@ -261,7 +262,7 @@ class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
                 for number, worker in enumerate(self._workers)
                 if worker.join(timeout=1) is None and not worker.is_alive()
             ]
-            raise RuntimeError(
+            raise ChildProcessError(
                 f"environment process {', '.join(died)} died: out of memory, or killed"
             ) from error
         return answers

@@ -127,6 +127,10 @@ class TaskConfig:
             value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"task.{name} = {value}: must be at least 1")
+        if self.kind != "atari" and self.atari.settings != AtariSettings():
+            raise ValueError(
+                f"task.atari: has no effect with task.kind = {self.kind}; leave it out"
+            )
         self._check_budget()
         # The one field that is derived; a frozen dataclass is set through object.
         object.__setattr__(self, "resolved_games", self._resolve())

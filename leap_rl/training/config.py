@@ -63,9 +63,11 @@ class RuntimeConfig:
             )
         if self.env_processes < 1:
             raise ValueError(f"runtime.env_processes = {self.env_processes}: must be at least 1")
-        if self.gpus_per_trainer != "auto" and not self.gpus_per_trainer >= 0:
+        share = self.gpus_per_trainer
+        if share != "auto" and not (0 <= share <= 1 or (share > 1 and float(share).is_integer())):
             raise ValueError(
-                f"runtime.gpus_per_trainer = {self.gpus_per_trainer}: must be at least 0, or auto"
+                f"runtime.gpus_per_trainer = {share}: must be auto, between 0 and 1, or a whole "
+                "number"
             )
         for name in ("stream_every_s", "lease_s"):
             value = getattr(self, name)

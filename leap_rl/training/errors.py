@@ -7,6 +7,10 @@ class RunFailedError(RuntimeError):
     """A run cannot go on; what its last checkpoint holds is kept."""
 
 
+class UnfitMachineError(RunFailedError):
+    """A trainer's machine cannot compute what the run is made of; others may."""
+
+
 class TaskFailedError(RunFailedError):
     """A task's numbers went bad; the message names game, slot, update and seed."""
 

@@ -10,6 +10,7 @@ from leap_rl.messages import ServerStatus
 from leap_rl.meta.gradient_path import Method
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import TaskFactory
+from leap_rl.training.errors import UnfitMachineError
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.rounds import RoundPolicyFactory
 from leap_rl.training.trainer import Link, Trainer
@@ -46,7 +47,15 @@ class Job:
         )
 
     def make_trainer(self, *, name: str, incarnation: int, link: Link) -> Trainer:
-        """Make a trainer that reaches the server over ``link``."""
+        """Make a trainer that reaches the server over ``link``.
+
+        Raises:
+            UnfitMachineError: This machine cannot compute the run's tasks.
+        """
+        try:
+            self.make_task.check_machine()
+        except ValueError as error:
+            raise UnfitMachineError(f"{name} cannot join: {error}") from None
         return Trainer(
             name=name,
             incarnation=incarnation,

@@ -45,7 +45,7 @@ from leap_rl.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.errors import RunFailedError
+from leap_rl.training.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.ray_environment import private_folder
 from leap_rl.training.runtime import Job, StreamSchedule
@@ -60,6 +60,8 @@ BEATS_A_LEASE = 4
 RETRY_PAUSE_S = 0.5
 SUPERVISE_EVERY_S = 0.25
 OBJECT_STORE_BYTES = 512 * 2**20
+
+_log = logging.getLogger(__name__)
 
 Reference: TypeAlias = "ray.ObjectRef[Any]"
 
@@ -284,8 +286,7 @@ class RayRuntime:
                 slots = _get(server.start.remote())
                 resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
                 self._check_nodes()
-                at_once = int(resources.get("CPU", 1)) // self._trainer_cores
-                count = self._trainers or max(1, min(at_once, slots))
+                count = self._trainers or min(self._at_once(resources), slots)
                 for index in range(count):
                     crew.start(f"trainer-{index}", incarnation=1)
                 _supervise(server, crew, report, interrupted)
@@ -294,6 +295,14 @@ class RayRuntime:
             finally:
                 crew.kill()
                 ray.kill(server)
+
+    def _at_once(self, resources: Mapping[str, float]) -> int:
+        """Return how many trainers the cluster has room for; at least one, which may wait."""
+        room = int(resources.get("CPU", 1)) // self._trainer_cores
+        if self._trainer_gpus > 0:
+            # Shares such as a third do not add up to a whole in binary.
+            room = min(room, int(resources.get("GPU", 0) / self._trainer_gpus + 1e-6))
+        return max(1, room)
 
     def _check_nodes(self) -> None:
         """Refuse what no node has: Ray would wait for such a node for ever."""
@@ -337,8 +346,13 @@ class _Crew:
             life = self._lives.pop(reference)
             try:
                 _get(reference)
-            except RayError as error:  # dead, killed for memory, its node lost: not its own error
+            except (RayError, ChildProcessError) as error:
+                # It, its node or one of its environment processes is dead: not its own error.
                 self._replace(life, error)
+            except UnfitMachineError as error:
+                if not self._lives:
+                    raise
+                _log.warning("%s", error)  # and the others go on without it
 
     def kill(self) -> None:
         """End all of them at once; what counts is with the server."""
@@ -346,7 +360,7 @@ class _Crew:
             ray.kill(life.actor)
         self._lives.clear()
 
-    def _replace(self, life: _Life, error: RayError) -> None:
+    def _replace(self, life: _Life, error: Exception) -> None:
         ray.kill(life.actor)  # it may live on, out of reach, and hold its core
         self.deaths_since_progress += 1
         if self.deaths_since_progress > 2 * self._job.max_attempts * (len(self._lives) + 1):

@@ -67,7 +67,7 @@ def test_a_workers_error_and_its_death_are_told_and_close_ends_all() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)environment process 1 failed:.*IndexError"):
         games._envs.step(np.array([0, 99]))
     os.kill(workers[0].pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=r"environment process 0 \(exit code -9\)"):
+    with pytest.raises(ChildProcessError, match=r"environment process 0 \(exit code -9\)"):
         games._envs.step(np.array([0, 0]))
     games.close()
     assert not any(worker.is_alive() for worker in workers)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
+from leap_rl.rl import hardware
 from leap_rl.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -146,3 +147,41 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     ), err
     assert "Traceback" not in err
     assert time.monotonic() - started < 60
+
+
+def test_a_killed_environment_process_costs_its_trainer_alone(tmp_path: Path) -> None:
+    options = ["--task.games", '["pong"]', "--task.num_envs", "2", "--task.agent_steps", "5000"]
+    options = [*options, "--meta.meta_steps", "1", "--meta.batch_size", "1"]
+    options = [*options, "--task.atari.preset", "paper", "--tracking.console", "plain"]
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+
+    process = start(
+        *options, "--runtime.trainers", "1", "--runtime.env_processes", "2", cwd=tmp_path
+    )
+
+    def environments() -> list[int]:
+        return [pid for pid, line in children(process.pid).items() if "spawn_main" in line]
+
+    wait_until(lambda: len(environments()) == 2, process)
+    time.sleep(1)  # until they step; any other moment would do as well
+    os.kill(environments()[0], signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    state = RunFolder(tmp_path / "run").read_state(1)
+    assert [slot["attempt"] for slot in state["slots"]] == [2]
+    assert state["sha256"] == calm.read_state(1)["sha256"]
+
+
+def test_a_trainer_whose_machine_cannot_compute_the_run_does_not_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As where the run is made on a processor with such units, and its trainers have none.
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    monkeypatch.setattr(hardware, "has_bfloat16_units", lambda: True)
+    options = ["--task.kind", "catch", "--task.num_envs", "2", "--task.agent_steps", "20"]
+    options = [*options, "--task.unroll_length", "1", "--runtime.trainers", "2"]
+    status = main(["train", *options, "--run_dir", str(tmp_path / "run")])
+    assert status == EXIT_FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.match(r"leap-rl: trainer-\d cannot join: agent.precision = bfloat16: .*float32", last)
