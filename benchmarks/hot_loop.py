@@ -9,27 +9,33 @@ medians and of the ratio old / new, pair by pair.
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 
 from leap_rl import determinism
+from leap_rl.kernels import kernel
 from leap_rl.meta import Leap
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.direct import DirectPasses, is_plain, space_to_depth
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.passes import AutogradPasses, Passes
 from leap_rl.parameters import FlatParameters, flatten_parameters
+from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.rmsprop import RMSProp
+from leap_rl.tasks.config import TaskConfig
 
-UNROLL, ENVIRONMENTS, ACTIONS = 5, 32, 6
-SHAPE = (84, 84, 3)
-RATES = {"lr": 1e-4, "alpha": 0.99, "eps": 1e-4}
+TASK, AGENT = TaskConfig(), AgentConfig()
+UNROLL, ENVIRONMENTS, ACTIONS = TASK.unroll_length, TASK.num_envs, 6
+SHAPE = TASK.atari.settings.observation_shape
+RATES = {"lr": AGENT.lr, "alpha": AGENT.rmsprop_alpha, "eps": AGENT.rmsprop_eps}
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,9 @@ def filling_memory(run: Callable[[], object]) -> Callable[[], object]:
     return filled
 
 
-def observe(p: int, *, lean: bool) -> Callable[[], object]:
+def observe(p: int, encoder: str, *, lean: bool) -> Callable[[], object]:
     """Return one `observe` of Leap's path, as an agent or as any other loop calls it."""
-    _, flat = network("mnih2013")
+    _, flat = network(encoder)
     points = [(flat.vector.clone() + k * 1e-4, torch.randn_like(flat.vector)) for k in range(2)]
     path = Leap(p=p).start(points[0][0], borrow=lean)
     path.observe(points[0][0], 0.0, points[0][1])
@@ -126,23 +132,68 @@ def choices(encoder: str, precision: str) -> list[Choice]:
     if not is_plain(made):
         return [Choice("fresh memory left as it is / filled", autograd, filling_memory(autograd))]
     direct = update(DirectPasses(made, dtype=getattr(torch, precision)), observations)
-    optimizer = RMSProp(flat, **RATES)
+    optimizer, plain = RMSProp(flat, **RATES), PlainRMSProp(flat, **RATES)
+    shared_size = flat.layout.prefix("encoder").size
     leaf = torch.nn.Parameter(other_flat.vector)
     leaf.grad = other_flat.grad
     torchs = torch.optim.RMSprop([leaf], foreach=False, **RATES)
-    image = observations[0].view(ENVIRONMENTS, 21, 4, 21, 12)
+    convolution = next(made.encoder.children())
+    assert isinstance(convolution, torch.nn.Conv2d)
+    stride = convolution.stride[0]
+    height, width, channels = SHAPE
+    blocks = (ENVIRONMENTS, height // stride, stride, width // stride, stride * channels)
+    image = observations[0].view(blocks)
     return [
         Choice("passes written out / autograd in float32", direct, autograd),
         Choice("fresh memory left as it is / filled", direct, filling_memory(direct)),
-        Choice("RMSProp in one pass / torch's", lambda: optimizer.step(675_120), torchs.step),
+        Choice("RMSProp in one pass / torch's", lambda: optimizer.step(shared_size), torchs.step),
+        Choice(
+            "RMSProp with its step's length / without",
+            lambda: optimizer.step(shared_size),
+            lambda: plain.step(shared_size),
+        ),
         Choice(
             "space to depth, compiled / torch's",
-            lambda: space_to_depth(observations[0], 4),
+            lambda: space_to_depth(observations[0], stride),
             lambda: image.transpose(2, 3).contiguous(),
         ),
-        Choice("Leap, energy: borrowing / copying", observe(2, lean=True), observe(2, lean=False)),
-        Choice("Leap, length: borrowing / copying", observe(1, lean=True), observe(1, lean=False)),
+        Choice(
+            "Leap, energy: borrowing / copying",
+            observe(2, encoder, lean=True),
+            observe(2, encoder, lean=False),
+        ),
+        Choice(
+            "Leap, length: borrowing / copying",
+            observe(1, encoder, lean=True),
+            observe(1, encoder, lean=False),
+        ),
     ]
+
+
+@kernel
+def _plain_rmsprop(theta: Any, grad: Any, mean_square: Any, new_theta: Any, rates: Any) -> None:
+    """`rmsprop._rmsprop` without the sums of squares that only Leap has a use for.
+
+    The vectors are plain [N]: with no order of sums to keep, this is what compiles to the fastest.
+    """
+    lr, alpha, rest, eps, scale = rates[0], rates[1], rates[2], rates[3], rates[4]
+    for index in range(theta.shape[0]):
+        g = scale * grad[index]
+        v = alpha * mean_square[index] + rest * g * g
+        mean_square[index] = v
+        new_theta[index] = theta[index] - lr * g / (math.sqrt(v) + eps)
+
+
+class PlainRMSProp(RMSProp):
+    """RMSProp that does not measure its step: the baseline of what Leap costs there."""
+
+    def _step_compiled(self, part: slice, grad_scale: float) -> float:
+        rates = torch.tensor(
+            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale]
+        ).numpy()
+        theta, grad, mean_square, new_theta = (vector.numpy() for vector in self._vectors(part))
+        _plain_rmsprop(theta, grad, mean_square, new_theta, rates)
+        return 0.0
 
 
 def seconds(run: Callable[[], object]) -> float:

@@ -3,6 +3,9 @@
 One agent, three kinds of blocks in turns: without sums, with those of the energy (p = 2), with
 those of the length (p = 1). A block begins a path of its own where the parameters are, so that all
 kinds watch the same agent, whose emulators neither know nor care.
+
+Not counted is what Leap has cost by then: RMSProp sums the squares of what it moves, which are the
+lengths of Leap's segments, in blocks of all kinds. `benchmarks/hot_loop.py` measures that.
 """
 
 from __future__ import annotations
@@ -129,6 +132,9 @@ def table(figures: Mapping[str, Any]) -> str:
             f"{_interval(cost['share_end_to_end']):>28}  "
             f"{figures['agent_steps_per_s'][kind]:>13,.0f}"
         )
+    lines.append(
+        "  in all lines alike, and Leap's too: RMSProp's sum of squares, see benchmarks/hot_loop.py"
+    )
     return "\n".join(lines)
 
 

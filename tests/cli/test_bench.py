@@ -72,6 +72,7 @@ def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {words[0]: words[1:] for line in captured.out.splitlines() if (words := line.split())}
     assert float(rows["energy"][0].replace(",", "")) > 0
     assert float(rows["length"][0].replace(",", "")) > 0
+    assert "RMSProp's sum of squares" in captured.out  # which is not in the figures
     assert captured.err == "bench: measuring on pong for 0 s\n"
 
 

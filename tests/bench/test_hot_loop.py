@@ -1,0 +1,63 @@
+"""benchmarks/hot_loop.py, without its stopwatch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from leap_rl.networks.encoders import make_encoder
+from leap_rl.parameters import layout_of
+from leap_rl.tasks.config import TaskConfig
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "hot_loop.py"
+
+
+@pytest.fixture
+def hot_loop(monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location("hot_loop", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "hot_loop", module)  # where dataclasses look
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_baseline_takes_the_same_steps_without_measuring_them(hot_loop: Any) -> None:
+    points = []
+    for kind in (hot_loop.RMSProp, hot_loop.PlainRMSProp):
+        _, flat = hot_loop.network("mnih2013")
+        generator = torch.Generator().manual_seed(1)
+        optimizer = kind(flat, **hot_loop.RATES)
+        for _ in range(2):
+            flat.grad.copy_(torch.randn(flat.grad.shape, generator=generator))
+            length = optimizer.step(flat.layout.prefix("encoder").size, grad_scale=0.5)
+        points.append((flat.vector, optimizer.mean_square))
+        assert (length > 0) == (kind is hot_loop.RMSProp)
+    torch.testing.assert_close(points[0], points[1], rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("encoder", ["mnih2013", "nature"])
+def test_each_decision_can_be_measured_on_the_encoders_own_parameters(
+    hot_loop: Any, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = TaskConfig().atari.settings.observation_shape
+    assert shape == hot_loop.SHAPE
+    sizes: set[int] = set()
+    step = hot_loop.RMSProp.step
+
+    def seen(optimizer: Any, shared_size: int, **options: Any) -> Any:
+        sizes.add(shared_size)
+        return step(optimizer, shared_size, **options)
+
+    monkeypatch.setattr(hot_loop.RMSProp, "step", seen)
+    monkeypatch.setattr(hot_loop, "ENVIRONMENTS", 2)
+    for choice in hot_loop.choices(encoder, "float32"):
+        choice.new()
+        choice.old()
+    assert sizes == {layout_of(make_encoder(encoder, shape)).size}
