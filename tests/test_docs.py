@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import re
@@ -20,19 +21,52 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.config import COMMANDS as CONFIGS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").glob("**/*.md")),
+]
+
+
+FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+LANGUAGES = {"bash", "python", "bibtex", ""}
+"""Of fenced blocks. One that names none shows what a program prints."""
+
+PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", "make")
+
+
+def all_blocks() -> list[tuple[str, str]]:
+    """The fenced blocks of all documents, each with its language."""
+    found: list[tuple[str, str]] = []
+    for document in DOCUMENTS:
+        found += FENCED.findall(document.read_text())
+    return found
 
 
 def blocks(language: str) -> list[str]:
+    return [text for own, text in all_blocks() if own == language]
+
+
+def inline_code() -> list[str]:
+    """What stands between backticks in running text."""
     found: list[str] = []
     for document in DOCUMENTS:
-        found += re.findall(rf"```{language}\n(.*?)```", document.read_text(), re.DOTALL)
+        text = FENCED.sub("", document.read_text())
+        found += (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text))
     return found
 
 
 def shell_lines() -> list[list[str]]:
+    """The commands in blocks of bash, in what programs print, and in running text."""
     lines = [line for block in blocks("bash") for line in block.splitlines()]
+    printed = [line.strip() for block in blocks("") for line in block.splitlines()]
+    lines += [line for line in (*printed, *inline_code()) if line.split()[:1] and is_command(line)]
     return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def is_command(line: str) -> bool:
+    return line.split()[0] in PROGRAMS and len(line.split()) > 1
 
 
 @pytest.mark.parametrize("words", shell_lines(), ids=" ".join)
@@ -40,17 +74,20 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
     monkeypatch.chdir(ROOT)
     program, command, *rest = words
     if program == "make":
-        subprocess.run(["make", "--dry-run", command], check=True, capture_output=True)
+        subprocess.run(["make", "--dry-run", command, *rest], check=True, capture_output=True)
         return
     if program == ".venv/bin/python":
         runpy.run_path(command)["options"]().parse_args(rest)
         return
-    assert program == "leap-rl"
+    assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
     if "--help" in rest or command not in (*CONFIGS, "resume", "bench", "plan"):
         return
     if command == "bench":
         name, *rest = rest
+        assert name in BENCHES
+        if not rest:
+            return  # the measurement as such is spoken of
         rest = join_list(take_json(rest)[0], "--trainers")
         parse(bench_parser(name), BENCHES[name], rest)
         return
@@ -61,6 +98,34 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
         command, rest = "train", rest[1:]
     config = CONFIGS[command]
     parse(config_parser(config, program="test"), config, rest)
+
+
+def known_options() -> set[str]:
+    """The options of all commands, and of the scripts in benchmarks."""
+    parsers: list[argparse.ArgumentParser] = [bench_parser(name) for name in BENCHES]
+    parsers += [config_parser(config, program="test") for config in (*CONFIGS.values(), PlanConfig)]
+    for script in sorted((ROOT / "benchmarks").glob("*.py")):
+        parsers.append(runpy.run_path(str(script))["options"]())
+    return {
+        option for one in parsers for action in one._actions for option in action.option_strings
+    }
+
+
+def test_every_option_that_is_spoken_of_exists() -> None:
+    known = known_options() | {"--version"}
+    known |= {"--threads"}  # of peers that run in environments of their own
+    ours = [words for code in inline_code() if (words := code.split())]
+    ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]
+    spoken = {word for words in ours for word in words if word.startswith("--")}
+    assert {"--runtime.env_processes", "--isa", "--env_processes"} <= spoken
+    assert spoken <= known, spoken - known
+
+
+def test_no_command_escapes_in_a_block_that_is_not_read() -> None:
+    found = all_blocks()
+    fences = sum(document.read_text().count("```") for document in DOCUMENTS)
+    assert 2 * len(found) == fences
+    assert {language for language, _ in found} <= LANGUAGES
 
 
 def test_there_are_commands_to_check() -> None:
