@@ -23,6 +23,7 @@ from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.determinism import configure_torch
 from leap_rl.meta.gradient_path import Method, NoMethod
 from leap_rl.meta.leap import Leap
+from leap_rl.rl.hardware import check_machine
 
 KINDS: Final[dict[str, Method]] = {
     "none": NoMethod(),
@@ -63,7 +64,11 @@ def measure(config: OverheadConfig, progress: Callable[[str], None]) -> dict[str
         that an update spends in them; `share`, that by the update's whole CPU time, with the
         interval of its median; `share_end_to_end`, by how much the CPU time of a block exceeds its
         neighbor's without sums, likewise, which counts the caches too but is far noisier.
+
+    Raises:
+        ValueError: This machine lacks the device, or the units of the precision.
     """
+    check_machine(config.agent)
     configure_torch()
     agent = BenchAgent(config.task, config.agent, method=NoMethod())
     agent.run_updates(WARM_UP_UPDATES)

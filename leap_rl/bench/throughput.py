@@ -25,6 +25,7 @@ from leap_rl.bench.crew import Crew
 from leap_rl.bench.machine import Quiet, circumstances, cpu_s_of, resident_mb_of
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
+from leap_rl.rl.hardware import check_machine
 from leap_rl.tasks.config import LossDifference
 
 ROUNDS = 5
@@ -147,10 +148,15 @@ def measure(
         `fraction_by_cpu_time` is for machines that others use too: both rates are taken by the
         trainers' own CPU time, that of their environment processes included, instead of the wall
         clock.
+
+    Raises:
+        ValueError: This machine lacks the device, or the units of the precision.
+        RunFailedError: A process died.
     """
     rates: dict[str, list[float]] = {"agent": [], "limit": []}
     cpu_rates: dict[str, list[float]] = {"agent": [], "limit": []}
     splits: list[dict[str, float]] = []
+    check_machine(config.agent)
     trainers, game = config.trainers_counted, config.task.resolved_games[0]
     progress(f"starting {trainers} trainers on {game}")
     make_worker = partial(Worker, config, method, loss_difference)

@@ -138,6 +138,15 @@ def test_bad_input_gets_one_line(
     assert all(part in line for part in parts), line
 
 
+@pytest.mark.parametrize("words", ["throughput --game pong", "overhead"])
+def test_what_the_machine_lacks_is_told_in_one_line(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    line = error_of(capsys, "bench", *words.split(), "--agent.device", "cuda")
+    assert "agent.device = cuda" in line
+
+
 def test_numbers_after_an_option_are_a_list() -> None:
     assert join_list(["--trainers", "1", "2", "4", "--seconds", "3"], "--trainers") == [
         *["--trainers", "[1,2,4]", "--seconds", "3"]
