@@ -26,6 +26,7 @@ def json_of(words: str) -> dict[str, Any]:
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("\n") == 1
+    assert "leaked" not in run.stderr  # of what processes share
     figures: dict[str, Any] = json.loads(run.stdout)
     return figures
 
