@@ -14,6 +14,11 @@ replaces a sum by the same sum. It completes with ``n=31_250`` and claim number 
 is lost it sends the same message again, is told Counted again, and gets the same next assignment,
 since number 32 has been answered before.
 
+Now and then a stream carries a snapshot: the task frozen after the same n segments. Say that of
+n=20_000 was answered Continue(durable_n=20_000) when ``trainer-2`` died at n=21_300. Slot 4 rolls
+back to n=20_000, and ``Ticket(round=7, slot=4, attempt=2)`` goes out with that snapshot: whoever
+gets it repeats 1,300 segments and ends with the same sum.
+
 Dimensions: P flattened shared parameters, E episodes, R points of a learning curve.
 """
 
@@ -28,6 +33,10 @@ from numpy.typing import NDArray
 
 FloatVector: TypeAlias = NDArray[np.float32]
 """A float32 vector; read-only on the receiving side."""
+
+
+Bytes: TypeAlias = NDArray[np.uint8]
+"""A file's contents, uint8 [bytes]: an array, which crosses processes without being copied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +78,7 @@ class Assignment:
     """Whether the trained agent is to come back with the sum."""
     durable_n: int = 0
     """Segments behind ``snapshot``; 0 to start at the initialization."""
-    snapshot: bytes | None = None
+    snapshot: Bytes | None = None
     """A frozen task to go on from, or none."""
 
 
@@ -107,7 +116,7 @@ class Stream:
     contribution: FloatVector
     """The sum over the first ``n`` segments, [P]."""
     live: LiveFigures
-    snapshot: bytes | None = None
+    snapshot: Bytes | None = None
     """The task frozen after ``n`` segments, or none."""
 
 

@@ -25,7 +25,7 @@ from leap_rl.rl.config import GAINS, AgentConfig
 from leap_rl.rl.hardware import resolve
 from leap_rl.rl.loss import A2CLoss, a2c_loss, sample_actions
 from leap_rl.rl.returns import n_step_returns
-from leap_rl.rl.rmsprop import RMSProp
+from leap_rl.rl.rmsprop import RMSProp, check_same_shape
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ class A2CLearner:
     them is the pass that is differentiated: it is computed once. The parameters and the gradient
     of an update stay readable until the next one is done.
 
-    Between `step` and the next `act` the learner is `flat.vector`, `step_length`,
-    `optimizer.state_dict()` and `action_generator.get_state()`, and nothing else.
+    Between `step` and the next `act` the learner is its `state_dict` and nothing else.
 
     Attributes:
         config: What it was built with, each `auto` resolved.
@@ -246,6 +245,39 @@ class A2CLearner:
         passes = [self.passes.forward(observations) for observations in batch.observations]
         logits, values = (torch.stack(outputs) for outputs in zip(*passes, strict=True))
         return self._loss(logits, values, batch)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return copies of all that the future depends on; only between updates."""
+        assert not self._acted, "an unroll is under way"
+        state = {
+            "parameters": self.flat.vector.clone(),
+            "actions": self.action_generator.get_state(),
+            **{f"optimizer.{name}": part for name, part in self.optimizer.state_dict().items()},
+        }
+        if self.step_length is not None:
+            state["step_length"] = torch.tensor(self.step_length, dtype=torch.float64)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state, in place of `load_shared`.
+
+        Raises:
+            ValueError: It is of another network.
+        """
+        assert not self._acted, "an unroll is under way"
+        check_same_shape("parameters", state["parameters"], self.flat.vector)
+        prefix = "optimizer."
+        parts = {
+            name.removeprefix(prefix): part
+            for name, part in state.items()
+            if name.startswith(prefix)
+        }
+        self.optimizer.load_state_dict(parts)
+        self.flat.vector.copy_(state["parameters"])
+        self.action_generator.set_state(state["actions"])
+        length = state.get("step_length")
+        self.step_length = None if length is None else float(length)
+        self.passes.refresh()
 
     def parameters_named(self) -> dict[str, Tensor]:
         """Return copies of all parameters, named encoder.*, policy.* and value.*."""

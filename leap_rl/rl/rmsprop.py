@@ -65,7 +65,12 @@ class RMSProp:
         return {"mean_square": self.mean_square.clone()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Copy the state in."""
+        """Copy the state in.
+
+        Raises:
+            ValueError: It is of another network.
+        """
+        check_same_shape("mean_square", state["mean_square"], self.mean_square)
         self.mean_square.copy_(state["mean_square"])
 
     def _vectors(self, part: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -93,6 +98,19 @@ class RMSProp:
         moved = new_theta - theta + (mean_square - mean_square)
         squares: float = moved.double().square().sum().item()
         return squares
+
+
+def check_same_shape(name: str, tensor: Tensor, like: Tensor) -> None:
+    """Refuse a part of a state that does not fit.
+
+    Raises:
+        ValueError: Its shape or type is another one.
+    """
+    if tensor.shape != like.shape or tensor.dtype != like.dtype:
+        raise ValueError(
+            f"state: {name} is {tensor.dtype} {list(tensor.shape)}: must be {like.dtype} "
+            f"{list(like.shape)}; it was made by another network"
+        )
 
 
 @kernel

@@ -5,9 +5,12 @@ Dimensions: P flattened shared parameters, T unroll, B environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.envs.episodes import Episode, EpisodeAccounting
@@ -17,7 +20,16 @@ from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.loss import A2CLoss
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import LossDifference, TaskConfig
-from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec
+from leap_rl.tasks.task import (
+    EpisodeEnd,
+    Observe,
+    Point,
+    Progress,
+    TaskSpec,
+    TaskState,
+    freeze_loss,
+    thaw_loss,
+)
 
 
 class ActorCriticTask:
@@ -119,6 +131,37 @@ class ActorCriticTask:
             step_length=self.learner.step_length,
         )
 
+    def state(self) -> TaskState:
+        """Return agent, environments, running episodes and counts."""
+        learner = {name: part.cpu().numpy() for name, part in self.learner.state_dict().items()}
+        return {
+            **{f"learner.{name}": array for name, array in learner.items()},
+            **{f"envs.{name}": array for name, array in self.envs.state().items()},
+            "returns": self._accounting.returns.copy(),
+            "lengths": self._accounting.lengths.copy(),
+            "updates": np.array(self._updates),
+            "agent_steps": np.array(self._agent_steps),
+            **freeze_loss(self._previous_batch_loss),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a state.
+
+        Raises:
+            ValueError: The state is of another game, other settings or another network.
+        """
+        learner = _with_prefix("learner.", state)
+        self.learner.load_state_dict(
+            {name: torch.from_numpy(array.copy()) for name, array in learner.items()}
+        )
+        observations = self.envs.restore(_with_prefix("envs.", state))
+        self._observations = torch.from_numpy(observations)
+        self._accounting.returns[:] = state["returns"]
+        self._accounting.lengths[:] = state["lengths"]
+        self._updates = int(state["updates"])
+        self._agent_steps = int(state["agent_steps"])
+        self._previous_batch_loss = thaw_loss(state)
+
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters, named encoder.*, policy.* and value.*."""
         return self.learner.parameters_named()
@@ -149,6 +192,12 @@ class ActorCriticTask:
 
     def _path_loss(self, loss: A2CLoss) -> Tensor:
         return loss.path_loss(self.learner.config.path_loss).detach()
+
+
+def _with_prefix(prefix: str, state: Mapping[str, NDArray[Any]]) -> TaskState:
+    return {
+        name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)
+    }
 
 
 def _generator(task_seed: int, purpose: Purpose) -> torch.Generator:

@@ -11,15 +11,27 @@ Dimensions: P flattened shared parameters.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.parameters import Layout, Leaf
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import LossDifference, TaskConfig
-from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec
+from leap_rl.tasks.task import (
+    Observe,
+    Point,
+    Progress,
+    TaskSpec,
+    TaskState,
+    freeze_loss,
+    thaw_loss,
+)
 
 DIMENSION = 32
 """P: few enough to look at, and more than one cache line of the flat vector."""
@@ -117,6 +129,22 @@ class QuadraticTask:
             grad=gradient if with_grad else None,
             previous_batch_loss=self._previous_batch_loss,
         )
+
+    def state(self) -> TaskState:
+        """Return the point, the count, the noise's generator and the last batch's loss."""
+        return {
+            "theta": self._theta.numpy().copy(),
+            "updates": np.array(self._updates),
+            "noise": self._noise.get_state().numpy(),
+            **freeze_loss(self._previous_batch_loss),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a state."""
+        self._theta = torch.from_numpy(state["theta"].copy())
+        self._updates = int(state["updates"])
+        self._noise.set_state(torch.from_numpy(state["noise"].copy()))
+        self._previous_batch_loss = thaw_loss(state)
 
     def named_parameters(self) -> dict[str, Tensor]:
         """Return a copy of the parameters."""

@@ -10,6 +10,9 @@ trains it hands it a function that sees each point of its gradient path:
     end = task.end_point(with_grad=False)
     path.finish(end.theta, end.loss, end.grad)
 
+Between two updates a task can be frozen into plain arrays, from which another process goes on to
+the same bits.
+
 Dimensions: P flattened shared parameters.
 """
 
@@ -17,12 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.parameters import Layout
+
+TaskState: TypeAlias = dict[str, NDArray[Any]]
+"""A frozen task: arrays by name."""
 
 
 class Observe(Protocol):
@@ -128,6 +135,16 @@ class Task(Protocol):
     def end_point(self, *, with_grad: bool) -> Point:
         """Return the path's end: one more batch at the last parameters, not stepped on."""
 
+    def state(self) -> TaskState:
+        """Return all that the future depends on, between two updates; a pure read, all copies."""
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a state, in a freshly made task, in place of :meth:`start`.
+
+        Raises:
+            ValueError: The state is of another task, or of one made otherwise.
+        """
+
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of all parameters by name, the task's own ones too."""
 
@@ -157,6 +174,22 @@ class TaskFactory(Protocol):
 
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P], from the stream of ``seed``."""
+
+
+_PREVIOUS_BATCH_LOSS = "previous_batch_loss"
+
+
+def freeze_loss(previous_batch_loss: Tensor | None) -> TaskState:
+    """Return the part of a task's state that is the last batch's loss, 0-d; empty for none."""
+    if previous_batch_loss is None:
+        return {}
+    return {_PREVIOUS_BATCH_LOSS: previous_batch_loss.cpu().numpy().copy()}
+
+
+def thaw_loss(state: Mapping[str, NDArray[Any]]) -> Tensor | None:
+    """Undo `freeze_loss`."""
+    loss = state.get(_PREVIOUS_BATCH_LOSS)
+    return None if loss is None else torch.from_numpy(loss.copy())
 
 
 @dataclass(kw_only=True, slots=True)

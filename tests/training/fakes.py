@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.messages import (
@@ -22,7 +24,7 @@ from leap_rl.messages import (
 )
 from leap_rl.parameters import Layout, Leaf
 from leap_rl.run_folder import RunFolder
-from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec
+from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec, TaskState
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.rounds import ClosedRound, FilledSlot, LoggedRow
 
@@ -78,6 +80,7 @@ def make_server(
     clock: FakeClock | None = None,
     *,
     max_attempts: int = 3,
+    trainers_live: bool = False,
 ) -> ParameterServer:
     """A server over a fresh or used folder."""
     if folder.latest() is None:
@@ -88,6 +91,7 @@ def make_server(
         policy=policy or FakePolicy(),
         lease_s=60.0,
         max_attempts=max_attempts,
+        trainers_live=trainers_live,
         clock=clock or FakeClock(),
     )
 
@@ -110,6 +114,12 @@ def stream(ticket: Ticket, n: int, values: FloatVector | None = None) -> Stream:
             agent_steps=n, agent_steps_total=10, agent_steps_per_s=1.0, mean_return=None
         ),
     )
+
+
+def frozen(ticket: Ticket, n: int, fill: int | None = None) -> Stream:
+    """A stream with a snapshot that says how many segments are behind it."""
+    snapshot = np.full(7, n if fill is None else fill, dtype=np.uint8)
+    return replace(stream(ticket, n), snapshot=snapshot)
 
 
 def episodes(count: int = 1) -> Episodes:
@@ -188,6 +198,13 @@ class FakeTask:
     def end_point(self, *, with_grad: bool) -> Point:
         loss, grad = self._loss_and_grad()
         return Point(theta=self.theta, loss=loss, grad=grad if with_grad else None)
+
+    def state(self) -> TaskState:
+        return {"theta": self.theta.numpy().copy(), "done": np.array(self.done_updates)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.theta = torch.from_numpy(state["theta"].copy())
+        self.done_updates = int(state["done"])
 
     def named_parameters(self) -> dict[str, Tensor]:
         return {"theta": self.theta.clone()}

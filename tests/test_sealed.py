@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from leap_rl.sealed import SealError, seal, unseal
+
+ARRAYS = {
+    "empty": np.zeros(0, dtype=np.float32),
+    "scalar": np.array(3.5),
+    "flags": np.array([True, False]),
+    "words": np.arange(6, dtype=np.uint64).reshape(2, 3),
+    "turned": np.arange(6, dtype=np.int32).reshape(2, 3).T,
+    "bytes": np.arange(9, dtype=np.uint8),
+}
+HEADER = {"text": "ä", "list": [1, 2.5, None], "nested": {"a": True}}
+
+
+def test_what_is_sealed_comes_back() -> None:
+    arrays, header = unseal(seal(ARRAYS, HEADER))
+    assert header == HEADER
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(arrays[name], array)
+    assert unseal(seal({}, {})) == ({}, {})
+
+
+def test_equal_contents_are_equal_bytes() -> None:
+    turned = dict(reversed(list(ARRAYS.items())))
+    assert seal(ARRAYS, HEADER) == seal(turned, dict(reversed(list(HEADER.items()))))
+
+
+def test_any_changed_byte_is_told_or_changes_nothing() -> None:
+    whole = seal(ARRAYS, HEADER)
+    expected, _ = unseal(whole)
+    told = 0
+    for place in range(len(whole)):
+        for flip in (1, 0x20, 0x80):
+            data = bytearray(whole)
+            data[place] ^= flip
+            try:
+                arrays, header = unseal(bytes(data))
+            except SealError:
+                told += 1
+                continue
+            # A space of JSON's that became another kind of space.
+            assert header == HEADER
+            assert all(np.array_equal(arrays[name], expected[name]) for name in expected)
+    assert told > 2.9 * len(whole)
+
+
+def test_a_torn_file_is_told() -> None:
+    whole = seal(ARRAYS, HEADER)
+    for length in range(len(whole)):
+        with pytest.raises(SealError):
+            unseal(whole[:length])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pickle.dumps({"a": 1}),
+        (2**62).to_bytes(8, "little") + b"{}",
+        (8).to_bytes(8, "little") + b"[[[[[[[[",
+        (2).to_bytes(8, "little") + b"{}",
+        (20).to_bytes(8, "little") + b'{"__metadata__":null}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_sealed_file_is_told(data: bytes) -> None:
+    with pytest.raises(SealError):
+        unseal(data)
+
+
+def test_a_header_that_lies_about_sizes_is_told() -> None:
+    whole = seal({"x": np.zeros(4, dtype=np.float32)}, {})
+    size = int.from_bytes(whole[:8], "little")
+    head = json.loads(whole[8 : 8 + size])
+    head["x"]["shape"], head["x"]["data_offsets"] = [2**40], [0, 2**42]
+    text = json.dumps(head).encode()
+    with pytest.raises(SealError):
+        unseal(len(text).to_bytes(8, "little") + text + whole[8 + size :])
