@@ -9,28 +9,36 @@
     RUN/slots/000012/007.safetensors    a completed slot of the open round
     RUN/curves/000012.parquet           the episodes of round 12
     RUN/agents/                         trained agents, where asked for
-    RUN/.lock                           held by the process that works here
+    RUN/.lock                           held by the driver that works here, and who that is
+    RUN/.server                         held by its parameter server
 
 Everything is safetensors, JSON, Parquet and plain YAML: opening a stranger's run runs no code.
+config.yaml and state.json carry a sum of their own contents, so that damage to any file that a run
+goes on from is told; curves and agents are results, which no run reads.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from leap_rl.run_lock import LockedError, locked
+
 LATEST = "latest"
 STATE = "state.json"
-SCHEMA = 1
+SCHEMA = 2
+"""Of state.json; 1 had no checksum."""
+CHECKSUM = "checksum"
+"""In config.yaml and state.json: the SHA-256 of everything else in it, as canonical JSON."""
 
 
 class RunFolderError(ValueError):
@@ -61,14 +69,16 @@ class RunFolder:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the resolved config; plain scalars, lists and mappings only."""
-        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        document = {CHECKSUM: _checksum(config), **config}  # first: what is cut off is noticed
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
         write_atomically(self.config_path, text.encode())
 
     def read_config(self) -> dict[str, Any]:
         """Return the resolved config.
 
         Raises:
-            RunFolderError: There is none, or it is no YAML mapping of plain values.
+            RunFolderError: There is none, it is no YAML mapping of plain values, or it was changed
+                since it was written.
         """
         if not self.exists():
             raise RunFolderError(
@@ -76,29 +86,58 @@ class RunFolder:
             )
         try:
             config = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
         if not isinstance(config, dict):
             raise RunFolderError(f"{self.config_path}: must hold a mapping of options")
+        # Versions before this one wrote none.
+        if CHECKSUM in config and config.pop(CHECKSUM) != _checksum(config):
+            raise RunFolderError(
+                f"{self.config_path}: was changed since the run was made, or is damaged; options "
+                "are changed on the command line of `leap-rl resume` or `leap-rl fork`"
+            )
         return config
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes of this machine from working in the folder.
+        """Keep other processes from working in the folder.
 
         Raises:
             RunFolderError: Another one does.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / ".lock", "a", encoding="ascii") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunFolderError(
-                    f"{self.path}: another process works in this run's folder; wait for it, stop "
-                    "it, or choose another folder"
-                ) from None
+        try:
+            with locked(self.path / ".lock"):
+                yield
+        except LockedError as error:
+            raise RunFolderError(
+                f"{self.path}: {error} works in this run's folder; wait for it, stop it, or choose "
+                "another folder"
+            ) from None
+
+    @contextmanager
+    def serving(self, within_s: float = 30.0) -> Iterator[None]:
+        """Be the one parameter server that writes here.
+
+        A server may outlive its killed driver by seconds: that of the next driver waits for it.
+
+        Raises:
+            RunFolderError: Another one still writes here after ``within_s`` seconds.
+        """
+        deadline_s = time.monotonic() + within_s
+        with ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(locked(self.path / ".server"))
+                    break
+                except LockedError as error:
+                    if time.monotonic() > deadline_s:
+                        raise RunFolderError(
+                            f"{self.path}: the parameter server of another driver, {error}, still "
+                            "writes in this run's folder; end it, or wait for its end"
+                        ) from None
+                time.sleep(0.1)
             yield
 
     # -- checkpoints --------------------------------------------------------------------------
@@ -112,13 +151,72 @@ class RunFolder:
         pointer = self.path / "checkpoints" / LATEST
         if not pointer.exists():
             return None
-        text = pointer.read_text(encoding="utf-8").strip()
-        if not text.isdecimal():
+        text = pointer.read_bytes().strip()
+        if not text.isdigit():
             raise RunFolderError(f"{pointer}: holds {text!r}, which is no checkpoint's number")
         return int(text)
 
+    def checkpoints(self) -> list[int]:
+        """Return the numbers of all checkpoints that are there, damaged or not, in order."""
+        names = [path.name for path in (self.path / "checkpoints").glob("[0-9]*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def fall_back(self, fingerprint: str) -> str | None:
+        """See to it that the newest checkpoint is a whole one; the folder's lock must be held.
+
+        A run goes on from a checkpoint to the same bits as before: what a damaged one held is
+        computed again.
+
+        Args:
+            fingerprint: Of the run; checkpoints of another are taken for damaged.
+
+        Returns:
+            None where all is well; else one line that says what is damaged, why, and from which
+            checkpoint the run goes on.
+
+        Raises:
+            RunFolderError: No checkpoint is whole.
+        """
+        damage: RunFolderError | None = None
+        newest = None
+        try:
+            newest = self.latest()
+        except RunFolderError as error:
+            damage = error
+        there = self.checkpoints()
+        older = there if newest is None else [number for number in there if number < newest]
+        for number in ([] if newest is None else [newest]) + older[::-1]:
+            try:
+                _, state = self.read_checkpoint(number)
+                if state.get("fingerprint", fingerprint) != fingerprint:
+                    raise RunFolderError(f"{self.checkpoint(number)}: belongs to another run")
+            except RunFolderError as error:
+                damage = damage or error
+                continue
+            if number == newest and damage is None:
+                return None
+            self._return_to(number)
+            reason = damage or f"{self.path / 'checkpoints' / LATEST}: is missing"
+            return f"{reason}; going on from checkpoint {number}, which is whole"
+        raise RunFolderError(
+            f"{damage}; no other checkpoint is whole: start anew in another folder"
+            if damage
+            else f"{self.path}: has no checkpoint; start anew in another folder"
+        )
+
+    def _return_to(self, number: int) -> None:
+        for slots in (self.path / "slots").glob("[0-9]*"):
+            if slots.name.isdecimal() and int(slots.name) > number:
+                shutil.rmtree(slots)  # they grew from a checkpoint that is to be made again
+        write_atomically(self.path / "checkpoints" / LATEST, f"{number:06d}\n".encode())
+
     def write_checkpoint(
-        self, number: int, files: Mapping[str, bytes], state: Mapping[str, Any]
+        self,
+        number: int,
+        files: Mapping[str, bytes],
+        state: Mapping[str, Any],
+        *,
+        before_latest: Callable[[], None] = lambda: None,
     ) -> None:
         """Write checkpoint ``number`` whole, then point ``latest`` to it.
 
@@ -126,6 +224,10 @@ class RunFolder:
             number: How many rounds are behind it.
             files: Contents by file name.
             state: What goes into state.json besides the files' SHA-256 sums; `rows`, if any, too.
+            before_latest: Called when the checkpoint is there and `latest` does not say so yet.
+
+        Raises:
+            OSError: It could not be written; the checkpoints that were there still are.
         """
         target = self.checkpoint(number)
         aside = target.with_name(f".{target.name}.tmp")
@@ -135,12 +237,14 @@ class RunFolder:
         aside.mkdir(parents=True)
         manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
+        document[CHECKSUM] = _checksum(document)
         for name, data in files.items():
             _write_synced(aside / name, data)
         _write_synced(aside / STATE, _json_bytes(document))
         _sync_folder(aside)
         aside.rename(target)
         _sync_folder(target.parent)
+        before_latest()
         write_atomically(target.parent / LATEST, f"{number:06d}\n".encode())
 
     def read_state(self, number: int) -> dict[str, Any]:
@@ -151,18 +255,25 @@ class RunFolder:
         """
         path = self.checkpoint(number) / STATE
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            state = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(state, dict) or state.get("schema") not in (1, SCHEMA):
+            raise RunFolderError(f"{path}: is not a checkpoint of this version of leap_rl")
+        needs_checksum = state["schema"] != 1 or CHECKSUM in state
+        if needs_checksum and state.pop(CHECKSUM, None) != _checksum(state):
+            raise RunFolderError(f"{path}: is damaged (its checksum is not the one recorded)")
         whole = (
-            isinstance(state, dict)
-            and state.get("schema") == SCHEMA
+            state.get("number") == number
             and isinstance(state.get("sha256"), dict)
             and isinstance(state.get("rows"), list)
         )
         if not whole:
-            raise RunFolderError(f"{path}: is not a checkpoint of this version of leap_rl")
-        return dict(state)
+            raise RunFolderError(f"{path}: is not checkpoint {number} of a run")
+        for name in state["sha256"]:
+            if Path(name).name != name or name in ("", ".."):
+                raise RunFolderError(f"{path}: names {name!r}, which is no file of a checkpoint")
+        return state
 
     def read_checkpoint(self, number: int) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Return checkpoint ``number``'s files by name and its state, their sums checked.
@@ -173,7 +284,7 @@ class RunFolder:
         state = self.read_state(number)
         files = {}
         for name, digest in state["sha256"].items():
-            path = self.checkpoint(number) / Path(name).name
+            path = self.checkpoint(number) / name
             try:
                 data = path.read_bytes()
             except OSError as error:
@@ -207,10 +318,18 @@ class RunFolder:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` such that a crash leaves the old content or the new, synced."""
+    """Write ``data`` to ``path`` such that a crash leaves the old content or the new, synced.
+
+    Raises:
+        OSError: It could not be written; the message names the file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.tmp")
-    _write_synced(aside, data)
+    try:
+        _write_synced(aside, data)
+    except OSError:
+        aside.unlink(missing_ok=True)  # a full disk needs the room
+        raise
     os.replace(aside, path)
     _sync_folder(path.parent)
 
@@ -231,6 +350,14 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(dict(document), sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return "none"  # what leap_rl writes can be said in JSON
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _json_bytes(document: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,14 +99,139 @@ def test_missing_things_are_named(folder: RunFolder) -> None:
         folder.read_checkpoint(1)
 
 
-def test_a_manifest_cannot_reach_outside_its_checkpoint(folder: RunFolder) -> None:
+@pytest.mark.parametrize("name", ["../../secret", "/secret", "..", ".", ""])
+def test_a_manifest_cannot_reach_outside_its_checkpoint(folder: RunFolder, name: str) -> None:
+    (folder.path / "secret").parent.mkdir()
+    (folder.path / "secret").write_bytes(b"x")
     folder.write_checkpoint(0, {"a.bin": b"x"}, {})
-    secret = folder.path / "secret"
-    secret.write_bytes(b"x")
-    state = folder.checkpoint(0) / "state.json"
-    state.write_text(state.read_text().replace('"a.bin"', '"../../secret"'))
-    with pytest.raises(RunFolderError, match="secret: cannot be read"):
+    edit_state(folder, 0, sha256={name: hashlib.sha256(b"x").hexdigest()})
+    with pytest.raises(RunFolderError, match="which is no file of a checkpoint"):
         folder.read_checkpoint(0)
+
+
+def edit_state(folder: RunFolder, number: int, /, **changes: object) -> None:
+    """Change a checkpoint's state as a stranger would, its checksum included."""
+    path = folder.checkpoint(number) / "state.json"
+    state = {**json.loads(path.read_text()), **changes}
+    state.pop("checksum")
+    state["checksum"] = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(state))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"number": 1}, "is not checkpoint 0"),
+        ({"sha256": ["a.bin"]}, "is not checkpoint 0"),
+        ({"rows": {}}, "is not checkpoint 0"),
+        ({"schema": 3}, "is not a checkpoint of this version"),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(
+    folder: RunFolder, changes: dict[str, object], message: str
+) -> None:
+    folder.write_checkpoint(0, {"a.bin": b"x"}, {})
+    edit_state(folder, 0, **changes)
+    with pytest.raises(RunFolderError, match=message):
+        folder.read_state(0)
+
+
+def test_a_changed_state_is_told(folder: RunFolder) -> None:
+    folder.write_checkpoint(0, {}, {"agent_steps": 7})
+    path = folder.checkpoint(0) / "state.json"
+    path.write_text(path.read_text().replace("7", "8"))
+    with pytest.raises(RunFolderError, match=r"state\.json: is damaged"):
+        folder.read_state(0)
+
+
+def test_a_state_of_before_there_were_checksums_is_read(folder: RunFolder) -> None:
+    folder.write_checkpoint(0, {"a.bin": b"x"}, {})
+    path = folder.checkpoint(0) / "state.json"
+    state = {**json.loads(path.read_text()), "schema": 1}
+    path.write_text(json.dumps(state))  # not one of them
+    with pytest.raises(RunFolderError, match="is damaged"):
+        folder.read_state(0)
+    del state["checksum"]
+    path.write_text(json.dumps(state))
+    assert folder.read_checkpoint(0)[0] == {"a.bin": b"x"}
+
+
+def test_a_changed_config_is_told(folder: RunFolder) -> None:
+    folder.write_config({"seed": 0, "task": {"games": ["pong"]}, "rate": 1e-5, "none": None})
+    assert folder.read_config()["rate"] == 1e-5
+    text = folder.config_path.read_text()
+    folder.config_path.write_text(text.replace("pong", "qbert"))
+    with pytest.raises(RunFolderError, match="was changed since the run was made, or is damaged"):
+        folder.read_config()
+
+
+def run_of(folder: RunFolder, checkpoints: int) -> RunFolder:
+    for number in range(checkpoints):
+        folder.write_checkpoint(number, {"a.bin": b"%d" % number}, {"fingerprint": "own"})
+        folder.slot(number, 0).parent.mkdir(parents=True)
+    return folder
+
+
+def test_a_whole_run_needs_no_falling_back(folder: RunFolder) -> None:
+    assert run_of(folder, 3).fall_back("own") is None
+    assert folder.latest() == 2
+    assert folder.slots(2).exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "good", "message"),
+    [
+        ("checkpoints/000002/a.bin", 1, r"000002/a\.bin: is damaged"),
+        ("checkpoints/000002/state.json", 1, r"000002/state\.json: cannot be read"),
+        ("checkpoints/latest", 2, r"latest: holds b'dam\\xc3\\xa4ged'"),
+    ],
+)
+def test_a_run_falls_back_to_what_is_whole(
+    folder: RunFolder, damage: str, good: int, message: str
+) -> None:
+    run_of(folder, 3)
+    (folder.path / damage).write_text("damäged")
+    line = folder.fall_back("own")
+    assert line is not None
+    assert re.search(message, line)
+    assert line.endswith(f"going on from checkpoint {good}, which is whole")
+    assert folder.latest() == good
+    assert folder.slots(good).exists()
+    assert folder.slots(2).exists() == (good == 2)
+    assert folder.fall_back("own") is None
+
+
+def test_it_falls_back_as_far_as_it_must(folder: RunFolder) -> None:
+    run_of(folder, 4)
+    shutil.rmtree(folder.checkpoint(3))
+    (folder.checkpoint(2) / "a.bin").write_bytes(b"")
+    edit_state(folder, 1, fingerprint="another")
+    line = folder.fall_back("own")
+    assert line is not None
+    assert "000003/state.json: cannot be read" in line
+    assert folder.latest() == 0
+
+
+def test_a_run_without_a_whole_checkpoint_is_told(folder: RunFolder) -> None:
+    with pytest.raises(RunFolderError, match="has no checkpoint"):
+        folder.fall_back("own")
+    run_of(folder, 2)
+    for number in (0, 1):
+        (folder.checkpoint(number) / "a.bin").write_bytes(b"")
+    with pytest.raises(RunFolderError, match=r"000001/a\.bin: is damaged.*no other .* is whole"):
+        folder.fall_back("own")
+
+
+def test_a_file_that_cannot_be_written_leaves_no_other_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*file"):
+        write_atomically(tmp_path / "file", b"new")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

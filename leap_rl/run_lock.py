@@ -1,0 +1,163 @@
+"""The lock of a run's folder: one process at a time works there, and it says who it is.
+
+    RUN/.lock    {"host": ..., "pid": ..., "started": ..., "heartbeat": ...}, times in Unix seconds
+
+The operating system's lock on the file (flock) decides wherever it is to be trusted: it is gone
+with the process that held it, however that ended. It is not to be trusted where a file system has
+none, or has it for one machine alone, as some network file systems; there the heartbeat decides,
+which a thread of the holder renews: a holder on another machine that was heard of within a minute
+is alive. So after a crash another machine may have to wait for a minute. Machines whose clocks are
+apart by more than that, and a holder that was suspended for longer, are beyond what it can tell.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+BEAT_EVERY_S: Final = 10.0
+ALIVE_S: Final = 60.0
+"""A holder on another machine is alive for this long after its last heartbeat."""
+
+_SIZE = 512
+"""Bytes of the record: always as many, so that a renewal is one write over the last one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """The process that holds a lock."""
+
+    host: str
+    pid: int
+    started: float
+    heartbeat: float
+
+    def heard_within(self, seconds: float) -> bool:
+        """Whether its heartbeat is that young; clocks may differ either way."""
+        return abs(time.time() - self.heartbeat) < seconds
+
+    def __str__(self) -> str:
+        age = max(0, round(time.time() - self.heartbeat))
+        started = datetime.fromtimestamp(self.started)
+        return (
+            f"process {self.pid} on {self.host} (since {started:%Y-%m-%d %H:%M:%S}, last heard of "
+            f"{age} s ago)"
+        )
+
+
+class LockedError(Exception):
+    """Somebody else holds the lock."""
+
+    def __init__(self, holder: Holder | None) -> None:
+        super().__init__("another process" if holder is None else str(holder))
+        self.holder = holder
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made if it is missing.
+
+    Raises:
+        LockedError: Another process holds it.
+        OSError: The file cannot be written.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        started = time.time()
+        _acquire(descriptor, started)
+        ended = threading.Event()
+        beat = threading.Thread(
+            target=_beat, args=(descriptor, started, ended), name="lock", daemon=True
+        )
+        beat.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            beat.join()
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)  # nobody's, at once and for every machine
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, started: float) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flocked = True
+    except BlockingIOError:
+        raise LockedError(_read(descriptor)) from None
+    except OSError:  # a file system without such locks
+        flocked = False
+    holder = _read(descriptor)
+    if holder is not None and _is_alive(holder, flocked=flocked):
+        raise LockedError(holder)
+    _write(descriptor, started)
+    if not flocked:
+        # Of two that come at the same time, the one that wrote last has it.
+        time.sleep(0.5)
+        holder = _read(descriptor)
+        if holder is not None and not _is_own(holder):
+            raise LockedError(holder)
+
+
+def _is_alive(holder: Holder, *, flocked: bool) -> bool:
+    if holder.host == socket.gethostname():
+        # Where the system knows of locks, those of its own machine it knows for sure.
+        return not flocked and not _is_own(holder) and _runs(holder.pid)
+    return holder.heard_within(ALIVE_S)
+
+
+def _is_own(holder: Holder) -> bool:
+    return (holder.host, holder.pid) == (socket.gethostname(), os.getpid())
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _beat(descriptor: int, started: float, ended: threading.Event) -> None:
+    while not ended.wait(BEAT_EVERY_S):
+        with suppress(OSError):  # a disk that is full or away for a moment
+            _write(descriptor, started)
+
+
+def _write(descriptor: int, started: float) -> None:
+    holder = Holder(
+        host=socket.gethostname(), pid=os.getpid(), started=started, heartbeat=time.time()
+    )
+    os.pwrite(descriptor, json.dumps(asdict(holder)).encode().ljust(_SIZE - 1) + b"\n", 0)
+
+
+def _read(descriptor: int) -> Holder | None:
+    """Return who holds the lock, or none where the record is empty or damaged."""
+    try:
+        record = json.loads(os.pread(descriptor, _SIZE, 0))
+        values = {one.name: record[one.name] for one in fields(Holder)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    kinds = {"host": str, "pid": int, "started": (int, float), "heartbeat": (int, float)}
+    if not all(isinstance(values[name], kind) for name, kind in kinds.items()):  # type: ignore[arg-type]
+        return None
+    try:
+        holder = Holder(**values)
+        str(holder)
+    except (ValueError, OverflowError, OSError):  # times out of all range
+        return None
+    return holder

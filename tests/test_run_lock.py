@@ -1,0 +1,147 @@
+"""One process at a time works in a run's folder, and says who it is."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from leap_rl import run_lock
+from leap_rl.run_lock import LockedError, locked
+
+HERE = socket.gethostname()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / ".lock"
+
+
+@pytest.fixture
+def without_flock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+
+def record(path: Path, *, host: str = "elsewhere", pid: int = 7, age_s: float = 0.0) -> None:
+    then = time.time() - age_s
+    path.write_text(json.dumps({"host": host, "pid": pid, "started": then, "heartbeat": then}))
+
+
+@contextmanager
+def another_process(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    code = (
+        "import sys; from pathlib import Path; from leap_rl.run_lock import locked\n"
+        f"with locked(Path({str(path)!r})): print('held', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_second_is_told_who_the_first_is(path: Path) -> None:
+    with (
+        another_process(path) as process,
+        pytest.raises(LockedError, match=rf"^process {process.pid} on {HERE} \(since 2"),
+        locked(path),
+    ):
+        pass
+
+
+def test_a_process_that_was_killed_holds_nothing(path: Path) -> None:
+    with another_process(path):
+        pass
+    assert json.loads(path.read_bytes())["host"] == HERE
+    with locked(path):
+        assert json.loads(path.read_bytes())["pid"] == os.getpid()
+    assert path.read_bytes() == b""
+
+
+def test_who_works_on_is_heard_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_lock, "BEAT_EVERY_S", 0.01)
+    with locked(path):
+        before = json.loads(path.read_bytes())
+        deadline = time.monotonic() + 5
+        while json.loads(path.read_bytes())["heartbeat"] == before["heartbeat"]:
+            assert time.monotonic() < deadline
+        assert json.loads(path.read_bytes())["started"] == before["started"]
+
+
+@pytest.mark.parametrize("age_s", [5, -5])
+def test_another_machine_that_was_heard_of_just_now_is_alive(path: Path, age_s: float) -> None:
+    # flock was granted: the file system has it for each machine alone.
+    record(path, age_s=age_s)
+    with pytest.raises(LockedError, match="process 7 on elsewhere"), locked(path):
+        pass
+
+
+def test_another_machine_that_was_not_heard_of_is_dead(path: Path) -> None:
+    record(path, age_s=run_lock.ALIVE_S + 1)
+    with locked(path):
+        pass
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[]", b'{"host": 1}', b'{"host": "x", "pid": 1e999}']
+)
+def test_a_damaged_record_is_nobodys(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with locked(path):
+        assert json.loads(path.read_bytes())["pid"] == os.getpid()
+
+
+def test_a_time_out_of_all_range_is_nobodys(path: Path) -> None:
+    path.write_text('{"host": "x", "pid": 1, "started": 1e300, "heartbeat": 0}')
+    with locked(path):
+        pass
+
+
+@pytest.mark.usefixtures("without_flock")
+def test_without_flock_the_heartbeat_decides(path: Path) -> None:
+    record(path, age_s=5)
+    with pytest.raises(LockedError, match="elsewhere"), locked(path):
+        pass
+    record(path, age_s=run_lock.ALIVE_S + 1)
+    with locked(path):
+        pass
+
+
+@pytest.mark.usefixtures("without_flock")
+def test_without_flock_a_dead_process_of_this_machine_is_known(path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    record(path, host=HERE, pid=process.pid)
+    with locked(path):
+        pass
+    record(path, host=HERE, pid=os.getppid())
+    with pytest.raises(LockedError, match=rf"process {os.getppid()} on"), locked(path):
+        pass
+
+
+@pytest.mark.usefixtures("without_flock")
+def test_without_flock_the_last_of_two_at_a_time_has_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: record(path))  # the other comes just now
+    with pytest.raises(LockedError, match="elsewhere"), locked(path):
+        pass
