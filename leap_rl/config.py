@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -146,16 +146,28 @@ def init_of(config: Config) -> tuple[str, str]:
     return "init", config.init
 
 
-def fingerprint(config: Config, init_sha256: str | None) -> str:
+def fingerprint(
+    config: Config,
+    init_sha256: str | None,
+    *,
+    origin: Mapping[str, Any] | None = None,
+    without: Collection[str] = (),
+) -> str:
     """Return the SHA-256, in hexadecimal, of what defines the run.
 
     Args:
         config: The run's config.
         init_sha256: Of the file that the encoder starts from, which counts instead of its path;
             none for a random start.
+        origin: What says by its content which checkpoint a fork starts from; none for other runs.
+        without: Options, by dotted name, that do not count: those that the leap_rl which made the
+            run did not know.
     """
     options = defining_options(config)
     if init_sha256 is not None:
         options[init_of(config)[0]] = f"sha256:{init_sha256}"
+    options = {name: value for name, value in options.items() if name not in without}
     document = {"command": config.command, "options": options}
+    if origin is not None:
+        document["origin"] = dict(origin)
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

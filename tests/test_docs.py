@@ -16,6 +16,7 @@ import torch
 
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
+from leap_rl.cli.fork import take_at
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.config import COMMANDS as CONFIGS
@@ -81,7 +82,7 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
         return
     assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
-    if "--help" in rest or command not in (*CONFIGS, "resume", "bench", "plan"):
+    if "--help" in rest or command not in (*CONFIGS, "resume", "fork", "bench", "plan"):
         return
     if command == "bench":
         name, *rest = rest
@@ -94,7 +95,9 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
     if command == "plan":
         parse(config_parser(PlanConfig, program="test"), PlanConfig, take_json(rest)[0])
         return
-    if command == "resume":
+    if command == "fork":
+        rest = [rest[0], *take_at(rest[1:])[1]]
+    if command in ("resume", "fork"):
         command, rest = "train", rest[1:]
     config = CONFIGS[command]
     parse(config_parser(config, program="test"), config, rest)
@@ -112,7 +115,7 @@ def known_options() -> set[str]:
 
 
 def test_every_option_that_is_spoken_of_exists() -> None:
-    known = known_options() | {"--version"}
+    known = known_options() | {"--version", "--at"}
     known |= {"--threads"}  # of peers that run in environments of their own
     ours = [words for code in inline_code() if (words := code.split())]
     ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
@@ -12,6 +13,7 @@ from leap_rl.determinism import prepare_environment
 COMMANDS: Final = {
     "train": "meta-train an initialization over many games",
     "resume": "go on with a run that was stopped",
+    "fork": "make a new run that starts from a checkpoint of another, with other options",
     "learn": "learn games without meta-learning, from a random or a given initialization",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
@@ -21,7 +23,13 @@ COMMANDS: Final = {
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_STOPPED: Final = 75
+"""The run's time was over (runtime.stop_after_s): EX_TEMPFAIL, resume it."""
 EXIT_INTERRUPTED: Final = 130
+EXIT_TERMINATED: Final = 143
+
+started_s = time.monotonic()
+"""When the command started, on the monotonic clock."""
 
 
 class UsageError(ValueError):
@@ -32,9 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0, or 2 for bad input, 1 for a run that failed, 130 for one that was interrupted; what is
-        wrong goes to stderr in one line.
+        0, or 2 for bad input, 1 for a run that failed, 130 for one that was interrupted, 143 for
+        one that was told to terminate, 75 for one whose time was over; what is wrong goes to
+        stderr in one line.
     """
+    global started_s
+    started_s = time.monotonic()
     arguments = list(sys.argv[1:] if argv is None else argv)
     command, *rest = arguments or ["--help"]
     if command in ("-h", "--help"):

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
 
-from leap_rl.cli import EXIT_INTERRUPTED, UsageError
+from leap_rl import cli
+from leap_rl.cli import UsageError
+from leap_rl.cli.monitor import Monitor
+from leap_rl.cli.record import Record, computes_here, versions_here
 from leap_rl.config import Config, TrainConfig, fingerprint, init_of, to_mapping
-from leap_rl.messages import ServerStatus
-from leap_rl.meta.gradient_path import Method, NoMethod
+from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import LossDifference
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tracking.console import Console, make_console
-from leap_rl.tracking.jsonl import read_rows
-from leap_rl.tracking.metrics import Row, RunView, TaskView
-from leap_rl.tracking.sink import Tracker, open_tracker
+from leap_rl.tracking.console import make_console
+from leap_rl.tracking.sink import open_tracker
+from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import read_initialization
+from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.learning import LearningFactory
 from leap_rl.training.meta_training import MetaTrainingFactory
 from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_runtime
@@ -47,8 +50,25 @@ def create_run(config: Config) -> RunFolder:
     folder = None if config.run_dir is None else RunFolder(config.run_dir)
     tasks = _tasks(config)
     theta0, init_sha256 = _initialization(config, tasks)
-    if folder is None:
-        folder = _new_folder(config.command)
+    record = Record(
+        fingerprint=fingerprint(config, init_sha256),
+        init_sha256=init_sha256,
+        made_by=(versions_here(config, meta_step=0),),
+    )
+    folder = folder or new_folder(config.command)
+    write_first = partial(make_policy(config).write_first_checkpoint, folder, theta0)
+    fill_folder(folder, config, record, write_first)
+    return folder
+
+
+def fill_folder(
+    folder: RunFolder, config: Config, record: Record, write_first: Callable[[], None]
+) -> None:
+    """Write a new run's first checkpoint, by ``write_first``, and its config.
+
+    Raises:
+        UsageError: The folder holds a run already or cannot be written.
+    """
     try:
         with folder.lock():
             if folder.exists():
@@ -56,19 +76,12 @@ def create_run(config: Config) -> RunFolder:
                     f"run_dir = {shown(folder.path)}: holds a run already; go on with it by "
                     f"`{program()} resume {shown(folder.path)}`, or choose another folder"
                 )
-            _policy(config, tasks).write_first_checkpoint(folder, theta0)
-            # Last: a folder with a config is a run.
-            write_config(
-                folder,
-                config,
-                fingerprint=fingerprint(config, init_sha256),
-                init_sha256=init_sha256,
-            )
+            write_first()
+            record.write(folder, config)  # last: a folder with a config is a run
     except OSError as error:
         raise UsageError(
             f"run_dir = {folder.path}: cannot be written to ({error.strerror})"
         ) from None
-    return folder
 
 
 def settle(config: C) -> C:
@@ -80,33 +93,48 @@ def settle(config: C) -> C:
     from leap_rl.rl.hardware import check_machine, resolve
 
     config = replace(config, agent=resolve(config.agent))
-    if config.runtime.kind == "local" or cluster_address(config.runtime.address) == LOCAL:
+    if computes_here(config):
         check_machine(config.agent)  # otherwise each trainer does so on its own
     return config
 
 
-def write_config(
-    folder: RunFolder, config: Config, *, fingerprint: str, init_sha256: str | None
-) -> None:
-    """Write what it takes to resume or to repeat a run."""
-    head = {"command": config.command, "fingerprint": fingerprint, "init_sha256": init_sha256}
-    folder.write_config({**head, **to_mapping(config)})
-
-
 def carry_out(config: Config, folder: RunFolder) -> int:
-    """Run a run to its end, or until the user stops it.
+    """Run a run to its end, or until it is asked to stop.
 
     Returns:
         The command's exit status.
     """
-    tasks = _tasks(config)
-    method: Method = config.meta.build() if isinstance(config, TrainConfig) else NoMethod()
+    quiet = config.tracking.console == "quiet"
+    go_on = f"stopped; go on with: {program()} resume {shown(folder.path)}"
+    interrupts = Interrupts(
+        stop_after_s=config.runtime.stop_after_s,
+        started_s=cli.started_s,
+        farewell=None if quiet else go_on,
+    )
+    try:
+        with interrupts:
+            try:
+                _run(config, folder, interrupts)
+            except (OSError, RunFailedError):
+                if not interrupts.explain_failure():
+                    raise
+            else:
+                return 0
+    except KeyboardInterrupt:
+        pass
+    if not quiet:
+        print(go_on, file=sys.stderr)
+    return (interrupts.reason or StopReason.INTERRUPTED).value
+
+
+def _run(config: Config, folder: RunFolder, interrupts: Interrupts) -> None:
+    stored = folder.read_config()
     job = Job(
         run_dir=str(folder.path),
-        fingerprint=folder.read_config()["fingerprint"],
-        method=method,
-        make_task=tasks,
-        make_policy=_policy(config, tasks),
+        fingerprint=stored["fingerprint"],
+        method=config.meta.build() if isinstance(config, TrainConfig) else NoMethod(),
+        make_task=_tasks(config),
+        make_policy=make_policy(config),
         stream_every_s=config.runtime.stream_every_s,
         lease_s=config.runtime.lease_s,
         max_attempts=config.runtime.max_attempts,
@@ -122,79 +150,12 @@ def carry_out(config: Config, folder: RunFolder) -> int:
         make_console(config.tracking.console) as console,
     ):
         console.message(f"{config.command}: run folder {shown(folder.path)}")
-        try:
-            monitor = Monitor(config, folder, tracker, console)
-            if config.runtime.kind == "ray":
-                console.message(_ray_message(config.runtime.address))
-            _make_runtime(config).run(job, monitor.report)
-        except KeyboardInterrupt:
-            console.message(f"stopped; go on with: {program()} resume {shown(folder.path)}")
-            return EXIT_INTERRUPTED
-    return 0
-
-
-class Monitor:
-    """Shows how a run stands and logs what it commits.
-
-    What is committed is read from the run's folder, the one place that holds it for sure: rows
-    that a killed driver did not log are logged when the run is resumed.
-    """
-
-    def __init__(
-        self, config: Config, folder: RunFolder, tracker: Tracker, console: Console
-    ) -> None:
-        self._config = config
-        self._folder = folder
-        self._tracker = tracker
-        self._console = console
-        self._started = time.monotonic()
-        self._logged = len(read_rows(folder.path / "metrics.jsonl"))
-        # A meta-step has one row: what is logged is not read again, and old checkpoints may go.
-        self._rows_seen = self._logged if isinstance(config, TrainConfig) else 0
-        self._next_checkpoint = self._rows_seen + 1
-        self._last_row: Row | None = None
-        self._slots_total = 0
-
-    def report(self, status: ServerStatus) -> None:
-        """Take in how the run stands."""
-        while self._next_checkpoint <= status.round:
-            self._log_checkpoint(self._next_checkpoint)
-            self._next_checkpoint += 1
-        self._slots_total = status.slots_total or self._slots_total
-        self._console.show(self._view(status))
-
-    def _log_checkpoint(self, number: int) -> None:
-        for row in self._folder.read_state(number)["rows"]:
-            self._rows_seen += 1
-            if self._rows_seen > self._logged:
-                self._tracker.log(row["values"], axis=row["axis"])
-                self._last_row = row["values"]
-
-    def _view(self, status: ServerStatus) -> RunView:
-        tasks = tuple(
-            TaskView(
-                slot=task.slot,
-                game=task.game,
-                trainer=task.trainer,
-                agent_steps=task.live.agent_steps if task.live else 0,
-                agent_steps_total=self._config.task.agent_steps,
-                agent_steps_per_s=task.live.agent_steps_per_s if task.live else 0.0,
-                mean_return=task.live.mean_return if task.live else None,
-            )
-            for task in status.running
-        )
-        return RunView(
-            kind="train" if isinstance(self._config, TrainConfig) else "learn",
-            meta_step=status.round,
-            meta_steps=status.rounds,
-            # A finished run has no open slots any more: all of the last round's are done.
-            slots_done=self._slots_total if status.finished else status.slots_complete,
-            slots_total=self._slots_total,
-            tasks=tasks,
-            agent_steps_per_s=sum(task.agent_steps_per_s for task in tasks),
-            elapsed_s=time.monotonic() - self._started,
-            last_row=self._last_row,
-        )
+        origin = stored.get("origin")
+        first = 0 if origin is None else origin["at"]
+        monitor = Monitor(config, folder, tracker, console, first_checkpoint=first)
+        if config.runtime.kind == "ray":
+            console.message(_ray_message(config.runtime.address))
+        _make_runtime(config, interrupts).run(job, monitor.report)
 
 
 def _ray_message(address: str | None) -> str:
@@ -220,7 +181,7 @@ def shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _new_folder(command: str) -> RunFolder:
+def new_folder(command: str) -> RunFolder:
     """Make a folder that no other run has, even one that starts in the same second."""
     name = f"runs/{command}-{datetime.now():%Y%m%d-%H%M%S}"
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
@@ -256,28 +217,35 @@ def _tasks(config: Config) -> ConfiguredTasks:
     )
 
 
-def _policy(config: Config, tasks: ConfiguredTasks) -> MetaTrainingFactory | LearningFactory:
-    games, layout = config.task.resolved_games, tasks.shared_layout()
-    if not isinstance(config, TrainConfig):
-        return LearningFactory(seed=config.seed, games=games, layout=layout)
+def make_policy(config: Config) -> MetaTrainingFactory | LearningFactory:
+    """Return what makes a run's first checkpoint and its policy."""
+    if isinstance(config, TrainConfig):
+        return make_meta_training(config)
+    layout = _tasks(config).shared_layout()
+    return LearningFactory(seed=config.seed, games=config.task.resolved_games, layout=layout)
+
+
+def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
+    """Return what makes a meta-training run's checkpoints."""
+    tasks = _tasks(config)
     return MetaTrainingFactory(
         seed=config.seed,
-        games=games,
+        games=config.task.resolved_games,
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
         meta_lr=config.meta.meta_lr,
         optimizer=config.meta.optimizer,
-        layout=layout,
+        layout=tasks.shared_layout(),
         frames_per_agent_step=tasks.frames_per_agent_step,
     )
 
 
-def _make_runtime(config: Config) -> Runtime:
+def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
     runtime = config.runtime
     if runtime.kind == "local":
         from leap_rl.training.runtime_local import LocalRuntime
 
-        return LocalRuntime()
+        return LocalRuntime(interrupts)
     trainers = None if runtime.trainers == "auto" else runtime.trainers
     gpus = runtime.gpus_per_trainer
     if gpus == "auto":
@@ -287,4 +255,5 @@ def _make_runtime(config: Config) -> Runtime:
         address=runtime.address,
         trainer_cores=runtime.env_processes,
         trainer_gpus=gpus,
+        interrupts=interrupts,
     )

@@ -66,7 +66,7 @@ def parse(
         if defaults is not None:
             parser.set_defaults(dict(_dotted(defaults)))
         options = parser.instantiate(parser.parse_args(list(argv)))
-    except (ArgumentError, ValueError) as error:
+    except (ArgumentError, ValueError, KeyError) as error:
         raise UsageError(_one_line(str(error), parser)) from None
     except TypeError:
         raise UsageError(
@@ -102,6 +102,7 @@ def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
     for pattern in (
         r"Group '(?P<group>.+?)' does not accept option '(?P<name>.+?)'",
         r"Option '(?P<name>.+?)' is not accepted",
+        r"No action for key \"(?P<name>.+?)\" to set its default",
         r"unrecognized arguments: -*(?P<name>[^\s=]+)",
     ):
         if match := re.match(pattern, message):

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
+from leap_rl import __version__
 from leap_rl.cli import EXIT_USAGE, UsageError
-from leap_rl.cli.launch import carry_out, shown, write_config
-from leap_rl.cli.parser import config_parser, parse
+from leap_rl.cli.launch import carry_out, program, shown
+from leap_rl.cli.record import StoredRun, differences, parse_over, read_run, versions_here
 from leap_rl.cli.results import announce_agents, announce_initialization
-from leap_rl.config import COMMANDS, Config, TrainConfig, defining_options, fingerprint
+from leap_rl.config import Config, TrainConfig, defining_options
 from leap_rl.run_folder import RunFolder
 
 _HELP = """\
 usage: leap-rl resume RUN [OPTIONS]
 
-Go on with the run in the folder RUN from its last meta-step. Tasks of the open meta-step that were
-complete count; the others start again.
+Go on with the run in the folder RUN from its last meta-step, to the same bits as if it had never
+been stopped. Tasks of the open meta-step that were complete count.
 
 OPTIONS are those of the command that made the run (leap-rl train --help), but for those that say
 what is computed: where and how a run goes on may change, such as --runtime.trainers, and so may
---meta.meta_steps, to go further."""
+--meta.meta_steps, to go further. To change what is computed, see leap-rl fork --help."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         print(_HELP)
         return 0 if argv else EXIT_USAGE
     folder = RunFolder(argv[0])
-    config = read_run(folder, argv[1:])
+    config = prepare(folder, argv[1:])
     status = carry_out(config, folder)
     if status == 0 and isinstance(config, TrainConfig):
         announce_initialization(folder, config)
@@ -37,55 +40,80 @@ def main(argv: Sequence[str]) -> int:
     return status
 
 
-def read_run(folder: RunFolder, argv: Sequence[str] = ()) -> Config:
+def prepare(folder: RunFolder, argv: Sequence[str] = ()) -> Config:
     """Return a run's config, with the options of ``argv`` changed, there and in the folder.
+
+    A damaged checkpoint is passed over for one before it, and other versions than those that made
+    the run are told, on stderr.
 
     Raises:
         UsageError: An option that defines the run would change, or the config was edited.
+        RunFolderError: The folder is damaged, such that nothing in it can be gone on from.
     """
-    options = folder.read_config()
-    recorded, init_sha256 = options.pop("fingerprint", None), options.pop("init_sha256", None)
-    command = options.pop("command", None)
-    if not isinstance(command, str) or command not in COMMANDS:
-        raise UsageError(f"{folder.config_path}: command = {command!r}: must be train or learn")
-    options["run_dir"] = str(folder.path)
-    try:
-        original = _parse(command, options, ())
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise UsageError(f"{folder.config_path}: is not as leap-rl wrote it: {error}") from None
-    if fingerprint(original, init_sha256) != recorded:
-        raise UsageError(
-            f"{folder.config_path}: was changed since the run was made (its fingerprint is another "
-            "one); a run with other options is a new run"
-        )
-    config = _parse(command, options, argv)
-    _check_changes(original, config, folder)
-    if config != original:
-        with folder.lock():
-            write_config(folder, config, fingerprint=recorded, init_sha256=init_sha256)
+    run = read_run(folder)
+    config = parse_over(
+        run.config.command, run.options, argv, program=f"leap-rl resume {shown(folder.path)}"
+    )
+    _check_options(run, config, folder)
+    with folder.lock():
+        damage = folder.fall_back(run.record.fingerprint)
+        if damage is not None:
+            _warn(damage)
+        latest = folder.latest()
+        assert latest is not None, "it was fallen back to"
+        if isinstance(config, TrainConfig) and latest > config.meta.meta_steps:
+            raise UsageError(
+                f"meta.meta_steps = {config.meta.meta_steps}: the run has made {latest} already"
+            )
+        here = versions_here(config, meta_step=latest)
+        _warn_of_versions(run, here)
+        made_by = run.record.made_by
+        if not made_by or differences(made_by[-1], here):
+            made_by = (*made_by, here)
+        record = replace(run.record, made_by=made_by)
+        if (record, config) != (run.record, run.config):
+            record.write(folder, config, without=run.missing)
     return config
 
 
-def _check_changes(original: Config, config: Config, folder: RunFolder) -> None:
-    before, after = defining_options(original), defining_options(config)
+def _check_options(run: StoredRun, config: Config, folder: RunFolder) -> None:
+    before, after = defining_options(run.config), defining_options(config)
     for name, value in after.items():
         if value != before[name]:
+            way_out = "make a new run instead"
+            if isinstance(config, TrainConfig):
+                at = _newest(folder)
+                way_out = (
+                    f"`{program()} fork {shown(folder.path)} --at {at} --{name} ...` makes a new "
+                    "run of it"
+                )
             raise UsageError(
                 f"{name} = {value}: says what the run computes and was {before[name]} when it was "
-                "made; make a new run instead"
+                f"made; {way_out}"
             )
-    if config.run_dir != original.run_dir:
+    if config.run_dir != run.config.run_dir:
         raise UsageError(f"run_dir = {config.run_dir}: a resumed run stays in its folder")
-    latest = folder.latest()
-    if latest is None:
-        raise UsageError(f"{shown(folder.path)}: has no checkpoint; start anew in another folder")
-    if isinstance(config, TrainConfig) and latest > config.meta.meta_steps:
-        raise UsageError(
-            f"meta.meta_steps = {config.meta.meta_steps}: the run has made {latest} already"
+
+
+def _newest(folder: RunFolder) -> int:
+    return max(folder.checkpoints(), default=0)
+
+
+def _warn_of_versions(run: StoredRun, here: dict[str, object]) -> None:
+    if run.missing:
+        now = defining_options(run.config)
+        taken = ", ".join(f"{name} = {now[name]}" for name in run.missing)
+        _warn(
+            f"the run was made by {run.maker}, which lacks options that leap_rl {__version__} has: "
+            f"they take their defaults, {taken}"
+        )
+    changed = differences(run.record.made_by[-1], here) if run.record.made_by else []
+    if changed:
+        _warn(
+            f"the run was made with {', '.join(changed)}: going on; the same bits are promised "
+            "for the same versions and kind of processor alone"
         )
 
 
-def _parse(command: str, stored: dict[str, object], argv: Sequence[str]) -> Config:
-    config = COMMANDS[command]
-    parser = config_parser(config, program="leap-rl resume RUN")
-    return parse(parser, config, argv, defaults=stored)
+def _warn(text: str) -> None:
+    print(f"leap-rl: {text}", file=sys.stderr)

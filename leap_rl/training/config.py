@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -41,6 +42,10 @@ class RuntimeConfig:
     max_attempts: int = 3
     """A slot that lost its trainer this many times stops the run."""
 
+    stop_after_s: float | None = None
+    """Stop the run like Ctrl-C this many seconds after the command started, with exit status 75:
+    for batch systems, whose time is limited. None: when it is done."""
+
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
 
@@ -77,6 +82,11 @@ class RuntimeConfig:
             raise ValueError(
                 f"runtime.lease_s = {self.lease_s}: must be more than twice "
                 f"runtime.stream_every_s = {self.stream_every_s}, since streams renew the lease"
+            )
+        if self.stop_after_s is not None and not 0 < self.stop_after_s < math.inf:
+            raise ValueError(
+                f"runtime.stop_after_s = {self.stop_after_s}: must be greater than 0 and finite, "
+                "or null"
             )
         if self.max_attempts < 1:
             raise ValueError(f"runtime.max_attempts = {self.max_attempts}: must be at least 1")

@@ -8,7 +8,7 @@ Dimensions: P flattened shared parameters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,6 +90,21 @@ class MetaTrainingFactory:
                 f"{folder.checkpoint(number)}: is no checkpoint of this run: {error}"
             ) from None
         return MetaTraining(self, outer, agent_steps=agent_steps)
+
+    def adopt(self, files: Mapping[str, bytes], *, keep_optimizer: bool) -> dict[str, bytes]:
+        """Return the files of the checkpoint that a fork starts with.
+
+        Args:
+            files: Those of a run's checkpoint, by name.
+            keep_optimizer: Whether the outer optimizer goes on from its state there, or anew.
+
+        Raises:
+            ValueError: They do not fit this run's parameters or its optimizer.
+        """
+        outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
+        if keep_optimizer:
+            outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
+        return initialization_files(self.layout, outer)
 
     def _outer_step(self, theta0: Tensor) -> OuterStep:
         return OuterStep(theta0, optimizer=self.optimizer, meta_lr=self.meta_lr)

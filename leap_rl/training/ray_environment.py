@@ -12,9 +12,11 @@ import os
 import secrets
 import shutil
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from leap_rl.training.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime import Runtime
@@ -49,7 +51,12 @@ LOCAL = "local"
 
 
 def make_ray_runtime(
-    *, trainers: int | None, address: str | None, trainer_cores: int = 1, trainer_gpus: float = 0.0
+    *,
+    trainers: int | None,
+    address: str | None,
+    trainer_cores: int = 1,
+    trainer_gpus: float = 0.0,
+    interrupts: Interrupts | None = None,
 ) -> Runtime:
     """Prepare the environment, import Ray, and return the runtime.
 
@@ -59,7 +66,9 @@ def make_ray_runtime(
         trainer_cores: Cores that a trainer takes: its own and those of the processes that its
             emulators are spread over.
         trainer_gpus: GPUs that a trainer takes; a fraction shares one with others.
+        interrupts: What may ask the run to stop.
     """
+    interrupts = interrupts or Interrupts()
     address = cluster_address(address)
     os.environ.update(_ALWAYS)
     if address == LOCAL:
@@ -67,6 +76,7 @@ def make_ray_runtime(
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file(private_folder()))
         os.environ.pop("RAY_AUTH_TOKEN", None)
         os.environ.pop("RAY_ADDRESS", None)
+        interrupts.on_leaving(partial(shutil.rmtree, private_folder(), ignore_errors=True))
     else:
         for name, value in _JOINED_CLUSTER.items():
             os.environ.setdefault(name, value)
@@ -78,6 +88,7 @@ def make_ray_runtime(
         address=None if address == LOCAL else address,
         trainer_cores=trainer_cores,
         trainer_gpus=trainer_gpus,
+        interrupts=interrupts,
     )
 
 

@@ -16,6 +16,7 @@ from leap_rl.messages import (
     Stream,
     Work,
 )
+from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.runtime import Job, StreamSchedule
 
@@ -29,10 +30,12 @@ class LocalLink:
         *,
         stream_every_s: float,
         report: Callable[[ServerStatus], None],
+        interrupts: Interrupts,
     ) -> None:
         self._server = server
         self._schedule = StreamSchedule(stream_every_s, time.monotonic)
         self._report = report
+        self._interrupts = interrupts
 
     def claim(self, claim: Claim) -> Work:
         """Ask for work."""
@@ -41,7 +44,8 @@ class LocalLink:
         return work
 
     def stream_due(self) -> bool:
-        """Whether a stream is to be sent now."""
+        """Whether a stream is to be sent now; a run that is to stop stops here."""
+        self._interrupts.check()
         return self._schedule.due()
 
     def stream(self, message: Stream) -> Continue | Abandon:
@@ -59,11 +63,25 @@ class LocalLink:
 
 
 class LocalRuntime:
-    """Runs a job in this process; needs no Ray, and a debugger can stop it anywhere."""
+    """Runs a job in this process; needs no Ray, and a debugger can stop it anywhere.
+
+    Args:
+        interrupts: What may ask the run to stop.
+    """
+
+    def __init__(self, interrupts: Interrupts | None = None) -> None:
+        self._interrupts = interrupts or Interrupts()
 
     def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
         """Run ``job`` to its end."""
         configure_torch()
-        server = job.make_server()
-        link = LocalLink(server, stream_every_s=job.stream_every_s, report=report)
-        job.make_trainer(name="trainer-0", incarnation=1, link=link).run()
+        # Here trainer and server are one thread: an exception from anywhere would tear a write.
+        with self._interrupts, self._interrupts.held_back():
+            server = job.make_server()
+            link = LocalLink(
+                server,
+                stream_every_s=job.stream_every_s,
+                report=report,
+                interrupts=self._interrupts,
+            )
+            job.make_trainer(name="trainer-0", incarnation=1, link=link).run()

@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,6 +44,7 @@ from leap_rl.messages import (
     Work,
 )
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
+from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.ray_environment import private_folder
 from leap_rl.training.runtime import Job, StreamSchedule
@@ -59,6 +58,7 @@ ANSWER_TIMEOUT_S = 60.0
 BEATS_A_LEASE = 4
 RETRY_PAUSE_S = 0.5
 SUPERVISE_EVERY_S = 0.25
+WRITES_WITHIN_S = 2.0
 OBJECT_STORE_BYTES = 512 * 2**20
 
 _log = logging.getLogger(__name__)
@@ -255,15 +255,23 @@ class RayRuntime:
         address: The cluster to join; none starts one here and ends it with the run.
         trainer_cores: Cores that a trainer takes.
         trainer_gpus: GPUs that a trainer takes.
+        interrupts: What may ask the run to stop.
     """
 
     def __init__(
-        self, *, trainers: int | None, address: str | None, trainer_cores: int, trainer_gpus: float
+        self,
+        *,
+        trainers: int | None,
+        address: str | None,
+        trainer_cores: int,
+        trainer_gpus: float,
+        interrupts: Interrupts | None = None,
     ) -> None:
         self._trainers = trainers
         self._address = address
         self._trainer_cores = trainer_cores
         self._trainer_gpus = trainer_gpus
+        self._interrupts = interrupts or Interrupts()
 
     def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
         """Run ``job`` to its end.
@@ -274,7 +282,8 @@ class RayRuntime:
             RunFolderError: The run's folder is damaged.
         """
         cores_wanted = (self._trainers or 0) * self._trainer_cores
-        with _interrupts() as interrupted, cluster(self._address, cores_wanted):
+        with self._interrupts, cluster(self._address, cores_wanted):
+            self._interrupts.insist()
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
@@ -289,11 +298,12 @@ class RayRuntime:
                 count = self._trainers or min(self._at_once(resources), slots)
                 for index in range(count):
                     crew.start(f"trainer-{index}", incarnation=1)
-                _supervise(server, crew, report, interrupted)
+                _supervise(server, crew, report, self._interrupts)
             except RayError as error:
                 raise RunFailedError(f"the parameter server died: {_first_line(error)}") from None
             finally:
                 crew.kill()
+                _let_finish(server)
                 ray.kill(server)
 
     def _at_once(self, resources: Mapping[str, float]) -> int:
@@ -375,13 +385,12 @@ def _supervise(
     server: Any,
     crew: _Crew,
     report: Callable[[ServerStatus], None],
-    interrupted: threading.Event,
+    interrupts: Interrupts,
 ) -> None:
     """Keep trainers alive and the user informed until the run is finished."""
     progress = None
     while True:
-        if interrupted.is_set():
-            raise KeyboardInterrupt
+        interrupts.check()
         try:
             status: ServerStatus = _get(server.supervise.remote())
         except ActorUnavailableError:  # out of reach for a moment; if it died, Ray says so next
@@ -398,23 +407,10 @@ def _supervise(
         crew.wait(SUPERVISE_EVERY_S)
 
 
-@contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """Remember a Ctrl-C, which Python raises wherever it is, be it where nothing can catch it."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted  # Python handles signals in the main thread only
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        interrupted.set()
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, previous)
+def _let_finish(server: Any) -> None:
+    """Wait a moment for what the server is writing: it answers one call after the other."""
+    with suppress(RayError):
+        ray.wait([server.supervise.remote()], timeout=WRITES_WITHIN_S)
 
 
 def _actor(cls: type, **options: Any) -> Any:

@@ -1,0 +1,165 @@
+"""``leap-rl fork``: a new run that starts from a checkpoint of another."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from leap_rl.cli import EXIT_USAGE, UsageError
+from leap_rl.cli.launch import (
+    carry_out,
+    fill_folder,
+    make_meta_training,
+    new_folder,
+    settle,
+    shown,
+)
+from leap_rl.cli.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
+from leap_rl.cli.results import announce_initialization
+from leap_rl.config import TrainConfig, fingerprint
+from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.training.initialization import FILE_NAME
+from leap_rl.training.meta_training import OUTER_OPTIMIZER
+
+_HELP = """\
+usage: leap-rl fork RUN --at S [--run_dir NEW] [OPTIONS]
+
+Make a new run that starts from checkpoint S of the meta-training run in the folder RUN: from the
+initialization after S meta-steps and the outer optimizer's state. RUN itself is only read.
+
+  RUN            a run of leap-rl train, or a fork of one
+  --at S         the checkpoint, a folder in RUN/checkpoints; 0 is the start
+  --run_dir NEW  the new run's folder; runs/fork-DATE-TIME if there is none
+  OPTIONS        those of leap-rl train, over those of RUN; any may change, what is computed
+                 too, as long as the encoder's parameters keep their shapes
+
+The new run goes on counting: its first meta-step is S, and --meta.meta_steps says how many there
+are in all, those before S included. Random streams derive from the seed and the meta-step, so that
+a fork with nothing changed comes to the same bits as RUN. If meta.optimizer changes, the outer
+optimizer starts anew.
+
+For instance, to go on from meta-step 50 with a smaller rate:
+  leap-rl fork runs/mine --at 50 --meta.meta_lr 0.0003 --run_dir runs/mine-slower"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_HELP)
+        return 0 if argv else EXIT_USAGE
+    at, options = take_at(argv[1:])
+    folder, config = create_fork(RunFolder(argv[0]), at, options)
+    status = carry_out(config, folder)
+    if status == 0:
+        announce_initialization(folder, config)
+    return status
+
+
+def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
+    """Return the value of `--at` and the other arguments.
+
+    Raises:
+        UsageError: It is missing, or no number of a checkpoint.
+    """
+    options, value = list(argv), None
+    for index, word in enumerate(options):
+        if word == "--at":
+            value, options[index : index + 2] = "".join(options[index + 1 : index + 2]), []
+            break
+        if word.startswith("--at="):
+            value = options.pop(index).removeprefix("--at=")
+            break
+    if value is None:
+        raise UsageError("--at S: is missing; it names the checkpoint of RUN to start from")
+    if not (value.isascii() and value.isdecimal()):
+        raise UsageError(f"--at {value}: must be the number of a checkpoint, such as 12")
+    return int(value), options
+
+
+def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFolder, TrainConfig]:
+    """Make the folder of a run that starts from checkpoint ``at`` of another.
+
+    Args:
+        parent: The other run's folder, which is only read.
+        at: The checkpoint's number: the meta-steps behind it.
+        argv: Options that differ from the parent's.
+
+    Raises:
+        UsageError: It cannot be forked there, or not with these options.
+        RunFolderError: The parent's folder is damaged.
+    """
+    run = read_run(parent)
+    if not isinstance(run.config, TrainConfig):
+        raise UsageError(
+            f"{shown(parent.path)}: is a run of leap-rl {run.config.command}, which has nothing to "
+            "fork; only runs of leap-rl train do"
+        )
+    stored = {**run.options, "run_dir": None}
+    asked = parse_over("train", stored, argv, program=f"leap-rl fork {shown(parent.path)} --at S")
+    assert isinstance(asked, TrainConfig)
+    config = settle(asked)
+    files, agent_steps = _read(parent, at)
+    _check_options(run, config, at)
+    keep_optimizer = config.meta.optimizer == run.config.meta.optimizer
+    policy = make_meta_training(config)
+    try:
+        files = policy.adopt(files, keep_optimizer=keep_optimizer)
+    except (KeyError, ValueError) as error:
+        raise UsageError(
+            f"checkpoint {at} of {shown(parent.path)} does not fit these options: {error}"
+        ) from None
+    folder = new_folder("fork") if config.run_dir is None else RunFolder(config.run_dir)
+    write_first = partial(folder.write_checkpoint, at, files, {"agent_steps": agent_steps})
+    fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
+    if not keep_optimizer:
+        text = f"meta.optimizer = {config.meta.optimizer}: the outer optimizer starts anew"
+        print(f"leap-rl: {text}", file=sys.stderr)
+    return folder, config
+
+
+def _read(parent: RunFolder, at: int) -> tuple[dict[str, bytes], int]:
+    """Return a checkpoint's files by name, and the agent steps that it took."""
+    there = parent.checkpoints()
+    if at not in there:
+        known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
+        raise UsageError(f"--at {at}: {shown(parent.path)} has no such checkpoint; {known}")
+    files, state = parent.read_checkpoint(at)
+    agent_steps = state.get("agent_steps")
+    if not isinstance(agent_steps, int) or not {FILE_NAME, OUTER_OPTIMIZER} <= files.keys():
+        raise RunFolderError(f"{parent.checkpoint(at)}: is no checkpoint of a meta-training run")
+    return files, agent_steps
+
+
+def _check_options(run: StoredRun, config: TrainConfig, at: int) -> None:
+    assert isinstance(run.config, TrainConfig)
+    if config.meta.init != run.config.meta.init:
+        raise UsageError(
+            f"meta.init = {config.meta.init}: a fork starts from the checkpoint that --at names"
+        )
+    if config.meta.meta_steps <= at:
+        raise UsageError(
+            f"meta.meta_steps = {config.meta.meta_steps}: {at} of them are behind the checkpoint "
+            f"that --at names; take at least --meta.meta_steps {at + 1}"
+        )
+
+
+def _record(
+    run: StoredRun, config: TrainConfig, parent: Path, at: int, files: dict[str, bytes]
+) -> Record:
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    origin = Origin(
+        run=parent.name,
+        at=at,
+        initialization_sha256=sums[FILE_NAME],
+        optimizer_sha256=sums[OUTER_OPTIMIZER],
+    )
+    init_sha256 = run.record.init_sha256
+    return Record(
+        fingerprint=fingerprint(config, init_sha256, origin=origin.content),
+        init_sha256=init_sha256,
+        made_by=(versions_here(config, meta_step=at),),
+        origin=origin,
+    )

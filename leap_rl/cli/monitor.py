@@ -1,0 +1,90 @@
+"""Between a run and who looks at it: shows how it stands, and logs the rows that it commits."""
+
+from __future__ import annotations
+
+import time
+
+from leap_rl.config import Config, TrainConfig
+from leap_rl.messages import ServerStatus
+from leap_rl.run_folder import RunFolder
+from leap_rl.tracking.console import Console
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.tracking.metrics import Row, RunView, TaskView
+from leap_rl.tracking.sink import Tracker
+
+
+class Monitor:
+    """Shows how a run stands and logs what it commits.
+
+    What is committed is read from the run's folder, the one place that holds it for sure: rows
+    that a killed driver did not log are logged when the run is resumed.
+
+    Args:
+        config: The run's.
+        folder: The run's.
+        tracker: Logs rows.
+        console: Shows how the run stands.
+        first_checkpoint: What the run started with; it has no rows.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        tracker: Tracker,
+        console: Console,
+        *,
+        first_checkpoint: int,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._tracker = tracker
+        self._console = console
+        self._started = time.monotonic()
+        self._logged = len(read_rows(folder.path / "metrics.jsonl"))
+        # A meta-step has one row: what is logged is not read again, and old checkpoints may go.
+        self._rows_seen = self._logged if isinstance(config, TrainConfig) else 0
+        self._next_checkpoint = first_checkpoint + self._rows_seen + 1
+        self._last_row: Row | None = None
+        self._slots_total = 0
+
+    def report(self, status: ServerStatus) -> None:
+        """Take in how the run stands."""
+        while self._next_checkpoint <= status.round:
+            self._log_checkpoint(self._next_checkpoint)
+            self._next_checkpoint += 1
+        self._slots_total = status.slots_total or self._slots_total
+        self._console.show(self._view(status))
+
+    def _log_checkpoint(self, number: int) -> None:
+        for row in self._folder.read_state(number)["rows"]:
+            self._rows_seen += 1
+            if self._rows_seen > self._logged:
+                self._tracker.log(row["values"], axis=row["axis"])
+                self._last_row = row["values"]
+
+    def _view(self, status: ServerStatus) -> RunView:
+        tasks = tuple(
+            TaskView(
+                slot=task.slot,
+                game=task.game,
+                trainer=task.trainer,
+                agent_steps=task.live.agent_steps if task.live else 0,
+                agent_steps_total=self._config.task.agent_steps,
+                agent_steps_per_s=task.live.agent_steps_per_s if task.live else 0.0,
+                mean_return=task.live.mean_return if task.live else None,
+            )
+            for task in status.running
+        )
+        return RunView(
+            kind="train" if isinstance(self._config, TrainConfig) else "learn",
+            meta_step=status.round,
+            meta_steps=status.rounds,
+            # A finished run has no open slots any more: all of the last round's are done.
+            slots_done=self._slots_total if status.finished else status.slots_complete,
+            slots_total=self._slots_total,
+            tasks=tasks,
+            agent_steps_per_s=sum(task.agent_steps_per_s for task in tasks),
+            elapsed_s=time.monotonic() - self._started,
+            last_row=self._last_row,
+        )

@@ -1,0 +1,233 @@
+"""How a run is stopped from outside: Ctrl-C, SIGTERM, or the time that it was given.
+
+The first of them asks the run to stop: it finishes what it is writing, and its folder can be
+resumed. The second leaves at once, and so does the first if the run has not stopped within seconds.
+What is on disk is whole in any case, since all writes are atomic.
+
+Python raises a KeyboardInterrupt wherever the main thread is, be it where nothing can catch it,
+such as in another library's callback. So the wish to stop is remembered too, and loops look at it.
+Where an exception must not come from anywhere, as between the halves of a write, it is held back
+and the loop alone looks (:meth:`Interrupts.held_back`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+STOP_WITHIN_S: Final = 6.0
+"""A run that was asked to stop and has not by then is left at once."""
+
+LATECOMER_S: Final = 0.5
+"""A batch system ends all processes of a run together: this one may hear of it last."""
+
+ONE_WISH_S: Final = 0.3
+"""Signals so close together are one: `timeout`, say, sends two, to the process and to its group."""
+
+
+class StopReason(Enum):
+    """Why a run is to stop; the values are exit statuses."""
+
+    TIME_OVER = 75
+    """EX_TEMPFAIL in sysexits.h: to be tried again."""
+    INTERRUPTED = 128 + signal.SIGINT
+    TERMINATED = 128 + signal.SIGTERM
+
+
+_REASONS: Final = {
+    signal.SIGINT: StopReason.INTERRUPTED,
+    signal.SIGTERM: StopReason.TERMINATED,
+}
+_SIGNALS: Final = frozenset(int(number) for number in _REASONS)
+
+
+class Interrupts:
+    """Listens, while it is entered, for what asks a run to stop. Enter it in the main thread.
+
+    Signals reach Python in the main thread only; entered in another one, or a second time, it
+    changes nothing.
+
+    Args:
+        stop_after_s: Ask the run to stop this many seconds after ``started_s``; none for never.
+        started_s: On the monotonic clock.
+        farewell: What to print when the run is left at once, if anything.
+        leave: Ends this process at once, with an exit status.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop_after_s: float | None = None,
+        started_s: float | None = None,
+        farewell: str | None = None,
+        leave: Callable[[int], None] = os._exit,
+    ) -> None:
+        started_s = time.monotonic() if started_s is None else started_s
+        self._deadline_s = None if stop_after_s is None else started_s + stop_after_s
+        self._farewell = farewell
+        self._leave = leave
+        self._reason: StopReason | None = None
+        self._wanted = threading.Event()
+        self._depth = 0
+        self._held_back = 0
+        self._cleanups: list[Callable[[], object]] = []
+
+    @property
+    def reason(self) -> StopReason | None:
+        """Why the run is to stop, if it is."""
+        return self._reason
+
+    def is_set(self) -> bool:
+        """Whether the run is to stop."""
+        return self._wanted.is_set()
+
+    def check(self) -> None:
+        """Raise a KeyboardInterrupt if the run is to stop; cheap, for loops."""
+        if self._wanted.is_set():
+            raise KeyboardInterrupt
+
+    def explain_failure(self) -> bool:
+        """Whether what fails just now does so because the run is to stop."""
+        return self._wanted.wait(LATECOMER_S)
+
+    def on_leaving(self, cleanup: Callable[[], object]) -> None:
+        """Call ``cleanup``, from any thread, if the run is left at once; it must be quick."""
+        self._cleanups.append(cleanup)
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Raise nothing here; who works here calls :meth:`check` where it may stop."""
+        self._held_back += 1
+        try:
+            yield
+        finally:
+            self._held_back -= 1
+
+    def __enter__(self) -> Interrupts:
+        self._depth += 1
+        if self._depth == 1 and threading.current_thread() is threading.main_thread():
+            self._listen()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._depth -= 1
+        if self._depth == 0 and threading.current_thread() is threading.main_thread():
+            self._listen_no_more()
+
+    # -- in the main thread -------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        # The system itself writes each signal's number into the pipe, even while the main thread
+        # is somewhere that lets no handler of Python's run.
+        self._outlet, self._inlet = os.pipe()
+        os.set_blocking(self._inlet, False)
+        self._main_thread = threading.get_ident()
+        self._watcher = threading.Thread(target=self._watch, name="interrupts", daemon=True)
+        self._watcher.start()
+        self._former_inlet = signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
+        self._former: dict[signal.Signals, Any] = {
+            number: signal.signal(number, self._handle) for number in _REASONS
+        }
+
+    def insist(self) -> None:
+        """Listen again after another library, as Ray does, has put its own handlers in place."""
+        if self._depth and threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
+            for number in _REASONS:
+                signal.signal(number, self._handle)
+
+    def _listen_no_more(self) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._former_inlet)
+        os.write(self._inlet, b"\0")
+        self._watcher.join()
+        os.close(self._inlet)
+        os.close(self._outlet)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._want(_REASONS[signal.Signals(number)])
+        if not self._held_back:
+            raise KeyboardInterrupt
+
+    def _want(self, reason: StopReason) -> None:
+        if self._reason is None:
+            self._reason = reason
+        self._wanted.set()
+
+    # -- in a thread of its own ---------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Count signals, look at the time, and leave when it must be."""
+        wished_s: float | None = None
+        own = 0  # signals sent from here, which are no new wish
+        until_s = self._deadline_s
+        while True:
+            wait_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+            if select.select([self._outlet], [], [], wait_s)[0]:
+                numbers = os.read(self._outlet, 64)
+                if 0 in numbers:
+                    return
+                reasons = [_REASONS[signal.Signals(n)] for n in numbers if n in _SIGNALS]
+                while own and StopReason.INTERRUPTED in reasons:
+                    reasons.remove(StopReason.INTERRUPTED)
+                    own -= 1
+            else:
+                reasons = [StopReason.TIME_OVER]
+            for reason in reasons:
+                now = time.monotonic()
+                if wished_s is None:
+                    wished_s, until_s = now, now + STOP_WITHIN_S
+                    self._want(reason)
+                    if reason is StopReason.TIME_OVER:  # nothing has told the main thread yet
+                        own += 1
+                        signal.pthread_kill(self._main_thread, signal.SIGINT)
+                elif now - wished_s > ONE_WISH_S:
+                    self._leave_at_once()
+                    return
+
+    def _leave_at_once(self) -> None:
+        assert self._reason is not None
+        if self._farewell is not None:
+            if sys.stderr.isatty():
+                self._farewell = f"\x1b[?25h\r\n{self._farewell}"  # bars hide the cursor
+            with suppress(OSError):
+                os.write(2, f"{self._farewell}\n".encode())
+        kill_descendants(os.getpid())
+        for cleanup in self._cleanups:
+            with suppress(Exception):
+                cleanup()
+        self._leave(self._reason.value)
+
+
+def kill_descendants(pid: int) -> None:
+    """Kill the processes that a process started, and theirs, where /proc tells which they are."""
+    for descendant in _descendants(pid):
+        with suppress(OSError):
+            os.kill(descendant, signal.SIGKILL)
+
+
+def _descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            # The name, in parentheses, may hold anything; the parent is the second field after it.
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found

@@ -1,0 +1,211 @@
+"""A run that is asked to stop is left such that it can be resumed, and says how."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, launch, main
+from leap_rl.run_folder import RunFolder
+from leap_rl.training.errors import RunFailedError
+
+ROOT = Path(__file__).parents[2]
+BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--tracking.tensorboard", "false"]
+LONG = [*BOWLS, "--task.agent_steps", "40000", "--meta.meta_steps", "100"]
+LOCAL = ["--runtime.kind", "local"]
+ALONE = [*LOCAL, "--runtime.trainers", "1", "--tracking.console", "quiet"]
+RAY = ["--runtime.kind", "ray", "--runtime.trainers", "2"]
+
+Process = subprocess.Popen[str]
+
+pytestmark = pytest.mark.timeout(180)
+
+
+HANGS = """
+import sys, time
+from leap_rl.cli import main
+from leap_rl.training.runtime_local import LocalLink
+
+def hang(self, message):
+    print("hangs", flush=True)
+    time.sleep(100)
+
+LocalLink.complete = hang
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def start(*argv: str, cwd: Path, program: Sequence[str] = ("-m", "leap_rl")) -> Process:
+    return subprocess.Popen(
+        [sys.executable, *program, "train", *LONG, *argv, "--run_dir", "run"],
+        cwd=cwd,
+        start_new_session=True,  # a Ctrl-C in a terminal reaches the whole process group
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_until(condition: Callable[[], object], process: Process) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def end(process: Process, *, status: int, within_s: float) -> str:
+    """What the process says when it ends, as is hoped for."""
+    started = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == status, err
+    assert time.monotonic() - started < within_s
+    assert "Traceback" not in err
+    assert out == ""
+    return err.splitlines()[-1]
+
+
+def check_resumable(cwd: Path) -> None:
+    """The run can go on: here to the end of the meta-step that it is in."""
+    folder = RunFolder(cwd / "run")
+    latest = folder.latest()
+    assert latest is not None
+    argv = ["--meta.meta_steps", str(latest + 1), *ALONE, "--runtime.stop_after_s", "null"]
+    assert main(["resume", str(folder.path), *argv]) == 0
+    assert folder.latest() == latest + 1
+
+
+@pytest.mark.parametrize(
+    ("runtime", "number", "status"),
+    [
+        (LOCAL, signal.SIGINT, EXIT_INTERRUPTED),
+        (LOCAL, signal.SIGTERM, EXIT_TERMINATED),
+        (RAY, signal.SIGTERM, EXIT_TERMINATED),  # test_same_bits.py has its Ctrl-C
+    ],
+    ids=["local INT", "local TERM", "ray TERM"],
+)
+def test_a_signal_to_all_processes_leaves_a_resumable_run(
+    runtime: list[str], number: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    process = start(*runtime, cwd=tmp_path)
+    wait_until(RunFolder(tmp_path / "run").slot(0, 0).exists, process)
+    os.killpg(process.pid, number)
+    last = end(process, status=status, within_s=10)
+    assert last.startswith("stopped; go on with: ")
+    assert last.endswith("resume run")
+    check_resumable(tmp_path)
+
+
+def test_a_second_ctrl_c_leaves_a_run_that_hangs(tmp_path: Path) -> None:
+    process = start(*LOCAL, cwd=tmp_path, program=("-c", HANGS))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "hangs\n"
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert end(process, status=EXIT_INTERRUPTED, within_s=2).endswith("resume run")
+    check_resumable(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_leaves_a_cluster_at_once(tmp_path: Path) -> None:
+    process = start(*RAY, cwd=tmp_path)
+    wait_until(RunFolder(tmp_path / "run").slot(0, 0).exists, process)
+    below = family(process.pid)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.4)  # it ends its cluster, which takes longer
+    process.send_signal(signal.SIGINT)
+    assert end(process, status=EXIT_INTERRUPTED, within_s=2).endswith("resume run")
+    deadline = time.monotonic() + 10
+    while any(map(is_running, below)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert not list(Path("/tmp").glob(f"leap_rl-{process.pid}-*")), "Ray's files are left behind"
+    check_resumable(tmp_path)
+
+
+def family(pid: int) -> list[int]:
+    from leap_rl.training.interrupts import _descendants
+
+    return _descendants(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_run_stops_when_its_time_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    started = time.monotonic()
+    timed = [*LOCAL, "--runtime.stop_after_s", "2"]
+    assert main(["train", *LONG, *timed, "--run_dir", run]) == EXIT_STOPPED
+    assert 2 <= time.monotonic() - started < 8
+    assert capsys.readouterr().err.splitlines()[-1].startswith("stopped; go on with: ")
+    check_resumable(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
+def test_the_time_must_be_some_time(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *BOWLS, "--runtime.stop_after_s", value]) == 2
+    assert "runtime.stop_after_s = " in capsys.readouterr().err
+
+
+def test_what_fails_because_the_run_is_to_stop_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A batch system ends a run's processes together; this one may hear of it last.
+    def run(*_: object, **__: object) -> None:
+        raise RunFailedError("the parameter server died")
+
+    monkeypatch.setattr(launch, "_run", run)
+    argv = ["train", *BOWLS, *LOCAL, "--run_dir"]
+    assert main([*argv, str(tmp_path / "alone")]) == EXIT_FAILED
+    assert "the parameter server died" in capsys.readouterr().err
+
+    def run_and_hear(*_: object, **__: object) -> None:
+        subprocess.Popen(["sh", "-c", f"sleep 0.1; kill -TERM {os.getpid()}"])
+        run()
+
+    monkeypatch.setattr(launch, "_run", run_and_hear)
+    assert main([*argv, str(tmp_path / "together")]) == EXIT_TERMINATED
+    assert "stopped; go on with" in capsys.readouterr().err
+
+
+def test_no_write_is_torn_in_the_local_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The signal comes in the middle of every write: each is finished before the run stops.
+    calls: list[int] = []
+    fsync = os.fsync
+
+    def interrupt_and_sync(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == which:
+            os.kill(os.getpid(), signal.SIGINT)
+        fsync(descriptor)
+
+    short = ["--config", str(ROOT / "configs/debug.yaml"), *LOCAL, "--task.agent_steps", "40"]
+    short += ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
+    short += ["--meta.meta_steps", "2"]
+    monkeypatch.setattr(os, "fsync", interrupt_and_sync)
+    which, run = 0, tmp_path / "calm"
+    assert main(["train", *short, "--run_dir", str(run)]) == 0
+    created = 10  # the writes that make the folder; Python's own handler is at work there
+    for which in range(created, len(calls), 3):
+        calls.clear()
+        run = tmp_path / str(which)
+        assert main(["train", *short, "--run_dir", str(run)]) in (0, EXIT_INTERRUPTED)
+        assert not list(run.glob("**/*.tmp")), which

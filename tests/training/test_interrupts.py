@@ -1,0 +1,160 @@
+"""A run is asked to stop by Ctrl-C, SIGTERM or its time; asked twice, it is left at once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from leap_rl.training import interrupts
+from leap_rl.training.interrupts import Interrupts, StopReason, _descendants, kill_descendants
+
+
+def kill_self(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_a_signal_is_raised_and_remembered(number: signal.Signals, status: int) -> None:
+    before = signal.getsignal(number)
+    stop = Interrupts()
+    with pytest.raises(KeyboardInterrupt), stop:
+        kill_self(number)
+        time.sleep(5)
+    assert stop.reason is not None
+    assert stop.reason.value == status
+    with pytest.raises(KeyboardInterrupt):
+        stop.check()
+    assert signal.getsignal(number) is before
+
+
+def test_where_it_is_held_back_a_loop_looks_for_it() -> None:
+    stop = Interrupts()
+    with stop, stop.held_back():
+        stop.check()
+        kill_self(signal.SIGINT)
+        assert stop.explain_failure()
+        with pytest.raises(KeyboardInterrupt):
+            stop.check()
+
+
+def test_the_time_is_over() -> None:
+    stop = Interrupts(stop_after_s=0.2)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), stop:
+        time.sleep(5)
+    assert 0.2 <= time.monotonic() - started < 2
+    assert stop.reason is StopReason.TIME_OVER
+    assert stop.reason.value == 75
+
+
+def test_the_time_counts_from_the_start_of_the_command() -> None:
+    stop = Interrupts(stop_after_s=10, started_s=time.monotonic() - 20)
+    with pytest.raises(KeyboardInterrupt), stop:
+        time.sleep(5)
+
+
+def test_a_run_that_ends_in_time_hears_nothing() -> None:
+    with Interrupts(stop_after_s=0.05) as stop:
+        pass
+    time.sleep(0.2)
+    assert stop.reason is None
+
+
+def test_the_second_signal_leaves_at_once() -> None:
+    left: list[int] = []
+    stop = Interrupts(leave=left.append)
+    stop.on_leaving(lambda: left.append(0))
+    with stop, stop.held_back():
+        kill_self(signal.SIGTERM)
+        time.sleep(interrupts.ONE_WISH_S + 0.1)
+        assert not left
+        kill_self(signal.SIGINT)
+        wait_until(lambda: len(left) == 2)
+    assert left == [0, 143]  # the cleanup, then the status of what came first
+
+
+def test_two_signals_at_once_are_one() -> None:
+    left: list[int] = []
+    with Interrupts(leave=left.append) as stop, stop.held_back():
+        kill_self(signal.SIGTERM)
+        time.sleep(0.01)
+        kill_self(signal.SIGTERM)
+        time.sleep(0.2)
+    assert not left
+
+
+def test_a_signal_after_the_time_was_over_leaves_at_once() -> None:
+    left: list[int] = []
+    with Interrupts(stop_after_s=0.01, leave=left.append) as stop, stop.held_back():
+        wait_until(stop.is_set)
+        time.sleep(interrupts.ONE_WISH_S + 0.1)
+        kill_self(signal.SIGINT)
+        wait_until(lambda: left)
+    assert left == [75]
+
+
+def test_a_run_that_does_not_stop_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "STOP_WITHIN_S", 0.3)
+    left: list[int] = []
+    with Interrupts(leave=left.append) as stop, stop.held_back():
+        kill_self(signal.SIGINT)
+        wait_until(lambda: left)
+    assert left == [130]
+
+
+def test_entered_twice_or_elsewhere_it_changes_nothing() -> None:
+    stop = Interrupts()
+    with pytest.raises(KeyboardInterrupt), stop:
+        with stop:
+            pass
+        kill_self(signal.SIGTERM)
+        time.sleep(5)
+
+    def elsewhere() -> None:
+        with Interrupts():
+            pass
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+
+
+def test_what_was_started_is_killed_with_all_below_it() -> None:
+    sleeping = "import sys, time; print(1, flush=True); time.sleep(60)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleeping!r}])"
+    shell = f"{sys.executable} -c {shlex.quote(code)}; sleep 60"
+    root = subprocess.Popen(["sh", "-c", shell], stdout=subprocess.PIPE)
+    assert root.stdout is not None
+    root.stdout.readline()  # a process, its child and its grandchild run now
+    family = _descendants(root.pid)
+    assert len(family) == 2
+    kill_descendants(root.pid)
+    wait_until(lambda: not any(map(is_running, family)))
+    assert root.poll() is None
+    root.kill()
+    root.wait()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
