@@ -55,7 +55,10 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
         if row is not None:
             rows.append(row)
         elif number < len(whole):
-            raise ValueError(f"{path}, line {number}: not a JSON object; the file is damaged")
+            raise ValueError(
+                f"{path}, line {number}: not a JSON object; the file is damaged: delete it, and a "
+                "resume writes it anew from the checkpoints"
+            )
     return rows
 
 
