@@ -227,6 +227,8 @@ class ServerStatus:
     slots_complete: int
     slots_total: int
     running: tuple[RunningTask, ...]
+    durable_segments: int = 0
+    """Segments behind the snapshots of running tasks."""
     failure: str | None = None
     """Why the run cannot go on, where it cannot."""
 

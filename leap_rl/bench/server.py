@@ -8,6 +8,7 @@ way at a time, so this is as fast as the protocol goes. A run streams every two 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -72,6 +73,7 @@ def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
         make_task=tasks,
         make_policy=partial(make_policy, trainers=tasks.together, size=tasks.layout.size),
         stream_every_s=0.0,
+        snapshot_every_s=math.inf,
         lease_s=60.0,
         max_attempts=1,
     )

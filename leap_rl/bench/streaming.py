@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.meta.gradient_path import NullPath
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, write_atomically
-from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec
+from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec, TaskState
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.rounds import ClosedRound, FilledSlot
 from leap_rl.training.runtime import Job
@@ -79,6 +80,13 @@ class StreamingTask:
     def end_point(self, *, with_grad: bool) -> Point:
         """Return where it is."""
         return Point(theta=self._theta, loss=self._loss)
+
+    def state(self) -> TaskState:
+        """Return nothing: it is never frozen."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Do nothing."""
 
     def named_parameters(self) -> dict[str, Tensor]:
         """Return nothing: no agent is kept."""
@@ -217,7 +225,7 @@ class CountingServer(ParameterServer):
 class CountedJob(Job):
     """A job whose server counts."""
 
-    def make_server(self) -> CountingServer:
+    def make_server(self, *, trainers_live: bool = False) -> CountingServer:
         """Make the counting server."""
         folder = RunFolder(self.run_dir)
         server = CountingServer(

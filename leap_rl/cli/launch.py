@@ -26,10 +26,12 @@ from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.sink import open_tracker
 from leap_rl.training.errors import RunFailedError
+from leap_rl.training.faults import ordered_deaths
 from leap_rl.training.initialization import read_initialization
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.learning import LearningFactory
 from leap_rl.training.meta_training import MetaTrainingFactory
+from leap_rl.training.phases import Phase
 from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.runtime import Job, Runtime
 
@@ -98,8 +100,13 @@ def settle(config: C) -> C:
     return config
 
 
-def carry_out(config: Config, folder: RunFolder) -> int:
+def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> int:
     """Run a run to its end, or until it is asked to stop.
+
+    Args:
+        config: The run's.
+        folder: The run's.
+        resumes: Whether this is not the first driver that it has.
 
     Returns:
         The command's exit status.
@@ -114,7 +121,7 @@ def carry_out(config: Config, folder: RunFolder) -> int:
     try:
         with interrupts:
             try:
-                _run(config, folder, interrupts)
+                _run(config, folder, interrupts, resumes=resumes)
             except (OSError, RunFailedError):
                 if not interrupts.explain_failure():
                     raise
@@ -127,7 +134,9 @@ def carry_out(config: Config, folder: RunFolder) -> int:
     return (interrupts.reason or StopReason.INTERRUPTED).value
 
 
-def _run(config: Config, folder: RunFolder, interrupts: Interrupts) -> None:
+def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool) -> None:
+    on_phase = ordered_deaths()
+    on_phase(Phase.DRIVER_RESUMING if resumes else Phase.DRIVER_STARTING)
     stored = folder.read_config()
     job = Job(
         run_dir=str(folder.path),
@@ -136,8 +145,10 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts) -> None:
         make_task=_tasks(config),
         make_policy=make_policy(config),
         stream_every_s=config.runtime.stream_every_s,
+        snapshot_every_s=config.runtime.snapshot_every_s,
         lease_s=config.runtime.lease_s,
         max_attempts=config.runtime.max_attempts,
+        on_phase=on_phase,
     )
     with (
         folder.lock(),
@@ -152,7 +163,9 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts) -> None:
         console.message(f"{config.command}: run folder {shown(folder.path)}")
         origin = stored.get("origin")
         first = 0 if origin is None else origin["at"]
-        monitor = Monitor(config, folder, tracker, console, first_checkpoint=first)
+        monitor = Monitor(
+            config, folder, tracker, console, first_checkpoint=first, on_phase=on_phase
+        )
         if config.runtime.kind == "ray":
             console.message(_ray_message(config.runtime.address))
         _make_runtime(config, interrupts).run(job, monitor.report)

@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         return 0 if argv else EXIT_USAGE
     folder = RunFolder(argv[0])
     config = prepare(folder, argv[1:])
-    status = carry_out(config, folder)
+    status = carry_out(config, folder, resumes=True)
     if status == 0 and isinstance(config, TrainConfig):
         announce_initialization(folder, config)
     elif status == 0:

@@ -36,11 +36,16 @@ class RuntimeConfig:
     stream_every_s: float = 2.0
     """Seconds between two streams of a task's sum so far."""
 
+    snapshot_every_s: float = 60.0
+    """Seconds between two snapshots of a task, from which another trainer goes on when this one is
+    lost: the most work that a death costs."""
+
     lease_s: float = 60.0
     """A slot whose trainer was not heard of for this many seconds is given to another."""
 
     max_attempts: int = 3
-    """A slot that lost its trainer this many times stops the run."""
+    """A slot that lost its trainer this many times, and got no further meanwhile, stops the
+    run."""
 
     stop_after_s: float | None = None
     """Stop the run like Ctrl-C this many seconds after the command started, with exit status 75:
@@ -74,7 +79,7 @@ class RuntimeConfig:
                 f"runtime.gpus_per_trainer = {share}: must be auto, between 0 and 1, or a whole "
                 "number"
             )
-        for name in ("stream_every_s", "lease_s"):
+        for name in ("stream_every_s", "snapshot_every_s", "lease_s"):
             value = getattr(self, name)
             if not value > 0:
                 raise ValueError(f"runtime.{name} = {value}: must be greater than 0")

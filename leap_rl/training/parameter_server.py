@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -45,9 +45,16 @@ from leap_rl.messages import (
 )
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training import slot_files
 from leap_rl.training.errors import NonFiniteContributionError, ProtocolError
-from leap_rl.training.rounds import FilledSlot, RoundPolicy
+from leap_rl.training.phases import OnPhase, Phase, no_fault
+from leap_rl.training.rounds import ClosedRound, FilledSlot, RoundPolicy
+from leap_rl.training.slot_files import (
+    Lease,
+    SlotFiles,
+    SlotSnapshot,
+    write_agent,
+    write_curves,
+)
 
 TICKS_A_LEASE = 4
 """A server that is not told the time this often was stalled."""
@@ -66,21 +73,26 @@ class Slot:
     """A place in the open round's batch."""
 
     spec: TaskSpec
+    files: SlotFiles
     state: SlotState = SlotState.PENDING
     attempt: int = 0
     """The newest attempt handed out; 0 before the first."""
     owner: str | None = None
     """The trainer that works on it while RUNNING."""
     lease_until_s: float = 0.0
+    losses: int = 0
+    """Trainers lost on it since its task last got further."""
     n: int = 0
     """Segments in ``contribution``."""
+    durable_n: int | None = None
+    """Segments behind the snapshot on disk; none without one."""
     contribution: FloatVector | None = None
     """The newest sum of the newest attempt, [P]."""
     live: LiveFigures | None = None
     filled: FilledSlot | None = None
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class _TrainerState:
     incarnation: int
     number: int = 0
@@ -95,8 +107,14 @@ class ParameterServer:
         fingerprint: SHA-256 of the run's defining config; messages of another are refused.
         policy: What the rounds consist of, restored from the folder's newest checkpoint.
         lease_s: A running slot unheard of for this long is free again.
-        max_attempts: A slot whose trainers were lost this many times stops the run.
+        max_attempts: A slot that lost this many trainers without getting further stops the run.
+        trainers_live: Whether the trainers that hold leases on disk may live on: this server takes
+            the place of one that died. Otherwise all are gone, with the driver that started them.
         clock: Monotonic seconds.
+        on_phase: Hears of each phase that the server comes to.
+
+    Raises:
+        RunFolderError: The folder holds what does not belong there, or cannot be read.
     """
 
     def __init__(
@@ -107,8 +125,11 @@ class ParameterServer:
         policy: RoundPolicy,
         lease_s: float,
         max_attempts: int,
+        trainers_live: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        on_phase: OnPhase = no_fault,
     ) -> None:
+        self._on_phase = on_phase
         latest = folder.latest()
         assert latest is not None, "a run is made with its checkpoint 0"
         self._folder = folder
@@ -118,12 +139,19 @@ class ParameterServer:
         self._max_attempts = max_attempts
         self._clock = clock
         self._trainers: dict[str, _TrainerState] = {}
-        self._committed: dict[tuple[int, int], int] = {}
+        # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
+        # that died in answering it, and that can be no older than the last round.
+        slots = folder.read_state(latest).get("slots", ())
+        self._committed = {
+            (latest - 1, index): int(slot["attempt"]) for index, slot in enumerate(slots)
+        }
         self._failure: str | None = None
         self._ticked_s = clock()
         self._round = latest
         self._slots: list[Slot] = []
-        self._open_round()
+        self._closed: ClosedRound | None = None
+        self._open_round(trainers_live=trainers_live)
+        on_phase(Phase.SERVER_RESUMING)
 
     # -- what trainers call -------------------------------------------------------------------
 
@@ -139,7 +167,7 @@ class ParameterServer:
             return Wait()  # overtaken on the way; nobody waits for this answer any more
         if claim.number > trainer.number or isinstance(trainer.answer, Wait):
             self._release(claim.trainer)
-            trainer.number = claim.number
+            trainer.number, trainer.answer = claim.number, Wait()  # if finding work fails
             trainer.answer = self._next_work(claim.trainer)
         return trainer.answer
 
@@ -149,17 +177,27 @@ class ParameterServer:
         Raises:
             ProtocolError: The message belongs to another run.
             NonFiniteContributionError: The sum holds NaN or infinity.
+            OSError: A snapshot could not be written.
         """
         slot = self._owned_slot(message.ticket)
         if isinstance(slot, Abandon):
             return slot
         slot.lease_until_s = self._clock() + self._lease_s
+        self._refuse_non_finite(slot, message.contribution, message.n)
         if message.n >= slot.n:
-            self._refuse_non_finite(slot, message.contribution, message.n)
             slot.n = message.n
             slot.contribution = message.contribution
             slot.live = message.live
-        return Continue(durable_n=0)
+        if message.snapshot is not None and (slot.durable_n is None or message.n > slot.durable_n):
+            slot.files.write_snapshot(
+                SlotSnapshot(
+                    n=message.n, contribution=message.contribution, snapshot=message.snapshot
+                )
+            )
+            slot.durable_n, slot.losses = message.n, 0
+            self._on_phase(Phase.SERVER_FREEZING)
+        self._on_phase(Phase.SERVER_STREAMING)
+        return Continue(durable_n=slot.durable_n or 0)
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Take in a task's whole sum; answered only when it is on disk.
@@ -178,7 +216,7 @@ class ParameterServer:
             return slot
         self._refuse_non_finite(slot, message.contribution, message.n)
         if self._policy.keeps_agents:
-            slot_files.write_agent(self._folder.agent(ticket.slot, slot.spec.game), message.agent)
+            write_agent(self._folder.agent(ticket.slot, slot.spec.game), message.agent)
         filled = FilledSlot(
             spec=slot.spec,
             attempt=ticket.attempt,
@@ -186,8 +224,8 @@ class ParameterServer:
             record=message.record,
             episodes=message.episodes,
         )
-        path = self._folder.slot(ticket.round, ticket.slot)
-        slot_files.write_slot(path, filled, self._fingerprint)
+        slot.files.write_filled(filled)
+        self._on_phase(Phase.SERVER_COMPLETING)
         slot.filled = filled  # only now: a round must not close on what is not on disk
         slot.n, slot.contribution = message.n, message.contribution
         slot.state, slot.owner, slot.live = SlotState.COMPLETE, None, None
@@ -242,6 +280,9 @@ class ParameterServer:
                 for index, slot in enumerate(self._slots)
                 if slot.owner is not None
             ),
+            durable_segments=sum(
+                slot.durable_n or 0 for slot in self._slots if slot.state is SlotState.RUNNING
+            ),
             failure=self._failure,
         )
 
@@ -251,26 +292,58 @@ class ParameterServer:
 
     # -- the state machine --------------------------------------------------------------------
 
-    def _open_round(self) -> None:
+    def _open_round(self, *, trainers_live: bool = True) -> None:
         finished = self._round >= self._policy.rounds
         specs = () if finished else self._policy.open(self._round)
-        self._slots = [Slot(spec=spec) for spec in specs]
+        self._slots = [
+            Slot(
+                spec=spec,
+                files=SlotFiles(self._folder.slot(self._round, index), spec, self._fingerprint),
+            )
+            for index, spec in enumerate(specs)
+        ]
         self._opened_s = self._clock()
         self._folder.remove_slots(self._round - 1)  # which a crash may have left
         for index, slot in enumerate(self._slots):
-            path = self._folder.slot(self._round, index)
-            filled = slot_files.read_slot(path, slot.spec, self._fingerprint)
-            if filled is not None:
-                slot.state, slot.filled = SlotState.COMPLETE, filled
-                slot.attempt = filled.attempt
+            self._recover(index, slot, trainers_live=trainers_live)
         self._close_full_rounds()
+
+    def _recover(self, index: int, slot: Slot, *, trainers_live: bool) -> None:
+        """Bring a slot to where its files say that it stood."""
+        filled, lease = slot.files.read_filled(), slot.files.read_lease()
+        if lease is not None:
+            slot.attempt = lease.attempt
+        if filled is not None:
+            slot.state, slot.filled, slot.attempt = SlotState.COMPLETE, filled, filled.attempt
+            return
+        assignment = self._assignment(index, slot)  # rolls the slot back to its snapshot
+        if lease is None or lease.trainer is None:
+            return
+        if not trainers_live:
+            # On disk, too: a server that takes this one's place must not wait for the dead.
+            slot.files.write_lease(replace(lease, trainer=None, losses=0))
+            return
+        slot.losses = lease.losses if slot.n == lease.durable_n else 0
+        claimed = (lease.incarnation, lease.number)
+        known = self._trainers.get(lease.trainer)
+        if known is not None and (known.incarnation, known.number) > claimed:
+            self._free(slot)  # its trainer has claimed anew since, and got another slot
+            return
+        self._release(lease.trainer)
+        slot.state, slot.owner = SlotState.RUNNING, lease.trainer
+        slot.lease_until_s = self._clock() + self._lease_s
+        # A claim that is repeated must get the answer that it got.
+        self._trainers[lease.trainer] = _TrainerState(*claimed, answer=assignment)
 
     def _close_full_rounds(self) -> None:
         if not self._slots or any(slot.filled is None for slot in self._slots):
             return
         filled = [slot.filled for slot in self._slots if slot.filled is not None]
-        closed = self._policy.close(self._round, filled, elapsed_s=self._clock() - self._opened_s)
-        slot_files.write_curves(self._folder.curves(self._round), self._round, filled)
+        if self._closed is None:  # once, however often writing what it leaves may fail
+            elapsed_s = self._clock() - self._opened_s
+            self._closed = self._policy.close(self._round, filled, elapsed_s=elapsed_s)
+        closed = self._closed
+        write_curves(self._folder.curves(self._round), self._round, filled)
         state = {
             **closed.state,
             "fingerprint": self._fingerprint,
@@ -285,25 +358,52 @@ class ParameterServer:
             ],
             "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
         }
-        self._folder.write_checkpoint(self._round + 1, closed.files, state)
+        self._on_phase(Phase.SERVER_STEPPING)
+        self._folder.write_checkpoint(
+            self._round + 1,
+            closed.files,
+            state,
+            before_latest=lambda: self._on_phase(Phase.SERVER_WRITING),
+        )
+        self._on_phase(Phase.SERVER_COMMITTED)
         self._committed.update(
             ((self._round, index), slot.attempt) for index, slot in enumerate(self._slots)
         )
-        self._round += 1
+        self._round, self._closed = self._round + 1, None
         self._open_round()
 
     def _next_work(self, trainer: str) -> Work:
+        self._close_full_rounds()  # where the checkpoint could not be written before
         if self._failure is not None or self._round >= self._policy.rounds:
             return Finished()
         pending = (i for i, slot in enumerate(self._slots) if slot.state is SlotState.PENDING)
         index = next(pending, None)
         if index is None:
             return Wait()
-        slot = self._slots[index]
-        slot.state, slot.owner = SlotState.RUNNING, trainer
+        slot, claimant = self._slots[index], self._trainers[trainer]
         slot.attempt += 1
-        slot.n, slot.contribution, slot.live = 0, None, None
+        slot.files.write_lease(
+            Lease(
+                attempt=slot.attempt,
+                trainer=trainer,
+                incarnation=claimant.incarnation,
+                number=claimant.number,
+                losses=slot.losses,
+                durable_n=slot.durable_n or 0,
+            )
+        )
+        self._on_phase(Phase.SERVER_CLAIMING)
+        slot.state, slot.owner = SlotState.RUNNING, trainer
         slot.lease_until_s = self._clock() + self._lease_s
+        return self._assignment(index, slot)
+
+    def _assignment(self, index: int, slot: Slot) -> Assignment:
+        """Roll a slot back to its newest snapshot, and return the work that goes on from there."""
+        frozen = slot.files.read_snapshot()
+        slot.live = None
+        slot.durable_n = None if frozen is None else frozen.n
+        slot.n = 0 if frozen is None else frozen.n
+        slot.contribution = None if frozen is None else frozen.contribution
         return Assignment(
             ticket=Ticket(
                 fingerprint=self._fingerprint,
@@ -315,6 +415,8 @@ class ParameterServer:
             task_seed=slot.spec.seed,
             theta0=self._policy.theta0(),
             keep_agent=self._policy.keeps_agents,
+            durable_n=slot.n,
+            snapshot=None if frozen is None else frozen.snapshot,
         )
 
     def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:
@@ -343,10 +445,11 @@ class ParameterServer:
 
     def _free(self, slot: Slot) -> None:
         slot.state, slot.owner, slot.live = SlotState.PENDING, None, None
-        if slot.attempt >= self._max_attempts:
+        slot.losses += 1
+        if slot.losses >= self._max_attempts:
             self._failure = (
                 f"slot {self._slots.index(slot)} of round {self._round} ({slot.spec.game}, task "
-                f"seed {slot.spec.seed}) lost its trainer {slot.attempt} times; "
+                f"seed {slot.spec.seed}) lost its trainer {slot.losses} times and got no further; "
                 "runtime.max_attempts allows no more"
             )
 

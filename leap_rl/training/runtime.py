@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,8 +13,9 @@ from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.training.errors import UnfitMachineError
 from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.phases import OnPhase, no_fault
 from leap_rl.training.rounds import RoundPolicyFactory
-from leap_rl.training.trainer import Link, Trainer
+from leap_rl.training.trainer import Due, Link, Trainer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,11 +30,17 @@ class Job:
     make_task: TaskFactory
     make_policy: RoundPolicyFactory
     stream_every_s: float
+    snapshot_every_s: float
     lease_s: float
     max_attempts: int
+    on_phase: OnPhase = no_fault
+    """Hears of each phase that a process comes to; travels to all of them."""
 
-    def make_server(self) -> ParameterServer:
+    def make_server(self, *, trainers_live: bool = False) -> ParameterServer:
         """Make the run's server as the folder's newest checkpoint says.
+
+        Args:
+            trainers_live: Whether it takes the place of one that died, whose trainers live on.
 
         Raises:
             RunFolderError: The folder lacks something, or what it holds is damaged.
@@ -44,6 +52,16 @@ class Job:
             policy=self.make_policy(folder),
             lease_s=self.lease_s,
             max_attempts=self.max_attempts,
+            trainers_live=trainers_live,
+            on_phase=self.on_phase,
+        )
+
+    def make_schedule(self) -> StreamSchedule:
+        """Make the schedule of a trainer's streams and snapshots."""
+        return StreamSchedule(
+            stream_every_s=self.stream_every_s,
+            snapshot_every_s=self.snapshot_every_s,
+            clock=time.monotonic,
         )
 
     def make_trainer(self, *, name: str, incarnation: int, link: Link) -> Trainer:
@@ -62,6 +80,7 @@ class Job:
             link=link,
             make_task=self.make_task,
             method=self.method,
+            on_phase=self.on_phase,
         )
 
 
@@ -79,22 +98,42 @@ class Runtime(Protocol):
 
 
 class StreamSchedule:
-    """Says when the next stream is due.
+    """Says what a trainer is to send next, and when.
 
     Args:
-        every_s: Seconds between two streams.
+        stream_every_s: Seconds between two streams.
+        snapshot_every_s: Seconds between two snapshots, which go with a stream.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, every_s: float, clock: Callable[[], float]) -> None:
-        self._every_s = every_s
+    def __init__(
+        self, *, stream_every_s: float, snapshot_every_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._stream_every_s = stream_every_s
+        self._snapshot_every_s = snapshot_every_s
         self._clock = clock
-        self._next = clock() + every_s
+        self.start_task()
 
-    def due(self) -> bool:
-        """Whether the time has come."""
-        return self._clock() >= self._next
-
-    def start_over(self) -> None:
+    def start_task(self) -> None:
         """Count anew from now."""
-        self._next = self._clock() + self._every_s
+        now = self._clock()
+        self._next_stream_s = now + self._stream_every_s
+        self._next_snapshot_s = now + self._snapshot_every_s
+
+    def due(self) -> Due:
+        """Return what is due."""
+        now = self._clock()
+        if now >= self._next_snapshot_s:
+            return Due.SNAPSHOT
+        return Due.SUM if now >= self._next_stream_s else Due.NOTHING
+
+    def sent(self, *, snapshot: bool) -> None:
+        """Take note that a stream is on its way."""
+        now = self._clock()
+        self._next_stream_s = now + self._stream_every_s
+        if snapshot:
+            self._next_snapshot_s = now + self._snapshot_every_s
+
+    def lost(self) -> None:
+        """Take note that a stream may not have arrived: what it carried is due again."""
+        self._next_snapshot_s = self._clock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from leap_rl.determinism import configure_torch
@@ -16,9 +15,11 @@ from leap_rl.messages import (
     Stream,
     Work,
 )
+from leap_rl.run_folder import RunFolder
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.runtime import Job, StreamSchedule
+from leap_rl.training.trainer import Due
 
 
 class LocalLink:
@@ -27,30 +28,30 @@ class LocalLink:
     def __init__(
         self,
         server: ParameterServer,
-        *,
-        stream_every_s: float,
+        schedule: StreamSchedule,
         report: Callable[[ServerStatus], None],
         interrupts: Interrupts,
     ) -> None:
         self._server = server
-        self._schedule = StreamSchedule(stream_every_s, time.monotonic)
+        self._schedule = schedule
         self._report = report
         self._interrupts = interrupts
 
     def claim(self, claim: Claim) -> Work:
         """Ask for work."""
         work = self._server.claim(claim)
+        self._schedule.start_task()
         self._report(self._server.status())
         return work
 
-    def stream_due(self) -> bool:
-        """Whether a stream is to be sent now; a run that is to stop stops here."""
+    def due(self) -> Due:
+        """What is to be sent now; a run that is to stop stops here, between two updates."""
         self._interrupts.check()
         return self._schedule.due()
 
     def stream(self, message: Stream) -> Continue | Abandon:
         """Send a sum so far."""
-        self._schedule.start_over()
+        self._schedule.sent(snapshot=message.snapshot is not None)
         answer = self._server.stream(message)
         self._report(self._server.status())
         return answer
@@ -58,6 +59,7 @@ class LocalLink:
     def complete(self, message: Complete) -> Counted | Abandon:
         """Send a whole sum."""
         answer = self._server.complete(message)
+        self._schedule.start_task()
         self._report(self._server.status())
         return answer
 
@@ -76,12 +78,8 @@ class LocalRuntime:
         """Run ``job`` to its end."""
         configure_torch()
         # Here trainer and server are one thread: an exception from anywhere would tear a write.
-        with self._interrupts, self._interrupts.held_back():
+        alone = RunFolder(job.run_dir).serving()
+        with self._interrupts, self._interrupts.held_back(), alone:
             server = job.make_server()
-            link = LocalLink(
-                server,
-                stream_every_s=job.stream_every_s,
-                report=report,
-                interrupts=self._interrupts,
-            )
+            link = LocalLink(server, job.make_schedule(), report, self._interrupts)
             job.make_trainer(name="trainer-0", incarnation=1, link=link).run()

@@ -1,241 +1,46 @@
-"""The Ray runtime: the server and each trainer an actor, supervised by this process.
-
-Ray's own retries are off: they execute a call twice and reorder calls. What is sent may be lost or
-late; trainers repeat it until they are answered, and the server takes every message any number of
-times.
-"""
+"""The Ray runtime: the server and each trainer an actor, supervised by this process."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import ray
 from ray.exceptions import (
     ActorUnavailableError,
     AuthenticationError,
-    GetTimeoutError,
     RayError,
     RayTaskError,
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from leap_rl.determinism import configure_torch
-from leap_rl.messages import (
-    Abandon,
-    Assignment,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    FloatVector,
-    ServerStatus,
-    Stream,
-    Ticket,
-    Wait,
-    Work,
-)
+from leap_rl.messages import ServerStatus
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.phases import Phase
+from leap_rl.training.ray_actors import (
+    ANSWER_TIMEOUT_S,
+    Reference,
+    ServerActor,
+    TrainerActor,
+    pauses,
+)
 from leap_rl.training.ray_environment import private_folder
-from leap_rl.training.runtime import Job, StreamSchedule
+from leap_rl.training.runtime import Job
 
-LONG_POLL_S = 10.0
-"""A claim that finds no free slot is held this long before it is answered with Wait."""
-
-ANSWER_TIMEOUT_S = 60.0
-"""A call unanswered for this long is sent again."""
-
-BEATS_A_LEASE = 4
-RETRY_PAUSE_S = 0.5
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
 OBJECT_STORE_BYTES = 512 * 2**20
 
+SERVER_RESTARTS = 20
+"""Deaths of the server that a run survives; a server that dies again and again is told."""
+
 _log = logging.getLogger(__name__)
-
-Reference: TypeAlias = "ray.ObjectRef[Any]"
-
-_NOTHING = np.empty(0, dtype=np.float32)
-
-
-class ServerActor:
-    """Serves the parameter server to many trainers.
-
-    All methods run on one thread, the actor's event loop: the server itself needs no lock, and
-    while a claim waits for a free slot the others are served.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    async def start(self) -> int:
-        """Make the server on the thread that will run it; returns the open round's slots."""
-        configure_torch()
-        self._server: ParameterServer = self._job.make_server()
-        self._changed = asyncio.Event()
-        self._theta0: FloatVector | None = None
-        self._theta0_ref: Reference | None = None
-        return self._server.status().slots_total
-
-    async def claim(self, claim: Claim) -> tuple[Work, Reference | None]:
-        """Answer a claim, at once or when a slot is free."""
-        deadline = time.monotonic() + LONG_POLL_S
-        while True:
-            work = self._server.claim(claim)
-            left_s = deadline - time.monotonic()
-            if not isinstance(work, Wait) or left_s <= 0:
-                return self._by_reference(work)
-            self._changed.clear()
-            try:
-                await asyncio.wait_for(self._changed.wait(), left_s)
-            except TimeoutError:
-                continue
-
-    async def stream(self, message: Stream) -> Continue | Abandon:
-        """Take in a sum so far."""
-        return self._server.stream(message)
-
-    async def complete(self, message: Complete) -> tuple[Counted | Abandon, Reference | None]:
-        """Take in a whole sum."""
-        answer = self._server.complete(message)
-        self._changed.set()
-        if isinstance(answer, Abandon):
-            return answer, None
-        work, reference = self._by_reference(answer.next)
-        return Counted(next=work), reference
-
-    async def beat(self, trainer: str, incarnation: int) -> None:
-        """Hear that a trainer lives."""
-        self._server.beat(trainer, incarnation)
-
-    async def trainer_lost(self, trainer: str) -> None:
-        """Free what a dead trainer held."""
-        self._server.trainer_lost(trainer)
-        self._changed.set()
-
-    async def supervise(self) -> ServerStatus:
-        """Look after leases and return where the run stands."""
-        self._server.tick()
-        status = self._server.status()
-        if status.slots_total > status.slots_complete + len(status.running):
-            self._changed.set()
-        return status
-
-    def _by_reference(self, work: Work) -> tuple[Work, Reference | None]:
-        """Replace θ⁰ by a reference to it: it goes into the object store once a version."""
-        if not isinstance(work, Assignment):
-            return work, None
-        if self._theta0 is not work.theta0:
-            self._theta0, self._theta0_ref = work.theta0, ray.put(work.theta0)
-        return replace(work, theta0=_NOTHING), self._theta0_ref
-
-
-class RayLink:
-    """A trainer's way to the server actor."""
-
-    def __init__(self, server: Any, *, stream_every_s: float) -> None:
-        self._server = server
-        self._schedule = StreamSchedule(stream_every_s, time.monotonic)
-        self._in_flight: tuple[Ticket, Reference, float] | None = None
-        self._updated_s: float | None = None
-
-    def claim(self, claim: Claim) -> Work:
-        """Ask for work until there is an answer."""
-        self._updated_s = None
-        return _with_theta0(*self._call(self._server.claim, claim))
-
-    def stream_due(self) -> bool:
-        """Whether a stream is to be sent now; called after every update."""
-        self._updated_s = time.monotonic()
-        return self._schedule.due()
-
-    def is_alive(self, within_s: float) -> bool:
-        """Whether the task is still starting, or had an update within the last seconds."""
-        updated_s = self._updated_s
-        return updated_s is None or time.monotonic() - updated_s < within_s
-
-    def stream(self, message: Stream) -> Continue | Abandon | None:
-        """Send a stream, unless the last one is still on its way."""
-        self._schedule.start_over()
-        answer = None
-        if self._in_flight is not None:
-            ticket, reference, sent_s = self._in_flight
-            if ray.wait([reference], timeout=0)[0]:
-                if ticket == message.ticket:
-                    answer = self._answer(reference)
-            elif time.monotonic() - sent_s < ANSWER_TIMEOUT_S:
-                return None
-            self._in_flight = None
-        if not isinstance(answer, Abandon):
-            sent = self._server.stream.remote(message)
-            self._in_flight = message.ticket, sent, time.monotonic()
-        return answer
-
-    def complete(self, message: Complete) -> Counted | Abandon:
-        """Send a whole sum until there is an answer."""
-        self._updated_s = None
-        answer, reference = self._call(self._server.complete, message)
-        if isinstance(answer, Abandon):
-            return answer
-        return Counted(next=_with_theta0(answer.next, reference))
-
-    def _call(self, method: Any, message: Claim | Complete) -> Any:
-        while True:
-            try:
-                return ray.get(method.remote(message), timeout=ANSWER_TIMEOUT_S)
-            except (GetTimeoutError, ActorUnavailableError):
-                # Perhaps it was executed, perhaps not: the server knows the message by its
-                # numbers, so the same message goes out again.
-                time.sleep(RETRY_PAUSE_S)
-
-    @staticmethod
-    def _answer(reference: Reference) -> Continue | Abandon | None:
-        try:
-            answer: Continue | Abandon = ray.get(reference)
-        except ActorUnavailableError:
-            return None  # a lost stream costs nothing: the next one carries the sum so far
-        return answer
-
-
-def _with_theta0(work: Work, reference: Reference | None) -> Work:
-    if not isinstance(work, Assignment):
-        return work
-    assert reference is not None, "an assignment comes with its initialization"
-    return replace(work, theta0=ray.get(reference))
-
-
-class TrainerActor:
-    """Runs a trainer in a process of its own."""
-
-    def run(self, job: Job, name: str, incarnation: int, server: Any) -> None:
-        """Train until the run has no more work."""
-        configure_torch()
-        link = RayLink(server, stream_every_s=job.stream_every_s)
-        trainer = job.make_trainer(name=name, incarnation=incarnation, link=link)
-        ended = threading.Event()
-
-        def beat() -> None:
-            # A task of many emulators takes longer to start than a lease lasts, and streams come
-            # between updates only.
-            while not ended.wait(job.lease_s / BEATS_A_LEASE):
-                if link.is_alive(job.lease_s):  # a task that hangs must lose its slot
-                    server.beat.remote(name, incarnation)
-
-        threading.Thread(target=beat, name="beat", daemon=True).start()
-        try:
-            trainer.run()
-        finally:
-            ended.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +93,13 @@ class RayRuntime:
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
-            server = _actor(ServerActor, num_cpus=0, scheduling_strategy=here).remote(job)
+            server = _actor(
+                ServerActor, num_cpus=0, scheduling_strategy=here, max_restarts=SERVER_RESTARTS
+            ).remote(job)
             share = {"num_cpus": self._trainer_cores, "num_gpus": self._trainer_gpus}
             crew = _Crew(job, server, share)
             try:
-                slots = _get(server.start.remote())
+                slots = _ask(server.slots)
                 resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
                 self._check_nodes()
                 count = self._trainers or min(self._at_once(resources), slots)
@@ -339,6 +146,7 @@ class _Crew:
         self._share = share
         self._lives: dict[Reference, _Life] = {}
         self.deaths_since_progress = 0
+        self.on_phase = job.on_phase
 
     def start(self, name: str, *, incarnation: int) -> None:
         """Start a trainer's next life."""
@@ -371,13 +179,14 @@ class _Crew:
         self._lives.clear()
 
     def _replace(self, life: _Life, error: Exception) -> None:
+        self.on_phase(Phase.DRIVER_REPLACING)
         ray.kill(life.actor)  # it may live on, out of reach, and hold its core
         self.deaths_since_progress += 1
         if self.deaths_since_progress > 2 * self._job.max_attempts * (len(self._lives) + 1):
             raise RunFailedError(
                 f"trainers die again and again, the last one {life.name}: {_first_line(error)}"
             )
-        _get(self._server.trainer_lost.remote(life.name))
+        _ask(self._server.trainer_lost, life.name)
         self.start(life.name, incarnation=life.incarnation + 1)
 
 
@@ -391,18 +200,16 @@ def _supervise(
     progress = None
     while True:
         interrupts.check()
-        try:
-            status: ServerStatus = _get(server.supervise.remote())
-        except ActorUnavailableError:  # out of reach for a moment; if it died, Ray says so next
-            time.sleep(RETRY_PAUSE_S)
-            continue
+        status: ServerStatus = _ask(server.supervise)
+        crew.on_phase(Phase.DRIVER_SUPERVISING)
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)
         if status.finished:
             return
-        if progress != (status.round, status.slots_complete):
-            progress = (status.round, status.slots_complete)
+        reached = status.round, status.slots_complete, status.durable_segments
+        if progress != reached:
+            progress = reached
             crew.deaths_since_progress = 0
         crew.wait(SUPERVISE_EVERY_S)
 
@@ -414,8 +221,20 @@ def _let_finish(server: Any) -> None:
 
 
 def _actor(cls: type, **options: Any) -> Any:
-    """Return the class as an actor that Ray neither restarts nor calls twice."""
-    return ray.remote(cls).options(max_restarts=0, max_task_retries=0, **options)
+    """Return the class as an actor that Ray starts once, if not told otherwise, and never calls
+    twice."""
+    return ray.remote(cls).options(**{"max_restarts": 0, "max_task_retries": 0, **options})
+
+
+def _ask(method: Any, *arguments: Any) -> Any:
+    """Return what a method of the server answers, however often it dies meanwhile."""
+    for pause_s in pauses():
+        try:
+            return _get(method.remote(*arguments))
+        except ActorUnavailableError as error:
+            _log.warning("the parameter server is out of reach: %s", _first_line(error))
+            time.sleep(pause_s)
+    raise AssertionError
 
 
 def _get(reference: Reference) -> Any:

@@ -1,74 +1,146 @@
-"""The files of completed slots: contributions, records, agents and episode curves.
+"""The files of an open round's slots: leases, snapshots, completed slots; agents and curves.
 
-A completed slot is one safetensors file whose header carries the record as JSON, so that it is
-there whole or not at all.
+    NNN.lease         who works on slot NNN, at which attempt
+    NNN.snapshot      its task frozen, with the sum so far
+    NNN.safetensors   its whole sum and record: the slot is complete
+
+Each is one sealed file, so that it is there whole or not at all, and damage is told. A damaged one
+is set aside: what it held is computed again, to the same bits.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from leap_rl.messages import CurvePoint, Episodes, TaskRecord
+from leap_rl.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
 from leap_rl.run_folder import RunFolderError, write_atomically
+from leap_rl.sealed import Arrays, SealError, seal, unseal
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds import FilledSlot
 
-_RECORD = "leap_rl"
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
-def write_slot(path: Path, slot: FilledSlot, fingerprint: str) -> None:
-    """Write a completed slot whole, synced to disk before it returns."""
-    header = {
-        "fingerprint": fingerprint,
-        "attempt": slot.attempt,
-        "spec": asdict(slot.spec),
-        "record": asdict(slot.record),
-    }
-    tensors: dict[str, NDArray[Any]] = {
-        "contribution": np.ascontiguousarray(slot.contribution),
-        **asdict(slot.episodes),
-    }
-    write_atomically(path, save(tensors, {_RECORD: json.dumps(header, allow_nan=False)}))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """Who works on a slot; on disk before its trainer hears of it."""
+
+    attempt: int
+    trainer: str | None
+    """None when it is gone, with the driver that started it."""
+    incarnation: int
+    number: int
+    """Of the claim that it answers."""
+    losses: int
+    """Trainers lost on the slot since its task last got further, by then."""
+    durable_n: int
+    """Segments behind the slot's snapshot by then."""
 
 
-def read_slot(path: Path, spec: TaskSpec, fingerprint: str) -> FilledSlot | None:
-    """Return the completed slot at ``path``, or none where no file is.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotSnapshot:
+    """A slot's task frozen after ``n`` segments, with their sum, [P]."""
 
-    Raises:
-        RunFolderError: The file is damaged or belongs to another task or run.
+    n: int
+    contribution: FloatVector
+    snapshot: Bytes
+
+
+class SlotFiles:
+    """Reads and writes the files of one slot.
+
+    Args:
+        path: Where the completed slot goes; the others lie beside it.
+        spec: The slot's task.
+        fingerprint: SHA-256 of the run's defining config. A file of another task or run is refused.
     """
-    if not path.exists():
-        return None
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads(file.metadata()[_RECORD])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str) -> None:
+        self._path = path
+        self._head = {"fingerprint": fingerprint, "spec": asdict(spec)}
+        self._spec = spec
+
+    def write_lease(self, lease: Lease) -> None:
+        """Write who works on the slot, synced to disk before it returns."""
+        self._write(self._path.with_suffix(".lease"), {}, asdict(lease))
+
+    def read_lease(self) -> Lease | None:
+        """Return who works on the slot, or none."""
+        return self._read(self._path.with_suffix(".lease"), lambda _, header: Lease(**header))
+
+    def write_snapshot(self, frozen: SlotSnapshot) -> None:
+        """Write a frozen task, synced to disk before it returns."""
+        arrays: Arrays = {"contribution": frozen.contribution, "snapshot": frozen.snapshot}
+        self._write(self._path.with_suffix(".snapshot"), arrays, {"n": frozen.n})
+
+    def read_snapshot(self) -> SlotSnapshot | None:
+        """Return the newest frozen task, or none."""
+        return self._read(
+            self._path.with_suffix(".snapshot"),
+            lambda arrays, header: SlotSnapshot(
+                n=header["n"], contribution=arrays["contribution"], snapshot=arrays["snapshot"]
+            ),
+        )
+
+    def write_filled(self, slot: FilledSlot) -> None:
+        """Write a completed slot, synced to disk before it returns."""
+        arrays = {"contribution": slot.contribution, **asdict(slot.episodes)}
+        header = {"attempt": slot.attempt, "record": asdict(slot.record)}
+        self._write(self._path, arrays, header)
+        self._path.with_suffix(".snapshot").unlink(missing_ok=True)
+
+    def read_filled(self) -> FilledSlot | None:
+        """Return the completed slot, or none."""
+        return self._read(self._path, self._filled)
+
+    def _filled(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any]) -> FilledSlot:
         record = dict(header["record"])
         record["curve"] = tuple(CurvePoint(**point) for point in record["curve"])
-        contribution = tensors.pop("contribution")
-        slot = FilledSlot(
-            spec=TaskSpec(**header["spec"]),
+        return FilledSlot(
+            spec=self._spec,
             attempt=int(header["attempt"]),
-            contribution=contribution,
+            contribution=arrays.pop("contribution"),
             record=TaskRecord(**record),
-            episodes=Episodes(**tensors),
+            episodes=Episodes(**arrays),
         )
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(
-            f"{path}: is damaged ({error}); delete it to have its task trained again"
-        ) from None
-    if header["fingerprint"] != fingerprint or slot.spec != spec:
-        raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
-    return slot
+
+    def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:
+        write_atomically(path, seal(arrays, {**self._head, "content": header}))
+
+    def _read(
+        self, path: Path, make: Callable[[dict[str, NDArray[Any]], dict[str, Any]], T]
+    ) -> T | None:
+        """Return what a file holds; none where no file is, or a damaged one, which is set aside.
+
+        Raises:
+            RunFolderError: The file belongs to another task or run, or cannot be read.
+        """
+        try:
+            arrays, header = unseal(path.read_bytes())
+            content = header.pop("content")
+            whole = make(arrays, content)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
+        except (SealError, ValueError, KeyError, TypeError) as error:
+            aside = path.with_name(f"{path.name}.damaged")
+            path.replace(aside)
+            _log.warning("%s: is damaged: %s; what it held is computed again", aside, error)
+            return None
+        if header != self._head:
+            raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
+        return whole
 
 
 def write_agent(path: Path, agent: Mapping[str, NDArray[np.float32]]) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
 from typing import Protocol
 
 import numpy as np
@@ -30,7 +32,19 @@ from leap_rl.messages import (
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
 from leap_rl.training.errors import TaskFailedError
+from leap_rl.training.phases import OnPhase, Phase, no_fault
 from leap_rl.training.recorder import TaskRecorder
+from leap_rl.training.snapshot import freeze, thaw
+
+
+class Due(Enum):
+    """What a trainer is to send after an update."""
+
+    NOTHING = "nothing"
+    SUM = "sum"
+    """The sum so far."""
+    SNAPSHOT = "snapshot"
+    """The sum so far and the task frozen."""
 
 
 class Link(Protocol):
@@ -39,8 +53,8 @@ class Link(Protocol):
     def claim(self, claim: Claim) -> Work:
         """Ask for work; may take a while where none is free."""
 
-    def stream_due(self) -> bool:
-        """Whether a stream is to be sent now; asked after every update, so cheap."""
+    def due(self) -> Due:
+        """What is to be sent now; asked after every update, so cheap."""
 
     def stream(self, message: Stream) -> Continue | Abandon | None:
         """Send a stream without waiting for its answer.
@@ -63,6 +77,7 @@ class Trainer:
         make_task: Makes a task of its spec.
         method: The meta-learner, which makes the path that sums up a task's contribution.
         clock: Monotonic seconds.
+        on_phase: Hears of each phase that the trainer comes to.
     """
 
     def __init__(
@@ -74,7 +89,9 @@ class Trainer:
         make_task: TaskFactory,
         method: Method,
         clock: Callable[[], float] = time.monotonic,
+        on_phase: OnPhase = no_fault,
     ) -> None:
+        self._on_phase = on_phase
         self.name = name
         self._incarnation = incarnation
         self._link = link
@@ -91,33 +108,50 @@ class Trainer:
             TaskFailedError: A task's loss or parameters are no longer finite.
         """
         self._idle_since = self._clock()
-        work = self._link.claim(self._next_claim())
+        work = self._claim()
         while not isinstance(work, Finished):
             if isinstance(work, Wait):
-                work = self._link.claim(self._next_claim())
+                work = self._claim()
                 continue
             answer = self._train(work, waiting_s=self._clock() - self._idle_since)
             if isinstance(answer, Counted):
+                self._on_phase(Phase.TRAINER_COMPLETED)
                 work = answer.next
             else:
                 self._idle_since = self._clock()
-                work = self._link.claim(self._next_claim())
+                work = self._claim()
+
+    def _claim(self) -> Work:
+        self._on_phase(Phase.TRAINER_CLAIMING)
+        return self._link.claim(self._next_claim())
 
     def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
+        self._on_phase(Phase.TRAINER_CLAIMED)
         started = self._clock()
         # A copy: what a runtime hands over may be read-only memory that others share.
         theta0 = torch.from_numpy(np.array(assignment.theta0))
         task = self._make_task(TaskSpec(game=assignment.game, seed=assignment.task_seed))
-        recorder = TaskRecorder(task.agent_steps_total, self._clock)
+        recorder = TaskRecorder(task.agent_steps_total, self._clock, started_s=started)
         try:
-            task.start(theta0)
             path = self._method.start(theta0.to(task.device), borrow=True)
+            if assignment.snapshot is None:
+                task.start(theta0)
+            else:
+                thaw(assignment.snapshot, task, path, recorder)
+            assert path.segments == assignment.durable_n, "the server's sum is the snapshot's"
             while not task.done:
                 recorder.add(task.advance(path.observe))
-                if self._link.stream_due():
-                    answer = self._link.stream(self._stream(assignment, recorder, path))
+                self._on_phase(Phase.TRAINER_TRAINING)
+                due = self._link.due()
+                if due is not Due.NOTHING:
+                    message = self._stream(assignment, recorder, path)
+                    if due is Due.SNAPSHOT:
+                        message = replace(message, snapshot=freeze(task, path, recorder))
+                    answer = self._link.stream(message)
                     if isinstance(answer, Abandon):
                         return answer
+                    frozen = due is Due.SNAPSHOT
+                    self._on_phase(Phase.TRAINER_FREEZING if frozen else Phase.TRAINER_STREAMING)
             end = task.end_point(with_grad=self._method.needs_end_gradient)
             path.finish(
                 end.theta,
@@ -126,7 +160,8 @@ class Trainer:
                 previous_batch_loss=end.previous_batch_loss,
                 step_length=end.step_length,
             )
-            record = self._record(recorder, path, started=started, waiting_s=waiting_s)
+            record = self._record(recorder, path, waiting_s=waiting_s)
+            self._on_phase(Phase.TRAINER_COMPLETING)
             self._idle_since = self._clock()  # from here on the trainer waits for an answer
             return self._link.complete(self._complete(assignment, task, recorder, path, record))
         except NonFiniteError as error:
@@ -151,7 +186,7 @@ class Trainer:
         )
 
     def _record(
-        self, recorder: TaskRecorder, path: GradientPath, *, started: float, waiting_s: float
+        self, recorder: TaskRecorder, path: GradientPath, *, waiting_s: float
     ) -> TaskRecord:
         return TaskRecord(
             trainer=self.name,
@@ -161,7 +196,7 @@ class Trainer:
             losses=recorder.losses.means(),
             path=path.figures(),
             curve=tuple(recorder.curve),
-            working_s=self._clock() - started,
+            working_s=recorder.working_s,
             waiting_s=waiting_s,
         )
 

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
@@ -118,6 +119,60 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     while left := [pid for pid in family if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < gone, [family[pid] for pid in left]
         time.sleep(0.1)
+
+
+def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None:
+    options = [*BOWLS, "--meta.meta_steps", "2", "--task.agent_steps", "24000"]
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+
+    seldom = ["--runtime.trainers", "2", "--runtime.snapshot_every_s", "0.5"]
+    process = start(*options, *seldom, "--runtime.stream_every_s", "0.2", cwd=tmp_path)
+    folder = RunFolder(tmp_path / "run")
+
+    def server() -> list[int]:
+        return [pid for pid, line in children(process.pid).items() if "ray::ServerActor" in line]
+
+    for meta_step in (0, 1):  # once while the first is under way, once in the second
+        wait_until(lambda: any(folder.slots(meta_step).glob("*.snapshot")), process)  # noqa: B023
+        (victim,) = server()
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: server() not in ([], [victim]), process)  # noqa: B023
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "Traceback" not in out + err
+    for number in (1, 2):
+        state, expected = folder.read_state(number), calm.read_state(number)
+        assert state["sha256"] == expected["sha256"]
+        # Trainers went on with the next server: no attempt was lost.
+        assert [slot["attempt"] for slot in state["slots"]] == [1, 1, 1, 1]
+
+
+def test_another_trainer_goes_on_from_the_snapshot(tmp_path: Path) -> None:
+    options = [*BOWLS, "--task.agent_steps", "60000", "--meta.batch_size", "1"]
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    (whole,) = calm.read_state(1)["slots"]
+
+    often = ["--runtime.snapshot_every_s", "0.5", "--runtime.stream_every_s", "0.2"]
+    process = start(*options, *often, "--runtime.trainers", "1", cwd=tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    snapshot = folder.slot(0, 0).with_suffix(".snapshot")
+    for _ in range(2):
+        wait_until(snapshot.exists, process)
+        time.sleep(1.0)
+        (victim,) = trainers(process)
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: trainers(process) not in ([], [victim]), process)  # noqa: B023
+        before = snapshot.stat().st_mtime_ns
+        wait_until(lambda: not snapshot.exists() or snapshot.stat().st_mtime_ns > before, process)  # noqa: B023
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    (slot,) = folder.read_state(1)["slots"]
+    assert (whole["attempt"], slot["attempt"]) == (1, 3)
+    assert folder.read_state(1)["sha256"] == calm.read_state(1)["sha256"]
+    one, other = (pq.read_table(run.curves(0)).to_pydict() for run in (calm, folder))
+    assert one == other
 
 
 def test_a_task_that_goes_wrong_stops_the_run_in_one_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.run_folder import RunFolder
 from leap_rl.training.errors import TaskFailedError
 from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.trainer import Trainer
+from leap_rl.training.trainer import Due, Trainer
 from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server
 
 UPDATES = 5
@@ -27,12 +27,13 @@ class RecordingLink:
         self.completes: list[Complete] = []
         self.views: list[tuple[int, np.ndarray]] = []
         self.abandon_at: int | None = None
+        self.sends = Due.SUM
 
     def claim(self, claim: Claim) -> Work:
         return self.server.claim(claim)
 
-    def stream_due(self) -> bool:
-        return True
+    def due(self) -> Due:
+        return self.sends
 
     def stream(self, message: Stream) -> Continue | Abandon:
         if self.abandon_at == len(self.streams):

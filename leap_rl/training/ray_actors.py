@@ -1,0 +1,280 @@
+"""The actors of the Ray runtime: the parameter server's, a trainer's, and the way between them.
+
+Ray's own retries are off: they execute a call twice and reorder calls. What is sent may be lost or
+late; trainers repeat it until they are answered, and the server takes every message any number of
+times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError
+
+from leap_rl.determinism import configure_torch
+from leap_rl.messages import (
+    Abandon,
+    Assignment,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    FloatVector,
+    ServerStatus,
+    Stream,
+    Ticket,
+    Wait,
+    Work,
+)
+from leap_rl.run_folder import RunFolder
+from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.runtime import Job, StreamSchedule
+from leap_rl.training.trainer import Due
+
+LONG_POLL_S = 10.0
+"""A claim that finds no free slot is held this long before it is answered with Wait."""
+
+ANSWER_TIMEOUT_S = 60.0
+"""A call unanswered for this long is sent again."""
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 10.0
+BEATS_A_LEASE = 4
+
+Reference: TypeAlias = "ray.ObjectRef[Any]"
+T = TypeVar("T")
+
+_NOTHING = np.empty(0, dtype=np.float32)
+
+
+def pauses() -> Iterator[float]:
+    """Yield seconds to wait between tries: longer each time, and never the same for two callers.
+
+    After a server's death all of its trainers would otherwise come back at once, again and again.
+    """
+    dice = random.SystemRandom()  # what is computed depends on no pause
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s * dice.uniform(0.5, 1.0)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+class ServerActor:
+    """Serves the parameter server to many trainers.
+
+    All methods run on one thread, the actor's event loop: the server itself needs no lock, and
+    while a claim waits for a free slot the others are served. When the actor dies Ray starts it
+    anew, and its next life goes on from the run's folder.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._made: ParameterServer | None = None
+        self._alone = ExitStack()
+        self._theta0: FloatVector | None = None
+        self._theta0_ref: Reference | None = None
+
+    @property
+    def _server(self) -> ParameterServer:
+        """The server, made at the first call, on the thread that will run it."""
+        if self._made is None:
+            configure_torch()
+            self._changed = asyncio.Event()
+            # For the rest of this process's life.
+            self._alone.enter_context(RunFolder(self._job.run_dir).serving())
+            again: bool = ray.get_runtime_context().was_current_actor_reconstructed
+            self._made = self._job.make_server(trainers_live=again)
+        return self._made
+
+    async def slots(self) -> int:
+        """Return how many slots the open round has."""
+        return self._server.status().slots_total
+
+    async def claim(self, claim: Claim) -> tuple[Work, Reference | None]:
+        """Answer a claim, at once or when a slot is free."""
+        deadline = time.monotonic() + LONG_POLL_S
+        while True:
+            work = self._server.claim(claim)
+            left_s = deadline - time.monotonic()
+            if not isinstance(work, Wait) or left_s <= 0:
+                return self._by_reference(work)
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), left_s)
+            except TimeoutError:
+                continue
+
+    async def stream(self, message: Stream) -> Continue | Abandon:
+        """Take in a sum so far."""
+        return self._server.stream(message)
+
+    async def complete(self, message: Complete) -> tuple[Counted | Abandon, Reference | None]:
+        """Take in a whole sum."""
+        answer = self._server.complete(message)
+        self._changed.set()
+        if isinstance(answer, Abandon):
+            return answer, None
+        work, reference = self._by_reference(answer.next)
+        return Counted(next=work), reference
+
+    async def beat(self, trainer: str, incarnation: int) -> None:
+        """Hear that a trainer lives."""
+        self._server.beat(trainer, incarnation)
+
+    async def trainer_lost(self, trainer: str) -> None:
+        """Free what a dead trainer held."""
+        self._server.trainer_lost(trainer)
+        self._changed.set()
+
+    async def supervise(self) -> ServerStatus:
+        """Look after leases and return where the run stands."""
+        self._server.tick()
+        status = self._server.status()
+        if status.slots_total > status.slots_complete + len(status.running):
+            self._changed.set()
+        return status
+
+    def _by_reference(self, work: Work) -> tuple[Work, Reference | None]:
+        """Replace θ⁰ by a reference to it: it goes into the object store once a version."""
+        if not isinstance(work, Assignment):
+            return work, None
+        if self._theta0 is not work.theta0:
+            self._theta0, self._theta0_ref = work.theta0, ray.put(work.theta0)
+        return replace(work, theta0=_NOTHING), self._theta0_ref
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A stream on its way."""
+
+    ticket: Ticket
+    has_snapshot: bool
+    reference: Reference
+    at_s: float
+
+
+class RayLink:
+    """A trainer's way to the server actor."""
+
+    def __init__(self, server: Any, schedule: StreamSchedule) -> None:
+        self._server = server
+        self._schedule = schedule
+        self._in_flight: _Sent | None = None
+        self._updated_s: float | None = None
+
+    def claim(self, claim: Claim) -> Work:
+        """Ask for work until there is an answer."""
+        self._updated_s = None
+        work = self._call(lambda: _with_theta0(*_answer(self._server.claim.remote(claim))))
+        self._schedule.start_task()
+        return work
+
+    def due(self) -> Due:
+        """What is to be sent now; called after every update."""
+        self._updated_s = time.monotonic()
+        due = self._schedule.due()
+        return Due.NOTHING if due is Due.NOTHING or self._is_on_the_way() else due
+
+    def is_alive(self, within_s: float) -> bool:
+        """Whether the task is still starting, or had an update within the last seconds."""
+        updated_s = self._updated_s
+        return updated_s is None or time.monotonic() - updated_s < within_s
+
+    def stream(self, message: Stream) -> Continue | Abandon | None:
+        """Send a stream; returns the answer to the last one."""
+        answer = self._last_answer(message.ticket)
+        if not isinstance(answer, Abandon):
+            has_snapshot = message.snapshot is not None
+            reference = self._server.stream.remote(message)
+            self._in_flight = _Sent(message.ticket, has_snapshot, reference, time.monotonic())
+            self._schedule.sent(snapshot=has_snapshot)
+        return answer
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        """Send a whole sum until there is an answer."""
+        self._updated_s = None
+
+        def complete() -> Counted | Abandon:
+            answer, reference = _answer(self._server.complete.remote(message))
+            if isinstance(answer, Abandon):
+                return answer
+            return Counted(next=_with_theta0(answer.next, reference))
+
+        answer = self._call(complete)
+        self._schedule.start_task()
+        return answer
+
+    def _call(self, call: Callable[[], T]) -> T:
+        for pause_s in pauses():
+            try:
+                return call()
+            except (GetTimeoutError, ActorUnavailableError, ObjectLostError):
+                # Perhaps it was executed, perhaps not: the server knows the message by its
+                # numbers, so the same message goes out again. θ⁰ is lost with the server's life.
+                time.sleep(pause_s)
+        raise AssertionError
+
+    def _is_on_the_way(self) -> bool:
+        sent = self._in_flight
+        return (
+            sent is not None
+            and time.monotonic() - sent.at_s < ANSWER_TIMEOUT_S
+            and not ray.wait([sent.reference], timeout=0)[0]
+        )
+
+    def _last_answer(self, ticket: Ticket) -> Continue | Abandon | None:
+        sent, self._in_flight = self._in_flight, None
+        if sent is None or sent.ticket != ticket:
+            return None
+        try:
+            answer: Continue | Abandon = ray.get(sent.reference, timeout=0)
+        except (GetTimeoutError, ActorUnavailableError):
+            # The sum is in the next stream again; a snapshot is not.
+            if sent.has_snapshot:
+                self._schedule.lost()
+            return None
+        return answer
+
+
+def _answer(reference: Reference) -> Any:
+    return ray.get(reference, timeout=ANSWER_TIMEOUT_S)
+
+
+def _with_theta0(work: Work, reference: Reference | None) -> Work:
+    if not isinstance(work, Assignment):
+        return work
+    assert reference is not None, "an assignment comes with its initialization"
+    return replace(work, theta0=_answer(reference))
+
+
+class TrainerActor:
+    """Runs a trainer in a process of its own."""
+
+    def run(self, job: Job, name: str, incarnation: int, server: Any) -> None:
+        """Train until the run has no more work."""
+        configure_torch()
+        link = RayLink(server, job.make_schedule())
+        trainer = job.make_trainer(name=name, incarnation=incarnation, link=link)
+        ended = threading.Event()
+
+        def beat() -> None:
+            # A task of many emulators takes longer to start than a lease lasts, and streams come
+            # between updates only.
+            while not ended.wait(job.lease_s / BEATS_A_LEASE):
+                if link.is_alive(job.lease_s):  # a task that hangs must lose its slot
+                    server.beat.remote(name, incarnation)
+
+        threading.Thread(target=beat, name="beat", daemon=True).start()
+        try:
+            trainer.run()
+        finally:
+            ended.set()
