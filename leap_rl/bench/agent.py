@@ -108,7 +108,8 @@ class BenchAgent:
 
     def watch(self, method: Method) -> None:
         """Begin another gradient path where the parameters are now."""
-        self.path: GradientPath = method.start(self.task.learner.shared.clone(), borrow=True)
+        self.path_start = self.task.learner.shared.clone()
+        self.path: GradientPath = method.start(self.path_start, borrow=True)
 
     def run(self, seconds: float) -> Window:
         """Learn for so long, and to the end of an update."""

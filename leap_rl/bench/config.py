@@ -164,6 +164,20 @@ class OverheadConfig(AgentBench):
     """Time to measure for."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SnapshotConfig(AgentBench):
+    """Measure a task's snapshots: their size, and the time to freeze, write and thaw them.
+
+    What a run pays for going on after a death: a trainer freezes its task now and then.
+    """
+
+    game: str = "breakout"
+    """The game."""
+
+    seconds: float = 20.0
+    """Time to measure for."""
+
+
 @dataclass(frozen=True)
 class ServerConfig:
     """Measure the parameter server on Ray: messages and megabytes a second, and their cost.

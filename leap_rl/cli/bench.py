@@ -17,6 +17,7 @@ from leap_rl.cli.parser import config_parser, parse
 BENCHES: Final[dict[str, Any]] = {
     "throughput": config.ThroughputConfig,
     "overhead": config.OverheadConfig,
+    "snapshot": config.SnapshotConfig,
     "server": config.ServerConfig,
     "startup": config.StartupConfig,
 }

@@ -77,6 +77,15 @@ def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == "bench: measuring on pong for 0 s\n"
 
 
+def test_snapshot_says_what_going_on_after_a_death_costs() -> None:
+    figures = json_of("bench snapshot --game qbert --seconds 0.1 --envs 2")
+    # Parameters, their running squares, the path's last point and gradient, and its two sums.
+    assert figures["snapshot_mb"] > 7 * 675_120 * 4 / 1e6
+    assert all(figures[f"{part}_ms"] > 0 for part in ("freeze", "write", "thaw"))
+    assert figures["share_of_trainer"] == pytest.approx(figures["freeze_ms"] / 60e3, rel=0.01)
+    assert figures["snapshots"] >= 3
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_server_prints_the_load_of_each_number_of_trainers() -> None:

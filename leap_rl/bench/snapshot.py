@@ -1,0 +1,127 @@
+"""``bench snapshot``: how large a frozen task is, and what it costs to freeze, keep and thaw it.
+
+A trainer freezes its task every so many seconds, the server writes it to disk, and only who takes
+over a lost task thaws one. Times are CPU times, so that others on the machine hardly count; of the
+write the wall clock is given too, for it waits for the disk.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from leap_rl.bench.agent import BenchAgent
+from leap_rl.bench.config import SnapshotConfig
+from leap_rl.bench.machine import MB, Quiet, circumstances
+from leap_rl.determinism import configure_torch
+from leap_rl.meta.leap import Leap
+from leap_rl.rl.hardware import check_machine
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.config import RuntimeConfig
+from leap_rl.training.recorder import TaskRecorder
+from leap_rl.training.slot_files import SlotFiles, SlotSnapshot
+from leap_rl.training.snapshot import freeze, thaw
+
+WARM_UP_UPDATES = 8
+LEAST_REPEATS = 3
+EVERY_S = RuntimeConfig().snapshot_every_s
+
+
+class Clock:
+    """CPU and wall-clock milliseconds of one thing, again and again."""
+
+    def __init__(self) -> None:
+        self.cpu_ms: list[float] = []
+        self.wall_ms: list[float] = []
+
+    def __enter__(self) -> None:
+        self._started = time.process_time(), time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        cpu_s, wall_s = self._started
+        self.cpu_ms.append(1e3 * (time.process_time() - cpu_s))
+        self.wall_ms.append(1e3 * (time.perf_counter() - wall_s))
+
+
+def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Measure the snapshots of an agent that learns.
+
+    Args:
+        config: Which agent, and for how long.
+        progress: Hears now and then what is going on.
+
+    Returns:
+        The figures by name, all of them plain values.
+
+    Raises:
+        ValueError: This machine lacks the device, or the units of the precision.
+    """
+    check_machine(config.agent)
+    configure_torch()
+    agent = BenchAgent(config.task, config.agent, method=Leap())
+    agent.run_updates(WARM_UP_UPDATES)
+    recorder = TaskRecorder(config.task.agent_steps)
+    spec = TaskSpec(game=config.task.resolved_games[0], seed=0)
+    freezing, writing, thawing = Clock(), Clock(), Clock()
+    quiet, own_s = Quiet(), -time.process_time()
+    until_s = time.monotonic() + config.seconds
+    progress(f"measuring on {config.game} for {config.seconds:.0f} s")
+    with tempfile.TemporaryDirectory(prefix="leap_rl-") as folder:
+        files = SlotFiles(Path(folder) / "000.safetensors", spec, "bench")
+        while len(freezing.cpu_ms) < LEAST_REPEATS or time.monotonic() < until_s:
+            agent.run_updates(1)
+            with freezing:
+                snapshot = freeze(agent.task, agent.path, recorder)
+            contribution = agent.path.gradient().cpu().numpy()
+            with writing:
+                files.write_snapshot(
+                    SlotSnapshot(n=1, contribution=contribution, snapshot=snapshot)
+                )
+        for _ in range(LEAST_REPEATS):
+            fresh = ConfiguredTasks(task=config.task, agent=config.agent)(spec)
+            path = Leap().start(agent.path_start.clone())
+            with thawing:
+                thaw(snapshot, fresh, path, TaskRecorder(config.task.agent_steps))
+            fresh.close()
+    own_s += time.process_time()
+    freeze_ms = median(freezing.cpu_ms)
+    return {
+        "bench": "snapshot",
+        "game": spec.game,
+        "envs": config.envs,
+        "atari": config.atari.resolved(),
+        "encoder": config.agent.encoder,
+        "snapshot_mb": round(len(snapshot) / MB, 2),
+        "freeze_ms": round(freeze_ms, 1),
+        "write_ms": round(median(writing.cpu_ms), 1),
+        "write_wall_ms": round(median(writing.wall_ms), 1),
+        "thaw_ms": round(median(thawing.cpu_ms), 1),
+        "every_s": EVERY_S,
+        "share_of_trainer": round(freeze_ms / 1e3 / EVERY_S, 5),
+        "snapshots": len(freezing.cpu_ms),
+        "others_cpu_share": round(quiet.others_share(own_s), 4),
+        "seconds": config.seconds,
+        **circumstances(),
+    }
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the figures for people."""
+    return "\n".join(
+        [
+            f"{figures['game']}, {figures['envs']} environments, {figures['encoder']}",
+            f"{figures['processor']}, others used {figures['others_cpu_share']:.1%} of the machine",
+            "",
+            f"  snapshot  {figures['snapshot_mb']:>8.1f} MB",
+            f"  freeze    {figures['freeze_ms']:>8.1f} ms of a trainer, "
+            f"{figures['share_of_trainer']:.2%} of it at one every {figures['every_s']:.0f} s",
+            f"  write     {figures['write_ms']:>8.1f} ms of the server, "
+            f"{figures['write_wall_ms']:.1f} ms with the disk",
+            f"  thaw      {figures['thaw_ms']:>8.1f} ms of whoever takes the task over",
+        ]
+    )
