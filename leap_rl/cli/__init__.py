@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "learn": "learn games without meta-learning, from a random or a given initialization",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
+    "chaos": "kill a run's processes on purpose, and see the same bits come out",
     "games": "list games, pools and action counts",
     "doctor": "check this machine: versions, cores, ROMs, Ray, disk",
 }

@@ -1,0 +1,115 @@
+"""A run, and the same run with deaths in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leap_rl.chaos.compare import differences
+from leap_rl.chaos.draw import draw_deaths
+from leap_rl.run_folder import RunFolder
+from leap_rl.training.errors import RunFailedError
+from leap_rl.training.faults import PLAN_VARIABLE, Deaths
+from leap_rl.training.phases import Phase
+
+Tell = Callable[[str], None]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    ordered: int
+    """Deaths on order."""
+    died: list[tuple[Phase, int]] = field(default_factory=list)
+    """Phase and number of each, in their order."""
+    missed: list[tuple[str, int]] = field(default_factory=list)
+    """Deaths on order that nobody died."""
+    differences: list[str] = field(default_factory=list)
+    """Between the two runs."""
+    undisturbed_s: float = 0.0
+    disturbed_s: float = 0.0
+
+    @property
+    def same_bits(self) -> bool:
+        """Whether every death was died and nothing came of it."""
+        return not self.missed and not self.differences
+
+
+class Experiment:
+    """Runs a config twice, without deaths and with them.
+
+    Args:
+        config: A config of `leap-rl train`, without `run_dir`.
+        folder: Where both runs and the record of the deaths go.
+        tell: Hears now and then what is going on.
+    """
+
+    def __init__(self, config: Path, folder: Path, tell: Tell) -> None:
+        self._config = config
+        self._folder = folder
+        self._tell = tell
+
+    def carry_out(self, *, kills: int, seed: int) -> Outcome:
+        """Run both and compare them.
+
+        Raises:
+            RunFailedError: A run ended with an error of its own.
+        """
+        outcome = Outcome(ordered=kills)
+        calm, killed = (RunFolder(self._folder / name) for name in ("undisturbed", "killed"))
+        self._tell("the undisturbed run, which also counts the moments to die at")
+        counting = Deaths(str(self._folder / "phases" / "undisturbed"), {})
+        outcome.undisturbed_s = self._run(calm, counting, self._folder / "count.json")
+        at = draw_deaths(counting.visits(), kills=kills, seed=seed)
+        deaths = Deaths(str(self._folder / "phases" / "killed"), at)
+        self._tell(f"the same run with {kills} deaths")
+        outcome.disturbed_s = self._run(killed, deaths, self._folder / "deaths.json")
+        outcome.died = deaths.happened()
+        ordered = [(phase, number) for phase, numbers in at.items() for number in numbers]
+        outcome.missed = [death for death in ordered if death not in outcome.died]
+        outcome.differences = differences(calm, killed)
+        return outcome
+
+    def _run(self, run: RunFolder, deaths: Deaths, plan: Path) -> float:
+        """Run a run to its end, however often its driver dies; returns the seconds it took."""
+        deaths.write(plan)
+        started = time.monotonic()
+        words = ["train", "--config", str(self._config), "--run_dir", str(run.path)]
+        while (status := self._leap_rl(words, run, plan)) == -signal.SIGKILL:
+            died = len(deaths.happened())
+            self._tell(f"the driver was killed ({died} deaths by now); going on by resume")
+            if run.exists():
+                words = ["resume", str(run.path)]
+        if status != 0:
+            raise RunFailedError(
+                f"the run {run.path.name} ended with exit status {status}; "
+                f"its output is in {self._log(run)}"
+            )
+        return time.monotonic() - started
+
+    def _leap_rl(self, words: Sequence[str], run: RunFolder, plan: Path) -> int:
+        environment = {**os.environ, PLAN_VARIABLE: str(plan)}
+        with open(self._log(run), "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "leap_rl", *words, "--tracking.console", "plain"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+            try:
+                return process.wait()
+            except BaseException:
+                process.terminate()
+                process.wait()
+                raise
+
+    def _log(self, run: RunFolder) -> Path:
+        return self._folder / f"{run.path.name}.log"

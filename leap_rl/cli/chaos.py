@@ -1,0 +1,91 @@
+"""``leap-rl chaos``: kill a run's processes on purpose, and see the same bits come out."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import ClassVar
+
+import yaml
+
+from leap_rl.cli import EXIT_FAILED
+from leap_rl.cli.launch import new_folder, settle, shown
+from leap_rl.cli.parser import config_parser, parse
+from leap_rl.config import TrainConfig, to_mapping
+from leap_rl.training.phases import Phase
+
+
+@dataclass(frozen=True)
+class ChaosConfig(TrainConfig):
+    """Run a config twice, once undisturbed and once with processes killed, and compare the two.
+
+    Trainers, server and driver are killed with SIGKILL at moments drawn from the run's seed: while
+    work is handed out, in mid-task, while sums are sent, at the outer step, between the halves of a
+    checkpoint, while going on after another death. Ends with "same bits" and status 0 if
+    checkpoints, rows and episodes are equal and each death that was drawn has happened; otherwise
+    says what differs, with status 1. Takes every option of `leap-rl train`; run_dir is the folder
+    of both runs.
+    """
+
+    command: ClassVar[str] = "chaos"
+
+    kills: int = 20
+    """Deaths. As many as there are kinds of moments (20) hit each kind at least once."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        super().__post_init__()
+        if self.kills < 1:
+            raise ValueError(f"kills = {self.kills}: must be at least 1")
+        if self.runtime.kind != "ray" or self.runtime.address is not None:
+            raise ValueError(
+                "runtime: chaos kills processes of a cluster of its own; use runtime.kind = ray "
+                "and no runtime.address"
+            )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    parser = config_parser(ChaosConfig, program="leap-rl chaos")
+    config = settle(parse(parser, ChaosConfig, argv))
+
+    from leap_rl.chaos.experiment import Experiment
+
+    folder = new_folder("chaos").path if config.run_dir is None else _empty(Path(config.run_dir))
+    plain = TrainConfig(**{one.name: getattr(config, one.name) for one in fields(TrainConfig)})
+    options = to_mapping(plain)
+    del options["run_dir"]
+    (folder / "config.yaml").write_text(yaml.safe_dump(options, sort_keys=False))
+    experiment = Experiment(folder / "config.yaml", folder, _tell)
+    outcome = experiment.carry_out(kills=config.kills, seed=config.seed)
+
+    died = Counter(phase for phase, _ in outcome.died)
+    print(f"killed {len(outcome.died)} of {outcome.ordered}:")
+    for phase in Phase:
+        if died[phase]:
+            print(f"  {died[phase]:>3} × {phase}")
+    print(f"undisturbed {outcome.undisturbed_s:.0f} s, with deaths {outcome.disturbed_s:.0f} s")
+    for name, number in outcome.missed:
+        print(f"did not happen: {name}, visit {number}")
+    for line in outcome.differences:
+        print(f"differs: {line}")
+    print("same bits" if outcome.same_bits else f"NOT the same; see {shown(folder)}", flush=True)
+    return 0 if outcome.same_bits else EXIT_FAILED
+
+
+def _empty(folder: Path) -> Path:
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"run_dir = {shown(folder)}: is not empty; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.absolute()
+
+
+def _tell(message: str) -> None:
+    print(f"chaos: {message}", file=sys.stderr, flush=True)

@@ -1,0 +1,105 @@
+"""`leap-rl chaos` itself: bowls by the dozen, real games under the marker."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leap_rl.chaos.experiment import Experiment
+from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, chaos, main
+from leap_rl.run_folder import RunFolder
+from leap_rl.training.faults import Deaths
+from leap_rl.training.phases import Phase
+
+ROOT = Path(__file__).parents[2]
+GAMES = ["--config", str(ROOT / "configs/chaos.yaml")]
+
+
+def test_the_nth_visit_of_all_processes_dies(tmp_path: Path) -> None:
+    Deaths(str(tmp_path / "phases"), {"trainer.training": [3]}).write(tmp_path / "plan")
+    code = (
+        "import os, sys\n"
+        "from leap_rl.training.faults import PLAN_VARIABLE, ordered_deaths\n"
+        "from leap_rl.training.phases import Phase\n"
+        "os.environ[PLAN_VARIABLE] = sys.argv[1]\n"
+        "on_phase = ordered_deaths()\n"
+        "for _ in range(2): on_phase(Phase.TRAINER_TRAINING)\n"
+        "on_phase(Phase.TRAINER_CLAIMING)\n"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "plan")]
+    statuses = [subprocess.run(words, check=False).returncode for _ in range(3)]
+    assert statuses == [0, -signal.SIGKILL, 0]
+    deaths = Deaths(str(tmp_path / "phases"), {})
+    assert deaths.visits() == {Phase.TRAINER_TRAINING: 5, Phase.TRAINER_CLAIMING: 2}
+    assert deaths.happened() == [(Phase.TRAINER_TRAINING, 3)]
+
+
+class Pretended(Experiment):
+    """Runs in which nobody dies, and the second of which has another seed."""
+
+    seeds = ("0", "1")
+
+    def _leap_rl(self, words: list[str], run: RunFolder, plan: Path) -> int:  # type: ignore[override]
+        (self._folder / "phases" / plan.stem.replace("count", "undisturbed")).mkdir(exist_ok=True)
+        visits = self._folder / "phases" / "undisturbed" / "trainer.training.visits"
+        visits.write_bytes(b"." * 100)
+        seed = self.seeds[plan.stem == "deaths"]
+        local = ["--runtime.kind", "local", "--runtime.trainers", "1", "--seed", seed]
+        return main([*words, *local, "--tracking.console", "quiet"])
+
+
+@pytest.mark.parametrize(("seeds", "says"), [("01", "differs: checkpoint 0"), ("00", None)])
+def test_it_says_what_did_not_happen_and_what_differs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seeds: str,
+    says: str | None,
+) -> None:
+    monkeypatch.setattr("leap_rl.chaos.experiment.Experiment", Pretended)
+    monkeypatch.setattr(Pretended, "seeds", tuple(seeds))
+    words = ["--config", str(ROOT / "configs/debug.yaml"), "--kills", "1"]
+    assert chaos.main([*words, "--run_dir", str(tmp_path / "out")]) == EXIT_FAILED
+    out = capsys.readouterr().out
+    assert re.search(r"did not happen: trainer\.training, visit \d+", out)
+    assert (says is None) == ("differs" not in out)
+    assert says is None or says in out
+    assert "same bits" not in out
+    assert out.splitlines()[-1].startswith("NOT the same")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--kills", "0"], ["kills = 0", "at least 1"]),
+        (["--runtime.kind", "local"], ["runtime", "cluster of its own"]),
+        (["--run_dir", str(ROOT)], ["run_dir", "not empty"]),
+    ],
+)
+def test_bad_input_gets_one_line(
+    words: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chaos", *words]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert all(part in line for part in parts), line
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+def test_every_kind_of_death_on_real_games(tmp_path: Path) -> None:
+    words = [*GAMES, "--meta.meta_steps", "3", "--task.agent_steps", "1200", "--kills", "20"]
+    run = subprocess.run(
+        [sys.executable, "-m", "leap_rl", "chaos", *words, "--run_dir", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.splitlines()[-1] == "same bits"
+    for phase in Phase:
+        assert f"1 × {phase}" in run.stdout, phase

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from leap_rl.chaos.draw import FOLLOWS, draw_deaths
+from leap_rl.training.phases import Phase
+
+VISITS = {
+    **dict.fromkeys((phase for phase in Phase if phase not in FOLLOWS), 12),
+    Phase.SERVER_RESUMING: 1,
+    Phase.DRIVER_STARTING: 1,
+}
+
+
+def test_as_many_deaths_as_kinds_of_moments_hit_each_kind() -> None:
+    for seed in range(20):
+        at = draw_deaths(VISITS, kills=len(Phase), seed=seed)
+        assert set(at) == set(Phase)
+        assert all(len(numbers) == 1 for numbers in at.values())
+
+
+@pytest.mark.parametrize("kills", [1, 5, 19, 20, 33, 60])
+def test_there_are_as_many_as_asked_for_at_moments_that_come(kills: int) -> None:
+    for seed in range(10):
+        at = draw_deaths(VISITS, kills=kills, seed=seed)
+        assert sum(map(len, at.values())) == kills
+        for phase, numbers in at.items():
+            assert len(set(numbers)) == len(numbers)
+            if phase not in FOLLOWS:
+                assert 1 <= min(numbers) <= max(numbers) <= max(1, VISITS[phase] // 2)
+
+
+def test_the_seed_decides() -> None:
+    draws = [draw_deaths(VISITS, kills=20, seed=seed) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_what_follows_a_death_is_drawn_only_where_there_is_one() -> None:
+    visits = {Phase.TRAINER_TRAINING: 100, Phase.SERVER_RESUMING: 1}
+    at = draw_deaths(visits, kills=4, seed=0)
+    assert set(at) == {Phase.TRAINER_TRAINING, Phase.DRIVER_REPLACING}
+    assert at[Phase.DRIVER_REPLACING] == [1]
+
+
+def test_more_deaths_than_moments_is_one_line() -> None:
+    with pytest.raises(ValueError, match=r"kills = 500: .* more meta-steps"):
+        draw_deaths(VISITS, kills=500, seed=0)
