@@ -13,7 +13,7 @@ TORCH = torch==2.13.0
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
-.PHONY: demo format help lint lock peers setup test test-slow
+.PHONY: demo format help lint lock peers setup test test-chaos test-slow
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -35,6 +35,9 @@ demo: setup
 
 test: setup
 	$(BIN)/pytest -q
+
+test-chaos: setup
+	$(BIN)/pytest -q -m chaos
 
 test-slow: setup
 	$(BIN)/pytest -q -m slow
