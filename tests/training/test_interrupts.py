@@ -34,7 +34,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> None:
 def test_a_signal_is_raised_and_remembered(number: signal.Signals, status: int) -> None:
     before = signal.getsignal(number)
     stop = Interrupts()
-    with pytest.raises(KeyboardInterrupt), stop:
+    with pytest.raises(KeyboardInterrupt), stop:  # noqa: PT012
         kill_self(number)
         time.sleep(5)
     assert stop.reason is not None
@@ -121,7 +121,7 @@ def test_a_run_that_does_not_stop_is_left(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_entered_twice_or_elsewhere_it_changes_nothing() -> None:
     stop = Interrupts()
-    with pytest.raises(KeyboardInterrupt), stop:
+    with pytest.raises(KeyboardInterrupt), stop:  # noqa: PT012
         with stop:
             pass
         kill_self(signal.SIGTERM)
