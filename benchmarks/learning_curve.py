@@ -60,8 +60,8 @@ def draw(curves: dict[str, Columns], path: Path, window: int) -> None:
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def main() -> None:
-    """Run the command."""
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -69,7 +69,12 @@ def main() -> None:
     parser.add_argument("--intervals", type=int, default=16)
     parser.add_argument("--window", type=int, default=100, help="episodes in the figure's mean")
     parser.add_argument("--out", type=Path, help="a figure, as .svg or .png")
-    given = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Run the command."""
+    given = options().parse_args()
     curves = episodes_of(given.run)
     print("| game | million agent steps | episodes | mean return |\n|---|---:|---:|---:|")
     for game, episodes in curves.items():

@@ -16,11 +16,13 @@ import torch
 
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
+from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.fork import take_at
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
-from leap_rl.config import COMMANDS as CONFIGS
+from leap_rl.config import COMMANDS as RUNS
 
+CONFIGS = {**RUNS, "chaos": ChaosConfig}
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     ROOT / "README.md",

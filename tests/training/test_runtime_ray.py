@@ -148,6 +148,7 @@ def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None
         assert [slot["attempt"] for slot in state["slots"]] == [1, 1, 1, 1]
 
 
+@pytest.mark.chaos
 def test_another_trainer_goes_on_from_the_snapshot(tmp_path: Path) -> None:
     options = [*BOWLS, "--task.agent_steps", "60000", "--meta.batch_size", "1"]
     calm = RunFolder(tmp_path / "calm")
@@ -204,6 +205,7 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.chaos
 def test_a_killed_environment_process_costs_its_trainer_alone(tmp_path: Path) -> None:
     options = ["--task.games", '["pong"]', "--task.num_envs", "2", "--task.agent_steps", "5000"]
     options = [*options, "--meta.meta_steps", "1", "--meta.batch_size", "1"]

@@ -27,6 +27,8 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.meta_training import draw_games, task_seed
 from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
+from leap_rl.training.rounds import FilledSlot
+from leap_rl.training.slot_files import SlotFiles
 
 ROOT = Path(__file__).parents[2]
 
@@ -171,15 +173,13 @@ def test_contributions_are_not_zero_and_all_differ(
     options, _ = undisturbed
     with pytest.MonkeyPatch.context() as patch:
         kept: list[bytes] = []
-        from leap_rl.training import slot_files
+        write = SlotFiles.write_filled
 
-        write = slot_files.write_slot
+        def keep(files: SlotFiles, slot: FilledSlot) -> None:
+            kept.append(np.asarray(slot.contribution).tobytes())
+            write(files, slot)
 
-        def keep(path: Path, slot: object, fingerprint: str) -> None:
-            kept.append(np.asarray(slot.contribution).tobytes())  # type: ignore[attr-defined]
-            write(path, slot, fingerprint)  # type: ignore[arg-type]
-
-        patch.setattr(slot_files, "write_slot", keep)
+        patch.setattr(SlotFiles, "write_filled", keep)
         short = [*options, "--meta.meta_steps", "1", "--runtime.kind", "local"]
         assert main(["train", *short, "--run_dir", str(tmp_path / "run")]) == 0
     assert len(set(kept)) == len(kept) == read_config(options).meta.batch_size
