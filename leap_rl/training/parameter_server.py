@@ -22,7 +22,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from enum import Enum
 
 import numpy as np
 
@@ -35,7 +34,6 @@ from leap_rl.messages import (
     Counted,
     Finished,
     FloatVector,
-    LiveFigures,
     RunningTask,
     ServerStatus,
     Stream,
@@ -44,7 +42,6 @@ from leap_rl.messages import (
     Work,
 )
 from leap_rl.run_folder import RunFolder
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.errors import NonFiniteContributionError, ProtocolError
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 from leap_rl.training.rounds import ClosedRound, FilledSlot, RoundPolicy
@@ -55,41 +52,10 @@ from leap_rl.training.slot_files import (
     write_agent,
     write_curves,
 )
+from leap_rl.training.slots import Slot, SlotState
 
 TICKS_A_LEASE = 4
 """A server that is not told the time this often was stalled."""
-
-
-class SlotState(Enum):
-    """Where a slot stands; see the module's picture."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    COMPLETE = "complete"
-
-
-@dataclass(kw_only=True, slots=True)
-class Slot:
-    """A place in the open round's batch."""
-
-    spec: TaskSpec
-    files: SlotFiles
-    state: SlotState = SlotState.PENDING
-    attempt: int = 0
-    """The newest attempt handed out; 0 before the first."""
-    owner: str | None = None
-    """The trainer that works on it while RUNNING."""
-    lease_until_s: float = 0.0
-    losses: int = 0
-    """Trainers lost on it since its task last got further."""
-    n: int = 0
-    """Segments in ``contribution``."""
-    durable_n: int | None = None
-    """Segments behind the snapshot on disk; none without one."""
-    contribution: FloatVector | None = None
-    """The newest sum of the newest attempt, [P]."""
-    live: LiveFigures | None = None
-    filled: FilledSlot | None = None
 
 
 @dataclass(slots=True)
