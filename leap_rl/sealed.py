@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-_HEADER = "leap_rl"
-_DIGEST = "blake2b"
+_SEAL = "leap_rl"
+"""The one entry of the metadata: safetensors writes several in any order."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -30,7 +30,7 @@ def seal(arrays: Arrays, header: Mapping[str, Any]) -> bytes:
     """Return the contents of a file with the arrays and the header, which goes through JSON."""
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(header, allow_nan=False, sort_keys=True)
-    return save(arrays, {_HEADER: text, _DIGEST: _digest(arrays, text)})
+    return save(arrays, {_SEAL: json.dumps({"blake2b": _digest(arrays, text), "header": text})})
 
 
 def unseal(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -42,8 +42,8 @@ def unseal(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str,
     data = bytes(data)
     try:
         size = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + size])["__metadata__"]
-        text, digest = metadata[_HEADER], metadata[_DIGEST]
+        sealed = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_SEAL])
+        text, digest = sealed["header"], sealed["blake2b"]
         arrays = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
