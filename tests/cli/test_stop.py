@@ -87,7 +87,8 @@ def check_resumable(cwd: Path) -> None:
     [
         (LOCAL, signal.SIGINT, EXIT_INTERRUPTED),
         (LOCAL, signal.SIGTERM, EXIT_TERMINATED),
-        (RAY, signal.SIGTERM, EXIT_TERMINATED),  # test_same_bits.py has its Ctrl-C
+        # test_same_bits.py has its Ctrl-C.
+        pytest.param(RAY, signal.SIGTERM, EXIT_TERMINATED, marks=pytest.mark.chaos),
     ],
     ids=["local INT", "local TERM", "ray TERM"],
 )

@@ -121,6 +121,7 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
         time.sleep(0.1)
 
 
+@pytest.mark.chaos
 def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None:
     options = [*BOWLS, "--meta.meta_steps", "2", "--task.agent_steps", "24000"]
     calm = RunFolder(tmp_path / "calm")
