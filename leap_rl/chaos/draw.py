@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 
 from leap_rl.training.phases import Phase
 
@@ -39,11 +39,8 @@ def draw_deaths(visits: Mapping[Phase, int], *, kills: int, seed: int) -> dict[s
     # Those that follow another death come last: by then it is known what there is to follow.
     plain = [phase for phase in Phase if phase not in FOLLOWS and visits.get(phase)]
     dice.shuffle(plain)
-    for phase in [*plain, *FOLLOWS][:kills]:
-        drawn = _draw(phase, visits, at, dice)
-        if drawn is not None:
-            at.setdefault(phase, []).append(drawn)
-    for phase in islice(cycle(plain), kills * len(plain)):
+    once, again = [*plain, *FOLLOWS][:kills], islice(cycle(plain), kills * len(plain))
+    for phase in chain(once, again):
         if sum(map(len, at.values())) >= kills:
             break
         drawn = _draw(phase, visits, at, dice)
