@@ -76,7 +76,7 @@ class AgentConfig:
     precision: Precision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the
     path's sums are float32. auto, resolved when a run is made: bfloat16 on a CPU with the units
-    for it (AMX), where it is much faster, otherwise float32."""
+    for it (AMX or AVX512_BF16), where it is much faster, otherwise float32."""
 
     device: Device = "auto"
     """Where the network is computed. auto is cpu: what is measured, and what the promise of the

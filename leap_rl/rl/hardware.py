@@ -12,6 +12,12 @@ from leap_rl.rl.config import AgentConfig
 _ISA_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """What the library that computes convolutions may use of the processor."""
 
+_ISAS_WITHOUT_BFLOAT16 = (
+    *["SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"],
+    *["AVX512_CORE", "AVX512_CORE_VNNI"],
+)
+"""Its names for what has no fast bfloat16 of 512 bits."""
+
 
 def resolve(config: AgentConfig) -> AgentConfig:
     """Return the config with each `auto` replaced by what this machine is best at.
@@ -42,14 +48,18 @@ def check_machine(config: AgentConfig) -> None:
         )
     if config.device != "cuda" and config.precision == "bfloat16" and not has_bfloat16_units():
         raise ValueError(
-            "agent.precision = bfloat16: this processor has no units for it (Intel AMX); use "
-            "float32, or processors that have them"
+            "agent.precision = bfloat16: this processor has no units for it (AMX or AVX512_BF16); "
+            "use float32, or processors that have them"
         )
 
 
 def has_bfloat16_units() -> bool:
-    """Whether bfloat16 matrices are multiplied faster than float32 ones here (Intel AMX)."""
+    """Whether bfloat16 matrices are multiplied faster than float32 ones here.
+
+    So they are by Intel AMX, and by AVX512's own bfloat16 instructions.
+    """
     allowed = next((os.environ[name] for name in _ISA_VARIABLES if name in os.environ), "ALL")
-    if allowed.upper() not in ("ALL", "DEFAULT") and "AMX" not in allowed.upper():
+    if allowed.upper() in _ISAS_WITHOUT_BFLOAT16:
         return False
-    return bool(torch.cpu.get_capabilities().get("amx_bf16", False))
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(units, False) for units in ("amx_bf16", "avx512_bf16"))

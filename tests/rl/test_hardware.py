@@ -46,12 +46,19 @@ def test_what_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("allowed", "units"),
-    [("AVX2", False), ("avx512_core_bf16", False), ("AVX512_CORE_AMX", True), ("default", True)],
+    [
+        ("AVX2", False),
+        ("avx512_core_vnni", False),
+        ("AVX512_CORE_BF16", True),
+        ("AVX512_CORE_AMX", True),
+        ("default", True),
+    ],
 )
+@pytest.mark.parametrize("processor", ["amx_bf16", "avx512_bf16"])
 def test_units_that_may_not_be_used_are_none(
-    allowed: str, units: bool, monkeypatch: pytest.MonkeyPatch
+    allowed: str, units: bool, processor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {processor: True})
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", allowed)
     assert has_bfloat16_units() == units
 
