@@ -6,6 +6,7 @@ or never, so each message says what it belongs to and repeating one changes noth
     claim    -> Assignment | Wait | Finished
     stream   -> Continue | Abandon           the sum so far, sent now and then, not waited for
     complete -> Counted | Abandon            the whole sum; the answer carries the next work
+    diverged -> Abandon                      the task's numbers are no longer finite
 
 A worked example. Meta-step 7 opens with 16 slots. Trainer ``trainer-2`` claims (number 31) and is
 assigned slot 4 for the first time: ``Ticket(round=7, slot=4, attempt=1)``. It streams the sum of
@@ -181,6 +182,17 @@ class Complete:
     """Asks for the next work along with it."""
     agent: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """The trained agent's parameters by name, where they were asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diverged:
+    """A task's numbers are no longer finite; the server decides what becomes of its slot."""
+
+    ticket: Ticket
+    agent_steps: int
+    """What the task had done."""
+    reason: str
+    """What went bad, and after how many updates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ and no two streams share theirs.
                     ├─ heads                     policy and value heads
                     ├─ environments              emulators, no-ops, sticky actions
                     ├─ actions                   sampling from the policy
+                    ├─ restart, number r         the seed in its place, after numbers went bad
                     └─ data                      anything else that a task draws
 """
 
@@ -32,6 +33,7 @@ class Purpose(StrEnum):
     HEADS = "heads"
     ENVIRONMENTS = "environments"
     ACTIONS = "actions"
+    RESTART = "restart"
     DATA = "data"
 
 

@@ -74,6 +74,8 @@ def _changed(name: str, value: object) -> list[str] | None:
         "meta.loss_difference": "same_batch",
         "meta.optimizer": "sgd",
         "meta.init": "somewhere.safetensors",
+        "meta.close_after_s": "60",
+        "task.on_divergence": "drop_task",
         "task.kind": "catch",
         "task.games": "held_out",
         "task.agent_steps": "5000160",

@@ -22,6 +22,7 @@ from leap_rl.bench.streaming import LOG, CountedJob, FixedMethod, OneRound, Stre
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.training.open_round import Patience
 from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 
 FLOAT32_BYTES = 4
@@ -74,8 +75,7 @@ def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
         make_policy=partial(make_policy, trainers=tasks.together, size=tasks.layout.size),
         stream_every_s=0.0,
         snapshot_every_s=math.inf,
-        lease_s=60.0,
-        max_attempts=1,
+        patience=Patience(lease_s=60.0, max_attempts=1),
     )
     make_ray_runtime(trainers=tasks.together, address=LOCAL).run(job, lambda status: None)
     log: dict[str, Any] = json.loads((path / LOG).read_text())

@@ -80,7 +80,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
             contribution = agent.path.gradient().cpu().numpy()
             with writing:
                 files.write_snapshot(
-                    SlotSnapshot(n=1, contribution=contribution, snapshot=snapshot)
+                    SlotSnapshot(restarts=0, n=1, contribution=contribution, snapshot=snapshot)
                 )
         for _ in range(LEAST_REPEATS):
             fresh = ConfiguredTasks(task=config.task, agent=config.agent)(spec)

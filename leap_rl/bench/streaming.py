@@ -20,7 +20,7 @@ from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, write_atomically
 from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec, TaskState
 from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.rounds import ClosedRound, FilledSlot
+from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot
 from leap_rl.training.runtime import Job
 
 UPDATE_S = 0.001
@@ -176,7 +176,12 @@ class OneRound:
         ]
 
     def close(
-        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
     ) -> ClosedRound:
         """Keep nothing."""
         return ClosedRound(rows=[])
@@ -209,7 +214,7 @@ class CountingServer(ParameterServer):
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Take in a whole sum."""
-        kind = self._slots[message.ticket.slot].spec.game
+        kind = self._open.slots[message.ticket.slot].spec.game
         came_s = time.monotonic()
         answer = super().complete(message)
         if kind == SHORT:
@@ -232,8 +237,7 @@ class CountedJob(Job):
             folder=folder,
             fingerprint=self.fingerprint,
             policy=self.make_policy(folder),
-            lease_s=self.lease_s,
-            max_attempts=self.max_attempts,
+            patience=self.patience,
         )
         server.log = ServerLog(streams=[], completes_s=[], waits_s=[])
         server.log_path = folder.path / LOG

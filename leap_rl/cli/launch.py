@@ -31,6 +31,7 @@ from leap_rl.training.initialization import read_initialization
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.learning import LearningFactory
 from leap_rl.training.meta_training import MetaTrainingFactory
+from leap_rl.training.open_round import Patience
 from leap_rl.training.phases import Phase
 from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.runtime import Job, Runtime
@@ -138,6 +139,7 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
     on_phase = ordered_deaths()
     on_phase(Phase.DRIVER_RESUMING if resumes else Phase.DRIVER_STARTING)
     stored = folder.read_config()
+    close_after_s = config.meta.close_after_s if isinstance(config, TrainConfig) else None
     job = Job(
         run_dir=str(folder.path),
         fingerprint=stored["fingerprint"],
@@ -146,8 +148,12 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
         make_policy=make_policy(config),
         stream_every_s=config.runtime.stream_every_s,
         snapshot_every_s=config.runtime.snapshot_every_s,
-        lease_s=config.runtime.lease_s,
-        max_attempts=config.runtime.max_attempts,
+        patience=Patience(
+            lease_s=config.runtime.lease_s,
+            max_attempts=config.runtime.max_attempts,
+            close_after_s=close_after_s,
+        ),
+        on_divergence=config.task.on_divergence,
         on_phase=on_phase,
     )
     with (

@@ -60,6 +60,11 @@ class MetaConfig:
     """The outer optimizer. The size of Adam's steps does not depend on the scale of the
     contributions."""
 
+    close_after_s: float | None = None
+    """Close a meta-step that has been open for this many seconds: tasks that are not complete count
+    with their sums so far, and those that have none are left out. The result then depends on how
+    fast the machines are, so that the promise of the same bits does not hold. None: never."""
+
     init: str = "random"
     """What meta-training starts from: `random`, or the initialization.safetensors of a run."""
 
@@ -88,6 +93,10 @@ class MetaConfig:
             count = getattr(self, name)
             if count < 1:
                 raise ValueError(f"meta.{name} = {count}: must be at least 1")
+        if self.close_after_s is not None and not self.close_after_s > 0:
+            raise ValueError(
+                f"meta.close_after_s = {self.close_after_s}: must be greater than 0, or null"
+            )
         if not self.init:
             raise ValueError("meta.init = '': must be 'random' or a file")
 

@@ -15,6 +15,9 @@ TaskKind = Literal["atari", "catch", "quadratic"]
 LossDifference = Literal["next_batch", "same_batch"]
 """From which batches the change of the loss along a segment is taken."""
 
+OnDivergence = Literal["stop", "restart_task", "drop_task"]
+"""What happens when a task's numbers are no longer finite."""
+
 QUADRATIC_GAMES = tuple(f"bowl_{index}" for index in range(8))
 """The quadratic tasks: bowls in a space of a few dimensions, each with its own lowest point."""
 
@@ -108,6 +111,12 @@ class TaskConfig:
     unroll_length: int = 5
     """Agent steps in each environment between two updates. Paper."""
 
+    on_divergence: OnDivergence = "stop"
+    """What happens when NaN or infinity turns up in a task's numbers. stop: the run ends, with the
+    game, the slot, the update and the seed. restart_task: the task begins again with a seed derived
+    from its own, up to three times. drop_task: its round goes on without it, and its row says
+    so."""
+
     atari: AtariConfig = field(default_factory=AtariConfig)
 
     resolved_games: tuple[str, ...] = field(init=False, repr=False)
@@ -122,6 +131,11 @@ class TaskConfig:
         if self.kind not in get_args(TaskKind):
             raise ValueError(
                 f"task.kind = {self.kind!r}: must be one of {', '.join(get_args(TaskKind))}"
+            )
+        if self.on_divergence not in get_args(OnDivergence):
+            raise ValueError(
+                f"task.on_divergence = {self.on_divergence!r}: must be one of "
+                f"{', '.join(get_args(OnDivergence))}"
             )
         for name in ("agent_steps", "num_envs", "unroll_length"):
             value = getattr(self, name)

@@ -285,6 +285,13 @@ def _finished_line(row: Row, meta_steps: int) -> str:
     busy_s, waiting_s = row.get("time/working_s", 0), row.get("time/waiting_s", 0)
     if busy_s + waiting_s > 0:
         parts.append(f"trainers waited {waiting_s / (busy_s + waiting_s):.0%}")
+    for key, what in (
+        ("tasks/dropped", "dropped"),
+        ("tasks/restarted", "started again with another seed"),
+        ("tasks/cut_off", "cut off"),
+    ):
+        if row.get(key, 0) > 0:
+            parts.append(f"{_count(int(row[key]), 'task')} {what}")
     line = ", ".join(parts)
     returns = [
         f"{key.split('/')[1]} {value:.1f}"

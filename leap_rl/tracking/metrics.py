@@ -143,6 +143,28 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("time/meta_step_s", "seconds", META, "Wall-clock time of the meta-step."),
     Metric(
+        "tasks/restarted",
+        "tasks",
+        META,
+        "Tasks of the meta-step that began again with another seed, as their numbers went bad.",
+    ),
+    Metric(
+        "tasks/dropped",
+        "tasks",
+        META,
+        "Tasks of the meta-step that are left out of its mean.",
+    ),
+    Metric(
+        "tasks/cut_off",
+        "tasks",
+        META,
+        "Tasks that were not complete when the meta-step closed after meta.close_after_s: the mean "
+        "has their sums so far.",
+    ),
+    Metric(
+        "tasks/<game>/dropped", "tasks", BOTH, "Tasks of the game that were dropped; absent for 0."
+    ),
+    Metric(
         "throughput/agent_steps_per_s",
         "agent steps/s",
         META,
@@ -203,6 +225,10 @@ class MetaFigures:
     """Before the step."""
     meta_step_s: float
     """Wall clock, from the first slot's opening to the commit."""
+    tasks_restarted: int = 0
+    tasks_cut_off: int = 0
+    dropped: Sequence[str] = ()
+    """The games of the tasks that were dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +298,10 @@ def meta_step_row(
     for game in dict.fromkeys(slot.game for slot in slots):
         row.update(_game_figures(game, [slot for slot in slots if slot.game == game]))
 
+    row["tasks/restarted"] = meta.tasks_restarted
+    row["tasks/cut_off"] = meta.tasks_cut_off
+    row["tasks/dropped"] = len(meta.dropped)
+    row.update({f"tasks/{game}/dropped": meta.dropped.count(game) for game in meta.dropped})
     row["time/working_s"] = math.fsum(slot.working_s for slot in slots)
     row["time/waiting_s"] = math.fsum(slot.waiting_s for slot in slots)
     row["time/meta_step_s"] = meta.meta_step_s
@@ -304,6 +334,18 @@ def learn_row(
     row.update(_returns(game, episode_return_sum, episodes))
     row.update({f"loss/{game}/{name}": loss for name, loss in losses.items()})
     row[f"throughput/{game}/agent_steps_per_s"] = agent_steps_per_s
+    _assert_registered(row, "agent_steps")
+    return row
+
+
+def dropped_row(*, game: str, agent_steps: int) -> dict[str, float | int]:
+    """The row of a lone agent that was dropped, axis `agent_steps`.
+
+    Args:
+        game: the game that it was learning.
+        agent_steps: of this agent, until its numbers went bad.
+    """
+    row: dict[str, float | int] = {"agent_steps": agent_steps, f"tasks/{game}/dropped": 1}
     _assert_registered(row, "agent_steps")
     return row
 

@@ -11,13 +11,5 @@ class UnfitMachineError(RunFailedError):
     """A trainer's machine cannot compute what the run is made of; others may."""
 
 
-class TaskFailedError(RunFailedError):
-    """A task's numbers went bad; the message names game, slot, update and seed."""
-
-
-class NonFiniteContributionError(RunFailedError):
-    """A contribution holds NaN or infinity; the message names game, slot, update and seed."""
-
-
 class ProtocolError(RunFailedError):
     """A message does not belong to this run."""

@@ -12,10 +12,10 @@ from leap_rl.messages import FloatVector
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.metrics import learn_row
+from leap_rl.tracking.metrics import dropped_row, learn_row
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.meta_training import task_seed
-from leap_rl.training.rounds import ClosedRound, FilledSlot, LoggedRow
+from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,9 +69,14 @@ class Learning:
         ]
 
     def close(
-        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
     ) -> ClosedRound:
-        """Keep the learning curves."""
+        """Keep the learning curves, and which games have none."""
         rows = [
             LoggedRow(
                 axis="agent_steps",
@@ -86,5 +91,12 @@ class Learning:
             )
             for slot in slots
             for point in slot.record.curve
+        ]
+        rows += [
+            LoggedRow(
+                axis="agent_steps",
+                values=dropped_row(game=slot.spec.game, agent_steps=slot.agent_steps),
+            )
+            for slot in dropped
         ]
         return ClosedRound(rows=rows)

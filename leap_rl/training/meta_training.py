@@ -26,7 +26,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import MetaFigures, SlotFigures, meta_step_row
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
-from leap_rl.training.rounds import ClosedRound, FilledSlot, LoggedRow
+from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
 
 OUTER_OPTIMIZER = "outer_optimizer.safetensors"
 
@@ -140,12 +140,18 @@ class MetaTraining:
         ]
 
     def close(
-        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
     ) -> ClosedRound:
         """Average the contributions in slot order and take one step of the initialization."""
         # Copies: a contribution may lie in memory that its runtime shares read-only.
         contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
         initialization_norm = _norm(self._outer.theta)
+        everyone: list[FilledSlot | DroppedSlot] = [*slots, *dropped]
         try:
             result = self._outer.step(contributions)
         except NonFiniteError as error:
@@ -161,6 +167,9 @@ class MetaTraining:
                 step_norm=result.step_norm,
                 initialization_norm=initialization_norm,
                 meta_step_s=elapsed_s,
+                tasks_restarted=sum(slot.restarts > 0 for slot in everyone),
+                tasks_cut_off=sum(slot.cut_off for slot in slots),
+                dropped=[slot.spec.game for slot in dropped],
             ),
             agent_steps_before=self._agent_steps,
         )

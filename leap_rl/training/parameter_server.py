@@ -1,27 +1,20 @@
 """The parameter server: the single source of truth about a run's slots and contributions.
 
-A slot of the open round is in one of three states:
-
-                    claim                       complete
-        PENDING ------------> RUNNING(a, n) ------------> COMPLETE
-           ^                        |
-           +------------------------+
-            lease over, trainer lost,
-            or its trainer claims anew
-
-When all slots are COMPLETE the round closes: the policy averages and steps, the checkpoint goes
-to disk, and the next round opens with every slot PENDING. Every method may be called twice, late
-or never, in any order, by trainers that are taken for dead: the attempt on the ticket is the
-fence, and a sum replaces what is there instead of adding to it, so each slot counts once.
+Trainers claim the slots of the open round, stream their sums and complete them; `slots.py` has the
+picture. When all slots are complete the round closes: the policy averages and steps, the checkpoint
+goes to disk, and the next round opens. Every method may be called twice, late or never, in any
+order, by trainers that are taken for dead: the attempt on the ticket is the fence, and a sum
+replaces what is there instead of adding to it, so each slot counts once.
 
 A plain class that knows no runtime and no threads: whoever serves it calls one method at a time.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,9 +25,9 @@ from leap_rl.messages import (
     Complete,
     Continue,
     Counted,
+    Diverged,
     Finished,
     FloatVector,
-    RunningTask,
     ServerStatus,
     Stream,
     Ticket,
@@ -42,27 +35,33 @@ from leap_rl.messages import (
     Work,
 )
 from leap_rl.run_folder import RunFolder
-from leap_rl.training.errors import NonFiniteContributionError, ProtocolError
+from leap_rl.training.commit import commit_round, write_agent
+from leap_rl.training.errors import ProtocolError
+from leap_rl.training.open_round import OpenRound, Patience
 from leap_rl.training.phases import OnPhase, Phase, no_fault
-from leap_rl.training.rounds import ClosedRound, FilledSlot, RoundPolicy
-from leap_rl.training.slot_files import (
-    Lease,
-    SlotFiles,
-    SlotSnapshot,
-    write_agent,
-    write_curves,
+from leap_rl.training.rounds import (
+    ClosedRound,
+    DroppedSlot,
+    FilledSlot,
+    OnDivergence,
+    RoundPolicy,
 )
+from leap_rl.training.slot_files import SlotSnapshot
 from leap_rl.training.slots import Slot, SlotState
 
-TICKS_A_LEASE = 4
-"""A server that is not told the time this often was stalled."""
+MAX_RESTARTS = 3
+"""Seeds tried in place of one whose numbers went bad, before the run stops."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _TrainerState:
     incarnation: int
     number: int = 0
-    answer: Work = field(default_factory=Wait)
+    """Of its newest claim."""
+    handed: bool = False
+    """Whether that claim was answered with work."""
 
 
 class ParameterServer:
@@ -72,8 +71,8 @@ class ParameterServer:
         folder: The run's folder; holds at least checkpoint 0.
         fingerprint: SHA-256 of the run's defining config; messages of another are refused.
         policy: What the rounds consist of, restored from the folder's newest checkpoint.
-        lease_s: A running slot unheard of for this long is free again.
-        max_attempts: A slot that lost this many trainers without getting further stops the run.
+        patience: When a slot is taken from its trainer, and a round from its slots.
+        on_divergence: What becomes of a task whose numbers are no longer finite.
         trainers_live: Whether the trainers that hold leases on disk may live on: this server takes
             the place of one that died. Otherwise all are gone, with the driver that started them.
         clock: Monotonic seconds.
@@ -89,8 +88,8 @@ class ParameterServer:
         folder: RunFolder,
         fingerprint: str,
         policy: RoundPolicy,
-        lease_s: float,
-        max_attempts: int,
+        patience: Patience,
+        on_divergence: OnDivergence = "stop",
         trainers_live: bool = False,
         clock: Callable[[], float] = time.monotonic,
         on_phase: OnPhase = no_fault,
@@ -101,8 +100,8 @@ class ParameterServer:
         self._folder = folder
         self._fingerprint = fingerprint
         self._policy = policy
-        self._lease_s = lease_s
-        self._max_attempts = max_attempts
+        self._patience = patience
+        self._on_divergence = on_divergence
         self._clock = clock
         self._trainers: dict[str, _TrainerState] = {}
         # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
@@ -111,66 +110,75 @@ class ParameterServer:
         self._committed = {
             (latest - 1, index): int(slot["attempt"]) for index, slot in enumerate(slots)
         }
-        self._failure: str | None = None
-        self._ticked_s = clock()
-        self._round = latest
-        self._slots: list[Slot] = []
         self._closed: ClosedRound | None = None
-        self._open_round(trainers_live=trainers_live)
+        self._open = self._open_round(latest, trainers_live=trainers_live)
+        self._close_full_rounds()
         on_phase(Phase.SERVER_RESUMING)
 
     # -- what trainers call -------------------------------------------------------------------
 
     def claim(self, claim: Claim) -> Work:
-        """Answer a trainer that asks for work; the same number gets the same answer."""
+        """Answer a trainer that asks for work; the same number gets the same work."""
         trainer = self._trainers.get(claim.trainer)
         if trainer is None or claim.incarnation > trainer.incarnation:
             trainer = self._trainers[claim.trainer] = _TrainerState(incarnation=claim.incarnation)
-            self._release(claim.trainer)
+            self._open.release(claim.trainer, "its trainer was started anew")
         if claim.incarnation < trainer.incarnation:
             return Finished()  # taken for dead and replaced: it must not get work again
         if claim.number < trainer.number:
             return Wait()  # overtaken on the way; nobody waits for this answer any more
-        if claim.number > trainer.number or isinstance(trainer.answer, Wait):
-            self._release(claim.trainer)
-            trainer.number, trainer.answer = claim.number, Wait()  # if finding work fails
-            trainer.answer = self._next_work(claim.trainer)
-        return trainer.answer
+        if claim.number == trainer.number and trainer.handed:
+            held = self._open.held_by(claim.trainer)
+            if held is not None and not held.heard:
+                return self._assignment(held)  # the answer was lost
+            # Late, as its trainer has streamed since; or the slot was lost before the answer
+            # arrived, and the trainer comes back with its next number.
+            return Wait()
+        self._open.release(claim.trainer, "its trainer claimed anew")
+        trainer.number, trainer.handed = claim.number, False
+        return self._next_work(claim, trainer)
 
     def stream(self, message: Stream) -> Continue | Abandon:
         """Take in a running task's sum so far; a repeated or overtaken one changes nothing.
 
         Raises:
             ProtocolError: The message belongs to another run.
-            NonFiniteContributionError: The sum holds NaN or infinity.
             OSError: A snapshot could not be written.
         """
         slot = self._owned_slot(message.ticket)
         if isinstance(slot, Abandon):
             return slot
-        slot.lease_until_s = self._clock() + self._lease_s
-        self._refuse_non_finite(slot, message.contribution, message.n)
+        slot.heard = True
+        self._open.renew(slot)
+        if not np.isfinite(message.contribution).all():
+            # What becomes of its slot must not hang on when a trainer happened to stream, so that
+            # only `complete` may restart or drop it.
+            if self._on_divergence == "stop":
+                return self._diverged(slot, _not_finite(message.n), agent_steps=0)
+            return Continue(durable_n=slot.durable_n)
         if message.n >= slot.n:
             slot.n = message.n
             slot.contribution = message.contribution
             slot.live = message.live
-        if message.snapshot is not None and (slot.durable_n is None or message.n > slot.durable_n):
+        if message.snapshot is not None and message.n > slot.durable_n:
             slot.files.write_snapshot(
                 SlotSnapshot(
-                    n=message.n, contribution=message.contribution, snapshot=message.snapshot
+                    restarts=slot.restarts,
+                    n=message.n,
+                    contribution=message.contribution,
+                    snapshot=message.snapshot,
                 )
             )
             slot.durable_n, slot.losses = message.n, 0
             self._on_phase(Phase.SERVER_FREEZING)
         self._on_phase(Phase.SERVER_STREAMING)
-        return Continue(durable_n=slot.durable_n or 0)
+        return Continue(durable_n=slot.durable_n)
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Take in a task's whole sum; answered only when it is on disk.
 
         Raises:
             ProtocolError: The message belongs to another run.
-            NonFiniteContributionError: The sum holds NaN or infinity.
             OSError: It could not be written.
         """
         ticket = message.ticket
@@ -180,109 +188,100 @@ class ParameterServer:
         slot = self._owned_slot(ticket)
         if isinstance(slot, Abandon):
             return slot
-        self._refuse_non_finite(slot, message.contribution, message.n)
+        if not np.isfinite(message.contribution).all():
+            reason = _not_finite(message.n)
+            return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
         if self._policy.keeps_agents:
             write_agent(self._folder.agent(ticket.slot, slot.spec.game), message.agent)
         filled = FilledSlot(
             spec=slot.spec,
             attempt=ticket.attempt,
+            restarts=slot.restarts,
             contribution=message.contribution,
             record=message.record,
             episodes=message.episodes,
         )
-        slot.files.write_filled(filled)
+        slot.complete(filled)
         self._on_phase(Phase.SERVER_COMPLETING)
-        slot.filled = filled  # only now: a round must not close on what is not on disk
         slot.n, slot.contribution = message.n, message.contribution
-        slot.state, slot.owner, slot.live = SlotState.COMPLETE, None, None
         self._close_full_rounds()
         return Counted(next=self.claim(message.claim))
+
+    def diverged(self, message: Diverged) -> Abandon:
+        """Hear that a task's numbers are no longer finite, and decide on its slot.
+
+        Raises:
+            ProtocolError: The message belongs to another run.
+            OSError: What was decided could not be written.
+        """
+        slot = self._owned_slot(message.ticket)
+        if isinstance(slot, Abandon):
+            return slot  # it was decided before
+        return self._diverged(slot, message.reason, agent_steps=message.agent_steps)
 
     def beat(self, trainer: str, incarnation: int) -> None:
         """Renew the leases of a trainer that lives but has nothing to stream yet."""
         known = self._trainers.get(trainer)
         if known is not None and known.incarnation == incarnation:
-            for slot in self._slots:
-                if slot.owner == trainer:
-                    slot.lease_until_s = self._clock() + self._lease_s
+            slot = self._open.held_by(trainer)
+            if slot is not None:
+                self._open.renew(slot)
 
     # -- what the driver calls ----------------------------------------------------------------
 
-    def trainer_lost(self, trainer: str) -> None:
-        """Free what a trainer held that the runtime says is dead."""
-        self._release(trainer)
+    def trainer_lost(self, trainer: str, cause: str) -> None:
+        """Free what a trainer held that the runtime says is dead, and of what."""
+        self._open.release(trainer, cause)
 
     def tick(self) -> None:
-        """Free the slots whose leases are over; to be called often.
-
-        A server that stalls, on a slow disk say, hears nobody meanwhile: the time it missed is
-        added to the leases.
-        """
-        now = self._clock()
-        missed_s = now - self._ticked_s - self._lease_s / TICKS_A_LEASE
-        self._ticked_s = now
-        if missed_s > 0:
-            for slot in self._slots:
-                slot.lease_until_s += missed_s
-        for slot in self._slots:
-            if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
-                self._free(slot)
+        """Free the slots whose leases are over, and close a round that is late; called often."""
+        if self._open.tick():
+            self._close_full_rounds()
 
     def status(self) -> ServerStatus:
         """Return where the run stands."""
+        slots = self._open.slots
         return ServerStatus(
-            round=self._round,
+            round=self._open.number,
             rounds=self._policy.rounds,
-            slots_complete=sum(slot.state is SlotState.COMPLETE for slot in self._slots),
-            slots_total=len(self._slots),
-            running=tuple(
-                RunningTask(
-                    slot=index,
-                    game=slot.spec.game,
-                    trainer=slot.owner,
-                    attempt=slot.attempt,
-                    live=slot.live,
-                )
-                for index, slot in enumerate(self._slots)
-                if slot.owner is not None
-            ),
+            slots_complete=sum(slot.state is SlotState.COMPLETE for slot in slots),
+            slots_total=len(slots),
+            running=self._open.running(),
             durable_segments=sum(
-                slot.durable_n or 0 for slot in self._slots if slot.state is SlotState.RUNNING
+                slot.durable_n for slot in slots if slot.state is SlotState.RUNNING
             ),
-            failure=self._failure,
+            failure=self._open.failure,
         )
 
     def newest_sum(self, slot: int) -> tuple[int, FloatVector | None]:
         """Return a slot's number of segments and its newest sum, [P], in the open round."""
-        return self._slots[slot].n, self._slots[slot].contribution
+        return self._open.slots[slot].n, self._open.slots[slot].contribution
 
-    # -- the state machine --------------------------------------------------------------------
+    # -- rounds -------------------------------------------------------------------------------
 
-    def _open_round(self, *, trainers_live: bool = True) -> None:
-        finished = self._round >= self._policy.rounds
-        specs = () if finished else self._policy.open(self._round)
-        self._slots = [
-            Slot(
-                spec=spec,
-                files=SlotFiles(self._folder.slot(self._round, index), spec, self._fingerprint),
-            )
-            for index, spec in enumerate(specs)
-        ]
-        self._opened_s = self._clock()
-        self._folder.remove_slots(self._round - 1)  # which a crash may have left
-        for index, slot in enumerate(self._slots):
-            self._recover(index, slot, trainers_live=trainers_live)
-        self._close_full_rounds()
+    def _open_round(self, number: int, *, trainers_live: bool = True) -> OpenRound:
+        finished = number >= self._policy.rounds
+        opened = OpenRound(
+            number,
+            () if finished else self._policy.open(number),
+            folder=self._folder,
+            fingerprint=self._fingerprint,
+            patience=self._patience,
+            clock=self._clock,
+        )
+        for slot in opened.slots:
+            self._recover(opened, slot, trainers_live=trainers_live)
+        return opened
 
-    def _recover(self, index: int, slot: Slot, *, trainers_live: bool) -> None:
+    def _recover(self, opened: OpenRound, slot: Slot, *, trainers_live: bool) -> None:
         """Bring a slot to where its files say that it stood."""
-        filled, lease = slot.files.read_filled(), slot.files.read_lease()
+        result, lease = slot.files.read_result(), slot.files.read_lease()
         if lease is not None:
-            slot.attempt = lease.attempt
-        if filled is not None:
-            slot.state, slot.filled, slot.attempt = SlotState.COMPLETE, filled, filled.attempt
+            slot.attempt, slot.restarts = lease.attempt, lease.restarts
+        if result is not None:
+            slot.take(result)
             return
-        assignment = self._assignment(index, slot)  # rolls the slot back to its snapshot
+        slot.roll_back()
         if lease is None or lease.trainer is None:
             return
         if not trainers_live:
@@ -293,104 +292,109 @@ class ParameterServer:
         claimed = (lease.incarnation, lease.number)
         known = self._trainers.get(lease.trainer)
         if known is not None and (known.incarnation, known.number) > claimed:
-            self._free(slot)  # its trainer has claimed anew since, and got another slot
+            opened.free(slot, "its trainer claimed anew")  # and got another slot since
             return
-        self._release(lease.trainer)
-        slot.state, slot.owner = SlotState.RUNNING, lease.trainer
-        slot.lease_until_s = self._clock() + self._lease_s
-        # A claim that is repeated must get the answer that it got.
-        self._trainers[lease.trainer] = _TrainerState(*claimed, answer=assignment)
+        opened.release(lease.trainer, "its trainer claimed anew")
+        opened.let_run(slot, lease.trainer)
+        # A claim that is repeated must get the work that it got.
+        self._trainers[lease.trainer] = _TrainerState(*claimed, handed=True)
 
     def _close_full_rounds(self) -> None:
-        if not self._slots or any(slot.filled is None for slot in self._slots):
+        results, number = self._open.results, self._open.number
+        if results is None:
             return
-        filled = [slot.filled for slot in self._slots if slot.filled is not None]
-        if self._closed is None:  # once, however often writing what it leaves may fail
-            elapsed_s = self._clock() - self._opened_s
-            self._closed = self._policy.close(self._round, filled, elapsed_s=elapsed_s)
-        closed = self._closed
-        write_curves(self._folder.curves(self._round), self._round, filled)
-        state = {
-            **closed.state,
-            "fingerprint": self._fingerprint,
-            "slots": [
-                {
-                    **asdict(slot.spec),
-                    "attempt": slot.attempt,
-                    "trainer": slot.record.trainer,
-                    "processor": slot.record.processor,
-                }
-                for slot in filled
-            ],
-            "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
-        }
-        self._on_phase(Phase.SERVER_STEPPING)
-        self._folder.write_checkpoint(
-            self._round + 1,
-            closed.files,
-            state,
-            before_latest=lambda: self._on_phase(Phase.SERVER_WRITING),
-        )
-        self._on_phase(Phase.SERVER_COMMITTED)
-        self._committed.update(
-            ((self._round, index), slot.attempt) for index, slot in enumerate(self._slots)
-        )
-        self._round, self._closed = self._round + 1, None
-        self._open_round()
-
-    def _next_work(self, trainer: str) -> Work:
-        self._close_full_rounds()  # where the checkpoint could not be written before
-        if self._failure is not None or self._round >= self._policy.rounds:
-            return Finished()
-        pending = (i for i, slot in enumerate(self._slots) if slot.state is SlotState.PENDING)
-        index = next(pending, None)
-        if index is None:
-            return Wait()
-        slot, claimant = self._slots[index], self._trainers[trainer]
-        slot.attempt += 1
-        slot.files.write_lease(
-            Lease(
-                attempt=slot.attempt,
-                trainer=trainer,
-                incarnation=claimant.incarnation,
-                number=claimant.number,
-                losses=slot.losses,
-                durable_n=slot.durable_n or 0,
+        filled = [slot for slot in results if isinstance(slot, FilledSlot)]
+        dropped = [slot for slot in results if isinstance(slot, DroppedSlot)]
+        if not filled:
+            self._open.failure = (
+                f"round {number} has no task left: all were dropped, the first one since "
+                f"{dropped[0].spec.game} {dropped[0].reason}"
             )
+            return
+        if self._closed is None:  # once, however often writing what it leaves may fail
+            elapsed_s = self._open.elapsed_s
+            self._closed = self._policy.close(number, filled, dropped=dropped, elapsed_s=elapsed_s)
+        commit_round(
+            self._folder,
+            number,
+            results,
+            self._closed,
+            fingerprint=self._fingerprint,
+            on_phase=self._on_phase,
         )
-        self._on_phase(Phase.SERVER_CLAIMING)
-        slot.state, slot.owner = SlotState.RUNNING, trainer
-        slot.lease_until_s = self._clock() + self._lease_s
-        return self._assignment(index, slot)
+        self._committed.update(
+            ((number, index), slot.attempt) for index, slot in enumerate(results)
+        )
+        self._closed = None
+        self._open = self._open_round(number + 1)
 
-    def _assignment(self, index: int, slot: Slot) -> Assignment:
+    # -- slots --------------------------------------------------------------------------------
+
+    def _next_work(self, claim: Claim, trainer: _TrainerState) -> Work:
+        self._close_full_rounds()  # where the checkpoint could not be written before
+        finished = self._open.number >= self._policy.rounds
+        if finished or self._open.failure is not None:
+            return Finished()
+        slot = self._open.pending()
+        if slot is None:
+            return Wait()
+        slot.hand_out(claim)
+        self._on_phase(Phase.SERVER_CLAIMING)
+        trainer.handed = True
+        self._open.let_run(slot, claim.trainer)
+        return self._assignment(slot)
+
+    def _assignment(self, slot: Slot) -> Assignment:
         """Roll a slot back to its newest snapshot, and return the work that goes on from there."""
-        frozen = slot.files.read_snapshot()
-        slot.live = None
-        slot.durable_n = None if frozen is None else frozen.n
-        slot.n = 0 if frozen is None else frozen.n
-        slot.contribution = None if frozen is None else frozen.contribution
+        snapshot = slot.roll_back()
         return Assignment(
             ticket=Ticket(
                 fingerprint=self._fingerprint,
-                round=self._round,
-                slot=index,
+                round=slot.round,
+                slot=slot.index,
                 attempt=slot.attempt,
             ),
             game=slot.spec.game,
-            task_seed=slot.spec.seed,
+            task_seed=slot.task_seed,
             theta0=self._policy.theta0(),
             keep_agent=self._policy.keeps_agents,
             durable_n=slot.n,
-            snapshot=None if frozen is None else frozen.snapshot,
+            snapshot=snapshot,
         )
+
+    def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:
+        """Stop the run, restart the task or drop it, as the config says."""
+        what = f"{slot.name} {reason}"
+        if self._on_divergence == "drop_task":
+            dropped = DroppedSlot(
+                spec=slot.spec,
+                attempt=slot.attempt,
+                restarts=slot.restarts,
+                reason=reason,
+                agent_steps=agent_steps,
+            )
+            slot.complete(dropped)
+            _log.warning("%s; it is dropped", what)
+            self._close_full_rounds()
+        elif self._on_divergence == "restart_task" and slot.restarts < MAX_RESTARTS:
+            slot.restart()
+            _log.warning("%s; it starts again with task seed %d", what, slot.task_seed)
+        else:
+            self._open.failure = what + (
+                f", as with {MAX_RESTARTS} other seeds before"
+                if self._on_divergence == "restart_task"
+                else "; task.on_divergence = restart_task or drop_task would go on without it"
+            )
+        return Abandon(reason=what)
 
     def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:
         """Return the running slot that the ticket's attempt owns, or why there is none."""
         self._check_fingerprint(ticket)
-        if ticket.round != self._round:
-            return Abandon(reason=f"round {ticket.round} is closed; round {self._round} is open")
-        slot = self._slots[ticket.slot]
+        if ticket.round != self._open.number:
+            return Abandon(
+                reason=f"round {ticket.round} is closed; round {self._open.number} is open"
+            )
+        slot = self._open.slots[ticket.slot]
         if slot.attempt != ticket.attempt or slot.state is not SlotState.RUNNING:
             return Abandon(
                 reason=f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
@@ -399,25 +403,10 @@ class ParameterServer:
         return slot
 
     def _is_counted(self, ticket: Ticket) -> bool:
-        if ticket.round == self._round and ticket.slot < len(self._slots):
-            slot = self._slots[ticket.slot]
+        if ticket.round == self._open.number and ticket.slot < len(self._open.slots):
+            slot = self._open.slots[ticket.slot]
             return slot.state is SlotState.COMPLETE and slot.attempt == ticket.attempt
         return self._committed.get((ticket.round, ticket.slot)) == ticket.attempt
-
-    def _release(self, trainer: str) -> None:
-        for slot in self._slots:
-            if slot.owner == trainer:
-                self._free(slot)
-
-    def _free(self, slot: Slot) -> None:
-        slot.state, slot.owner, slot.live = SlotState.PENDING, None, None
-        slot.losses += 1
-        if slot.losses >= self._max_attempts:
-            self._failure = (
-                f"slot {self._slots.index(slot)} of round {self._round} ({slot.spec.game}, task "
-                f"seed {slot.spec.seed}) lost its trainer {slot.losses} times and got no further; "
-                "runtime.max_attempts allows no more"
-            )
 
     def _check_fingerprint(self, ticket: Ticket) -> None:
         if ticket.fingerprint != self._fingerprint:
@@ -426,10 +415,6 @@ class ParameterServer:
                 f"is {self._fingerprint[:12]}: a trainer of another run must not join this one"
             )
 
-    def _refuse_non_finite(self, slot: Slot, contribution: FloatVector, n: int) -> None:
-        if not np.isfinite(contribution).all():
-            raise NonFiniteContributionError(
-                f"the contribution of {slot.spec.game} (slot {self._slots.index(slot)} of round "
-                f"{self._round}, task seed {slot.spec.seed}) holds NaN or infinity after "
-                f"{n} updates"
-            )
+
+def _not_finite(n: int) -> str:
+    return f"went wrong: its contribution holds NaN or infinity after {n} updates"

@@ -28,6 +28,7 @@ from leap_rl.messages import (
     Complete,
     Continue,
     Counted,
+    Diverged,
     FloatVector,
     ServerStatus,
     Stream,
@@ -126,13 +127,19 @@ class ServerActor:
         work, reference = self._by_reference(answer.next)
         return Counted(next=work), reference
 
+    async def diverged(self, message: Diverged) -> Abandon:
+        """Hear that a task's numbers are no longer finite."""
+        answer = self._server.diverged(message)
+        self._changed.set()
+        return answer
+
     async def beat(self, trainer: str, incarnation: int) -> None:
         """Hear that a trainer lives."""
         self._server.beat(trainer, incarnation)
 
-    async def trainer_lost(self, trainer: str) -> None:
+    async def trainer_lost(self, trainer: str, cause: str) -> None:
         """Free what a dead trainer held."""
-        self._server.trainer_lost(trainer)
+        self._server.trainer_lost(trainer, cause)
         self._changed.set()
 
     async def supervise(self) -> ServerStatus:
@@ -213,6 +220,12 @@ class RayLink:
         self._schedule.start_task()
         return answer
 
+    def diverged(self, message: Diverged) -> Abandon:
+        """Tell that a task's numbers are no longer finite, until there is an answer."""
+        self._updated_s = None
+        answer: Abandon = self._call(lambda: _answer(self._server.diverged.remote(message)))
+        return answer
+
     def _call(self, call: Callable[[], T]) -> T:
         for pause_s in pauses():
             try:
@@ -269,8 +282,8 @@ class TrainerActor:
         def beat() -> None:
             # A task of many emulators takes longer to start than a lease lasts, and streams come
             # between updates only.
-            while not ended.wait(job.lease_s / BEATS_A_LEASE):
-                if link.is_alive(job.lease_s):  # a task that hangs must lose its slot
+            while not ended.wait(job.patience.lease_s / BEATS_A_LEASE):
+                if link.is_alive(job.patience.lease_s):  # a task that hangs must lose its slot
                     server.beat.remote(name, incarnation)
 
         threading.Thread(target=beat, name="beat", daemon=True).start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from leap_rl.messages import Episodes, FloatVector, TaskRecord
 from leap_rl.run_folder import RunFolder
@@ -24,10 +24,30 @@ class FilledSlot:
     spec: TaskSpec
     attempt: int
     """The attempt that completed it."""
+    restarts: int = 0
+    """How often the task was started again with another seed, as its numbers went bad."""
+    cut_off: bool = False
+    """Whether the round closed before the task was complete: what follows is of its part so far."""
     contribution: FloatVector
     """The sum over all of the task's segments, [P]."""
     record: TaskRecord
     episodes: Episodes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DroppedSlot:
+    """A slot whose task is left out of its round."""
+
+    spec: TaskSpec
+    attempt: int
+    restarts: int = 0
+    reason: str
+    agent_steps: int
+    """What its task had done by then."""
+
+
+OnDivergence = Literal["stop", "restart_task", "drop_task"]
+"""What happens when a task's numbers are no longer finite."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,14 +87,23 @@ class RoundPolicy(Protocol):
         """Return the tasks of a round, in slot order."""
 
     def close(
-        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
     ) -> ClosedRound:
-        """Make of a round's filled slots, in slot order, what the run keeps of them.
+        """Make of a round's filled slots what the run keeps of them.
 
         Args:
             round_number: The round that closes.
-            slots: Its slots, all of them filled.
+            slots: Its filled slots, in slot order; at least one.
+            dropped: Its other slots, in slot order.
             elapsed_s: Wall-clock time since it opened.
+
+        Raises:
+            RunFailedError: The run cannot go on from them.
         """
 
 

@@ -12,9 +12,10 @@ from leap_rl.meta.gradient_path import Method
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.training.errors import UnfitMachineError
+from leap_rl.training.open_round import Patience
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.phases import OnPhase, no_fault
-from leap_rl.training.rounds import RoundPolicyFactory
+from leap_rl.training.rounds import OnDivergence, RoundPolicyFactory
 from leap_rl.training.trainer import Due, Link, Trainer
 
 
@@ -31,8 +32,9 @@ class Job:
     make_policy: RoundPolicyFactory
     stream_every_s: float
     snapshot_every_s: float
-    lease_s: float
-    max_attempts: int
+    patience: Patience
+    on_divergence: OnDivergence = "stop"
+    """What becomes of a task whose numbers are no longer finite."""
     on_phase: OnPhase = no_fault
     """Hears of each phase that a process comes to; travels to all of them."""
 
@@ -50,8 +52,8 @@ class Job:
             folder=folder,
             fingerprint=self.fingerprint,
             policy=self.make_policy(folder),
-            lease_s=self.lease_s,
-            max_attempts=self.max_attempts,
+            patience=self.patience,
+            on_divergence=self.on_divergence,
             trainers_live=trainers_live,
             on_phase=self.on_phase,
         )
@@ -92,7 +94,6 @@ class Runtime(Protocol):
 
         Raises:
             RunFailedError: The job cannot go on.
-            TaskFailedError: A task's numbers went bad.
             KeyboardInterrupt: The user wants it stopped; the run's folder can be resumed.
         """
 

@@ -11,11 +11,13 @@ from leap_rl.messages import (
     Complete,
     Continue,
     Counted,
+    Diverged,
     ServerStatus,
     Stream,
     Work,
 )
 from leap_rl.run_folder import RunFolder
+from leap_rl.training.errors import RunFailedError
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.runtime import Job, StreamSchedule
@@ -53,6 +55,7 @@ class LocalLink:
         """Send a sum so far."""
         self._schedule.sent(snapshot=message.snapshot is not None)
         answer = self._server.stream(message)
+        self._server.tick()
         self._report(self._server.status())
         return answer
 
@@ -62,6 +65,10 @@ class LocalLink:
         self._schedule.start_task()
         self._report(self._server.status())
         return answer
+
+    def diverged(self, message: Diverged) -> Abandon:
+        """Tell that a task's numbers are no longer finite."""
+        return self._server.diverged(message)
 
 
 class LocalRuntime:
@@ -75,7 +82,11 @@ class LocalRuntime:
         self._interrupts = interrupts or Interrupts()
 
     def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
-        """Run ``job`` to its end."""
+        """Run ``job`` to its end.
+
+        Raises:
+            RunFailedError: The job cannot go on.
+        """
         configure_torch()
         # Here trainer and server are one thread: an exception from anywhere would tear a write.
         alone = RunFolder(job.run_dir).serving()
@@ -83,3 +94,6 @@ class LocalRuntime:
             server = job.make_server()
             link = LocalLink(server, job.make_schedule(), report, self._interrupts)
             job.make_trainer(name="trainer-0", incarnation=1, link=link).run()
+            failure = server.status().failure
+        if failure is not None:
+            raise RunFailedError(failure)

@@ -82,8 +82,7 @@ class RayRuntime:
         """Run ``job`` to its end.
 
         Raises:
-            RunFailedError: The server died, trainers die again and again, or there is no cluster.
-            TaskFailedError: A task's numbers went bad.
+            RunFailedError: The job cannot go on, or there is no cluster.
             RunFolderError: The run's folder is damaged.
         """
         cores_wanted = (self._trainers or 0) * self._trainer_cores
@@ -182,11 +181,13 @@ class _Crew:
         self.on_phase(Phase.DRIVER_REPLACING)
         ray.kill(life.actor)  # it may live on, out of reach, and hold its core
         self.deaths_since_progress += 1
-        if self.deaths_since_progress > 2 * self._job.max_attempts * (len(self._lives) + 1):
+        if self.deaths_since_progress > 2 * self._job.patience.max_attempts * (
+            len(self._lives) + 1
+        ):
             raise RunFailedError(
                 f"trainers die again and again, the last one {life.name}: {_first_line(error)}"
             )
-        _ask(self._server.trainer_lost, life.name)
+        _ask(self._server.trainer_lost, life.name, _first_line(error))
         self.start(life.name, incarnation=life.incarnation + 1)
 
 

@@ -2,7 +2,7 @@
 
     NNN.lease         who works on slot NNN, at which attempt
     NNN.snapshot      its task frozen, with the sum so far
-    NNN.safetensors   its whole sum and record: the slot is complete
+    NNN.safetensors   its whole sum and record, or why it was dropped: the slot is complete
 
 Each is one sealed file, so that it is there whole or not at all, and damage is told. A damaged one
 is set aside: what it held is computed again, to the same bits.
@@ -11,20 +11,18 @@ is set aside: what it held is computed again, to the same bits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
 from leap_rl.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
 from leap_rl.run_folder import RunFolderError, write_atomically
 from leap_rl.sealed import Arrays, SealError, seal, unseal
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.rounds import FilledSlot
+from leap_rl.training.rounds import DroppedSlot, FilledSlot
 
 T = TypeVar("T")
 
@@ -45,12 +43,16 @@ class Lease:
     """Trainers lost on the slot since its task last got further, by then."""
     durable_n: int
     """Segments behind the slot's snapshot by then."""
+    restarts: int = 0
+    """How often the slot's task was started again with another seed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotSnapshot:
     """A slot's task frozen after ``n`` segments, with their sum, [P]."""
 
+    restarts: int
+    """Which of the slot's tasks: how often it was started again by then."""
     n: int
     contribution: FloatVector
     snapshot: Bytes
@@ -81,34 +83,58 @@ class SlotFiles:
     def write_snapshot(self, frozen: SlotSnapshot) -> None:
         """Write a frozen task, synced to disk before it returns."""
         arrays: Arrays = {"contribution": frozen.contribution, "snapshot": frozen.snapshot}
-        self._write(self._path.with_suffix(".snapshot"), arrays, {"n": frozen.n})
+        header = {"n": frozen.n, "restarts": frozen.restarts}
+        self._write(self._path.with_suffix(".snapshot"), arrays, header)
 
-    def read_snapshot(self) -> SlotSnapshot | None:
-        """Return the newest frozen task, or none."""
-        return self._read(
+    def read_snapshot(self, *, restarts: int) -> SlotSnapshot | None:
+        """Return the newest frozen task, or none.
+
+        Args:
+            restarts: How often the slot's task was started again; a snapshot of an earlier one is
+                none.
+        """
+        frozen = self._read(
             self._path.with_suffix(".snapshot"),
             lambda arrays, header: SlotSnapshot(
-                n=header["n"], contribution=arrays["contribution"], snapshot=arrays["snapshot"]
+                restarts=header["restarts"],
+                n=header["n"],
+                contribution=arrays["contribution"],
+                snapshot=arrays["snapshot"],
             ),
         )
+        return None if frozen is None or frozen.restarts != restarts else frozen
 
-    def write_filled(self, slot: FilledSlot) -> None:
-        """Write a completed slot, synced to disk before it returns."""
-        arrays = {"contribution": slot.contribution, **asdict(slot.episodes)}
-        header = {"attempt": slot.attempt, "record": asdict(slot.record)}
+    def write_result(self, slot: FilledSlot | DroppedSlot) -> None:
+        """Write what completes a slot, synced to disk before it returns."""
+        header: dict[str, Any] = {"attempt": slot.attempt, "restarts": slot.restarts}
+        if isinstance(slot, DroppedSlot):
+            arrays: Arrays = {}
+            header["dropped"] = {"reason": slot.reason, "agent_steps": slot.agent_steps}
+        else:
+            arrays = {"contribution": slot.contribution, **asdict(slot.episodes)}
+            header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
         self._write(self._path, arrays, header)
         self._path.with_suffix(".snapshot").unlink(missing_ok=True)
 
-    def read_filled(self) -> FilledSlot | None:
-        """Return the completed slot, or none."""
-        return self._read(self._path, self._filled)
+    def read_result(self) -> FilledSlot | DroppedSlot | None:
+        """Return what completed the slot, or none."""
+        return self._read(self._path, self._result)
 
-    def _filled(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any]) -> FilledSlot:
+    def _result(
+        self, arrays: dict[str, NDArray[Any]], header: dict[str, Any]
+    ) -> FilledSlot | DroppedSlot:
+        attempt, restarts = int(header["attempt"]), int(header["restarts"])
+        if "dropped" in header:
+            return DroppedSlot(
+                spec=self._spec, attempt=attempt, restarts=restarts, **header["dropped"]
+            )
         record = dict(header["record"])
         record["curve"] = tuple(CurvePoint(**point) for point in record["curve"])
         return FilledSlot(
             spec=self._spec,
-            attempt=int(header["attempt"]),
+            attempt=attempt,
+            restarts=restarts,
+            cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
             record=TaskRecord(**record),
             episodes=Episodes(**arrays),
@@ -141,34 +167,3 @@ class SlotFiles:
         if header != self._head:
             raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
         return whole
-
-
-def write_agent(path: Path, agent: Mapping[str, NDArray[np.float32]]) -> None:
-    """Write a trained agent's parameters by name."""
-    write_atomically(path, save({name: np.ascontiguousarray(x) for name, x in agent.items()}))
-
-
-def write_curves(path: Path, round_number: int, slots: Sequence[FilledSlot]) -> None:
-    """Write a round's episodes to Parquet.
-
-    Columns: meta_step, slot, game, agent_steps (of the task, when the episode ended),
-    episode_return (raw), length (agent steps).
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    counts = [len(slot.episodes.returns) for slot in slots]
-    indices = np.repeat(np.arange(len(slots), dtype=np.int32), counts)
-    table = pa.table(
-        {
-            "meta_step": np.full(sum(counts), round_number, dtype=np.int32),
-            "slot": indices,
-            "game": pa.array([slots[int(index)].spec.game for index in indices], type=pa.string()),
-            "agent_steps": np.concatenate([slot.episodes.agent_steps for slot in slots]),
-            "episode_return": np.concatenate([slot.episodes.returns for slot in slots]),
-            "length": np.concatenate([slot.episodes.lengths for slot in slots]),
-        }
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    write_atomically(path, sink.getvalue().to_pybytes())

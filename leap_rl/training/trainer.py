@@ -22,6 +22,7 @@ from leap_rl.messages import (
     Complete,
     Continue,
     Counted,
+    Diverged,
     Finished,
     FloatVector,
     Stream,
@@ -31,7 +32,6 @@ from leap_rl.messages import (
 )
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
-from leap_rl.training.errors import TaskFailedError
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 from leap_rl.training.recorder import TaskRecorder
 from leap_rl.training.snapshot import freeze, thaw
@@ -65,6 +65,9 @@ class Link(Protocol):
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Send the whole sum and wait until it counts."""
+
+    def diverged(self, message: Diverged) -> Abandon:
+        """Tell the server that the task's numbers are no longer finite."""
 
 
 class Trainer:
@@ -102,11 +105,7 @@ class Trainer:
         self._idle_since = clock()
 
     def run(self) -> None:
-        """Train task after task until the server says that the run has no more.
-
-        Raises:
-            TaskFailedError: A task's loss or parameters are no longer finite.
-        """
+        """Train task after task until the server says that the run has no more."""
         self._idle_since = self._clock()
         work = self._claim()
         while not isinstance(work, Finished):
@@ -165,11 +164,13 @@ class Trainer:
             self._idle_since = self._clock()  # from here on the trainer waits for an answer
             return self._link.complete(self._complete(assignment, task, recorder, path, record))
         except NonFiniteError as error:
-            ticket = assignment.ticket
-            raise TaskFailedError(
-                f"{assignment.game} (slot {ticket.slot} of round {ticket.round}, task seed "
-                f"{assignment.task_seed}) went wrong at update {recorder.updates}: {error}"
-            ) from error
+            return self._link.diverged(
+                Diverged(
+                    ticket=assignment.ticket,
+                    agent_steps=recorder.agent_steps,
+                    reason=f"went wrong at update {recorder.updates}: {error}",
+                )
+            )
         finally:
             task.close()
 

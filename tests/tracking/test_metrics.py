@@ -10,6 +10,7 @@ from leap_rl.tracking.metrics import (
     METRICS,
     MetaFigures,
     SlotFigures,
+    dropped_row,
     learn_row,
     meta_step_row,
     pattern_of,
@@ -89,11 +90,28 @@ def test_the_row_of_one_game() -> None:
         "loss/pong/policy": 0.25,
         "loss/pong/value": 2.0,
         "loss/pong/entropy": 1.5,
+        "tasks/restarted": 0,
+        "tasks/cut_off": 0,
+        "tasks/dropped": 0,
         "time/working_s": 6.0,
         "time/waiting_s": 1.0,
         "time/meta_step_s": 4.0,
         "throughput/agent_steps_per_s": 250.0,
     }
+
+
+def test_what_went_wrong_is_counted() -> None:
+    meta = replace(META, tasks_restarted=2, tasks_cut_off=1, dropped=["pong", "alien", "pong"])
+    row = meta_step_row(meta_step=0, slots=[PONG], meta=meta, agent_steps_before=0)
+    told = {key: value for key, value in row.items() if key.startswith("tasks/")}
+    assert told == {
+        "tasks/restarted": 2,
+        "tasks/cut_off": 1,
+        "tasks/dropped": 3,
+        "tasks/pong/dropped": 2,
+        "tasks/alien/dropped": 1,
+    }
+    assert dropped_row(game="pong", agent_steps=7) == {"agent_steps": 7, "tasks/pong/dropped": 1}
 
 
 def test_a_game_in_several_slots_is_averaged_and_its_episodes_pooled() -> None:
@@ -149,6 +167,9 @@ def test_what_is_undefined_is_left_out() -> None:
             "path/pong/contribution_norm",
             "return/pong/episodes",
             "loss/pong/total",
+            "tasks/restarted",
+            "tasks/cut_off",
+            "tasks/dropped",
             "time/working_s",
             "time/waiting_s",
             "time/meta_step_s",

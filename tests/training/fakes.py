@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +17,22 @@ from leap_rl.messages import (
     Assignment,
     Claim,
     Complete,
+    Counted,
     Episodes,
     FloatVector,
     LiveFigures,
     Stream,
     TaskRecord,
     Ticket,
+    Work,
 )
 from leap_rl.parameters import Layout, Leaf
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec, TaskState
+from leap_rl.training.open_round import Patience
 from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.rounds import ClosedRound, FilledSlot, LoggedRow
+from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow, OnDivergence
+from leap_rl.training.slot_files import SlotFiles
 
 SIZE = 16
 FINGERPRINT = "f" * 64
@@ -51,6 +57,7 @@ class FakePolicy:
     keeps_agents: bool = False
     opened: int = 0
     closed: list[tuple[int, list[FilledSlot]]] = field(default_factory=list)
+    dropped: list[DroppedSlot] = field(default_factory=list)
 
     def theta0(self) -> FloatVector:
         return np.full(SIZE, self.opened, dtype=np.float32)
@@ -63,8 +70,14 @@ class FakePolicy:
         ]
 
     def close(
-        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
     ) -> ClosedRound:
+        self.dropped += dropped
         self.closed.append((round_number, list(slots)))
         rows = [LoggedRow(axis="meta_step", values={"meta_step": round_number})]
         return ClosedRound(rows=rows, files={"total.bin": _total(slots)})
@@ -80,6 +93,8 @@ def make_server(
     clock: FakeClock | None = None,
     *,
     max_attempts: int = 3,
+    close_after_s: float | None = None,
+    on_divergence: OnDivergence = "stop",
     trainers_live: bool = False,
 ) -> ParameterServer:
     """A server over a fresh or used folder."""
@@ -89,8 +104,8 @@ def make_server(
         folder=folder,
         fingerprint=FINGERPRINT,
         policy=policy or FakePolicy(),
-        lease_s=60.0,
-        max_attempts=max_attempts,
+        patience=Patience(lease_s=60.0, max_attempts=max_attempts, close_after_s=close_after_s),
+        on_divergence=on_divergence,
         trainers_live=trainers_live,
         clock=clock or FakeClock(),
     )
@@ -156,6 +171,45 @@ def complete(
 def assigned(work: object) -> Assignment:
     assert isinstance(work, Assignment), work
     return work
+
+
+def disk_full(path: Path, data: bytes) -> None:
+    """Fail as a write to a full disk does."""
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+
+def fill_round(server: ParameterServer) -> Work:
+    """Fill the open round by one trainer; returns the work that its last answer brought."""
+    opened = server.status().round
+    number = 1 + 10 * opened
+    work = server.claim(claim("filler", number=number))
+    while server.status().round == opened:
+        number += 1
+        answer = server.complete(complete(assigned(work).ticket, claim("filler", number=number)))
+        assert isinstance(answer, Counted)
+        work = answer.next
+    return work
+
+
+def write_slot(folder: RunFolder, slot: int) -> None:
+    ticket = Ticket(fingerprint=FINGERPRINT, round=0, slot=slot, attempt=1)
+    message = complete(ticket, claim("filler"))
+    filled = FilledSlot(
+        spec=TaskSpec(game=f"game_{slot}", seed=slot),
+        attempt=1,
+        contribution=message.contribution,
+        record=message.record,
+        episodes=message.episodes,
+    )
+    SlotFiles(folder.slot(0, slot), filled.spec, FINGERPRINT).write_result(filled)
+
+
+def pass_time(server: ParameterServer, clock: FakeClock, seconds: float) -> None:
+    """Let time pass as a driver does, telling the server now and then."""
+    while seconds > 0:
+        clock.now_s += min(seconds, 5.0)
+        seconds -= 5.0
+        server.tick()
 
 
 class FakeTask:

@@ -40,7 +40,7 @@ from leap_rl.messages import (
 )
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.rounds import ClosedRound, FilledSlot, LoggedRow
+from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
 from tests.training.fakes import SIZE
 
 ROUNDS = 5
@@ -127,7 +127,12 @@ class Averaging:
         return [TaskSpec(game=f"game_{i}", seed=100 * round_number + i) for i in range(BATCH)]
 
     def close(
-        self, round_number: int, slots: Sequence[FilledSlot], *, elapsed_s: float
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
     ) -> ClosedRound:
         mean = sum((slot.contribution for slot in slots), np.zeros(SIZE, np.float32)) / BATCH
         self._velocity = (0.5 * self._velocity + mean).astype(np.float32)
@@ -166,7 +171,7 @@ def undisturbed() -> list[RoundResult]:
             )
             for index, spec in enumerate(specs)
         ]
-        closed = policy.close(number, filled, elapsed_s=0.0)
+        closed = policy.close(number, filled, dropped=(), elapsed_s=0.0)
         ended = [
             (index, steps, value, length)
             for index, slot in enumerate(filled)

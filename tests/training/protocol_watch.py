@@ -27,7 +27,9 @@ from leap_rl.messages import (
     Work,
 )
 from leap_rl.run_folder import RunFolder
+from leap_rl.training.open_round import Patience
 from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.rounds import FilledSlot
 from leap_rl.training.slot_files import SlotFiles
 from tests.training.fakes import FINGERPRINT, FakeClock
 from tests.training.protocol_model import (
@@ -73,6 +75,7 @@ class Watched:
         self.newest: dict[str, tuple[int, int]] = {}
         self.known: dict[str, tuple[int, int]] = {}
         self.answered: dict[tuple[str, int, int], Ticket] = {}
+        self.streamed: set[Ticket] = set()
         # Of slots: the newest attempt seen, to which claim each was handed out, the attempt that
         # was answered Counted, and whether this server did.
         self.attempts: dict[Key, int] = {}
@@ -108,13 +111,14 @@ class Watched:
         for slot in range(status.slots_total):
             key = (status.round, slot)
             files = self._files(key)
-            filled, frozen = files.read_filled(), files.read_snapshot()
+            filled, frozen = files.read_result(), files.read_snapshot(restarts=0)
             n, newest = self.server.newest_sum(slot)
             if newest is None:
                 assert n == 0
             else:
                 np.testing.assert_array_equal(newest, total(*key, n))
             if filled is not None:
+                assert isinstance(filled, FilledSlot)
                 complete += 1
                 assert key not in running
                 assert filled.attempt == self.counted.get(key, filled.attempt)
@@ -187,6 +191,7 @@ class Watched:
             low, high = self.between[key]
             self.between[key] = (low, max(high, message.n))
             self.heard_s[key] = self.lived_s
+            self.streamed.add(message.ticket)
             if message.snapshot is not None:
                 self.snapshots.setdefault(key, set()).add(message.n)
         answer = self._call(lambda: self.server.stream(message))
@@ -197,7 +202,7 @@ class Watched:
         if isinstance(answer, Continue):
             low, high = self.between[key]
             self.between[key] = (max(low, message.n), high)
-            frozen = self._files(key).read_snapshot()
+            frozen = self._files(key).read_snapshot(restarts=0)
             assert answer.durable_n <= (0 if frozen is None else frozen.n)
             if message.snapshot is not None:
                 assert answer.durable_n >= message.n
@@ -259,9 +264,12 @@ class Watched:
             if after != before:
                 self._check_assignment((name, *number), work, after)
             return
-        assert (name, *number) not in self.answered or status.finished or number < newest
+        handed = self.answered.get((name, *number))
         if isinstance(work, Finished):
             assert status.finished or number[0] < newest[0]
+        elif handed is not None:  # its trainer has it, or comes back with its next number
+            lost = after.get((handed.round, handed.slot)) != (name, handed.attempt)
+            assert lost or handed in self.streamed
         elif number >= newest:
             assert status.slots_complete + len(after) == status.slots_total, "work is left"
             assert after, "nobody works, so nobody will"
@@ -275,7 +283,7 @@ class Watched:
         spec = result.specs[key[1]]
         assert (work.game, work.task_seed) == (spec.game, spec.seed)
         np.testing.assert_array_equal(work.theta0, result.theta0)
-        frozen = self._files(key).read_snapshot()
+        frozen = self._files(key).read_snapshot(restarts=0)
         assert work.durable_n == (0 if frozen is None else frozen.n)
         assert (work.snapshot is None) == (frozen is None)
         if work.snapshot is not None:
@@ -285,7 +293,7 @@ class Watched:
     def lose(self, name: str) -> None:
         """Tell the server that a trainer is dead."""
         before = self.running()
-        self.server.trainer_lost(name)
+        self.server.trainer_lost(name, "killed")
         assert self.running() == _of_others(before, name)
 
     def beat(self, life: Life) -> None:
@@ -336,8 +344,7 @@ class Watched:
                     folder=self.folder,
                     fingerprint=FINGERPRINT,
                     policy=Averaging.restored(self.folder),
-                    lease_s=LEASE_S,
-                    max_attempts=10**6,
+                    patience=Patience(lease_s=LEASE_S, max_attempts=10**6),
                     trainers_live=trainers_live,
                     clock=self.clock,
                 )
@@ -370,7 +377,7 @@ class Watched:
             newest = self.attempts.get(key, 0)
             assert attempt == 0 or attempt >= newest, "attempts only grow"
             if all_anew or attempt > newest or key not in self.between:
-                frozen = self._files(key).read_snapshot()
+                frozen = self._files(key).read_snapshot(restarts=0)
                 n = 0 if frozen is None else frozen.n
                 self.between[key] = (n, n)
                 self.heard_s[key] = self.lived_s
@@ -393,7 +400,7 @@ class Watched:
         if key[0] < latest:
             attempt: int = self.folder.read_state(key[0] + 1)["slots"][key[1]]["attempt"]
             return attempt
-        filled = self._files(key).read_filled()
+        filled = self._files(key).read_result()
         return None if filled is None else filled.attempt
 
     def _contents(self) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME, load_tensors, read_initialization
 from leap_rl.training.meta_training import MetaTrainingFactory, draw_games, task_seed
-from leap_rl.training.rounds import FilledSlot
+from leap_rl.training.rounds import DroppedSlot, FilledSlot
 from tests.training.fakes import SIZE, FakeTasks, claim, complete
 
 GAMES = tuple(f"game_{index}" for index in range(10))
@@ -75,7 +75,9 @@ def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
     policy = plan(folder)
     first = np.linspace(-1, 1, SIZE, dtype=np.float32)
     second = np.linspace(2, 5, SIZE, dtype=np.float32)
-    closed = policy.close(0, [slot(first, "pong"), slot(second, "tennis")], elapsed_s=2.0)
+    closed = policy.close(
+        0, [slot(first, "pong"), slot(second, "tennis")], dropped=(), elapsed_s=2.0
+    )
 
     expected = np.arange(SIZE) - 0.5 * (first + second) / 2
     np.testing.assert_allclose(policy.theta0(), expected, rtol=1e-6)
@@ -104,13 +106,13 @@ def test_a_restored_policy_steps_on_to_the_same_bits(tmp_path: Path) -> None:
     plan.write_first_checkpoint(straight, theta0)
     policy = plan(straight)
     for step, values in enumerate(contributions):
-        policy.close(step, [slot(values)], elapsed_s=1.0)
+        policy.close(step, [slot(values)], dropped=(), elapsed_s=1.0)
 
     broken = RunFolder(tmp_path / "broken")
     plan.write_first_checkpoint(broken, theta0)
     for step, values in enumerate(contributions):
         restored = plan(broken)
-        closed = restored.close(step, [slot(values)], elapsed_s=1.0)
+        closed = restored.close(step, [slot(values)], dropped=(), elapsed_s=1.0)
         broken.write_checkpoint(step + 1, closed.files, closed.state)
     np.testing.assert_array_equal(restored.theta0(), policy.theta0())
     assert closed.state["agent_steps"] == 30
@@ -139,3 +141,17 @@ def test_reading_an_initialization_says_what_is_wrong_with_it(tmp_path: Path) ->
     save_file({"other": np.zeros(3, dtype=np.float32)}, tmp_path / "other")
     with pytest.raises(ValueError, match="missing"):
         read_initialization(str(tmp_path / "other"), layout)
+
+
+def test_a_dropped_task_is_no_part_of_the_mean_and_the_row_says_so(tmp_path: Path) -> None:
+    folder, plan = RunFolder(tmp_path / "run"), factory("sgd", 1.0)
+    plan.write_first_checkpoint(folder, torch.zeros(SIZE))
+    policy = plan(folder)
+    dropped = DroppedSlot(
+        spec=TaskSpec(game="tennis", seed=1), attempt=1, restarts=2, reason="bad", agent_steps=5
+    )
+    values = np.linspace(-1, 1, SIZE, dtype=np.float32)
+    closed = policy.close(0, [slot(values, "pong")], dropped=[dropped], elapsed_s=2.0)
+    np.testing.assert_allclose(policy.theta0(), -values)
+    row = closed.rows[0].values
+    assert (row["tasks/dropped"], row["tasks/tennis/dropped"], row["tasks/restarted"]) == (1, 1, 1)

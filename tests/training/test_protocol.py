@@ -258,7 +258,7 @@ class StopsInTime(RuleBasedStateMachine):
     @rule(told=st.booleans())
     def is_lost(self, told: bool) -> None:
         if told:
-            self.server.trainer_lost(self.holder)
+            self.server.trainer_lost(self.holder, "killed")
         else:
             for _ in range(7):
                 self.clock.now_s += TICK_S

@@ -27,7 +27,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.meta_training import draw_games, task_seed
 from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
-from leap_rl.training.rounds import FilledSlot
+from leap_rl.training.rounds import DroppedSlot, FilledSlot
 from leap_rl.training.slot_files import SlotFiles
 
 ROOT = Path(__file__).parents[2]
@@ -173,13 +173,14 @@ def test_contributions_are_not_zero_and_all_differ(
     options, _ = undisturbed
     with pytest.MonkeyPatch.context() as patch:
         kept: list[bytes] = []
-        write = SlotFiles.write_filled
+        write = SlotFiles.write_result
 
-        def keep(files: SlotFiles, slot: FilledSlot) -> None:
+        def keep(files: SlotFiles, slot: FilledSlot | DroppedSlot) -> None:
+            assert isinstance(slot, FilledSlot)
             kept.append(np.asarray(slot.contribution).tobytes())
             write(files, slot)
 
-        patch.setattr(SlotFiles, "write_filled", keep)
+        patch.setattr(SlotFiles, "write_result", keep)
         short = [*options, "--meta.meta_steps", "1", "--runtime.kind", "local"]
         assert main(["train", *short, "--run_dir", str(tmp_path / "run")]) == 0
     assert len(set(kept)) == len(kept) == read_config(options).meta.batch_size

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from leap_rl.messages import Abandon, Claim, Complete, Continue, Counted, Stream, Work
+from leap_rl.messages import (
+    Abandon,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    Diverged,
+    Stream,
+    Work,
+)
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.run_folder import RunFolder
-from leap_rl.training.errors import TaskFailedError
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.trainer import Due, Trainer
 from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server
@@ -38,7 +47,7 @@ class RecordingLink:
     def stream(self, message: Stream) -> Continue | Abandon:
         if self.abandon_at == len(self.streams):
             self.abandon_at = None
-            self.server.trainer_lost("t")
+            self.server.trainer_lost("t", "killed")
         self.streams.append(message)
         answer = self.server.stream(message)
         n, view = self.server.newest_sum(message.ticket.slot)
@@ -49,6 +58,9 @@ class RecordingLink:
     def complete(self, message: Complete) -> Counted | Abandon:
         self.completes.append(message)
         return self.server.complete(message)
+
+    def diverged(self, message: Diverged) -> Abandon:
+        return self.server.diverged(message)
 
 
 @pytest.fixture
@@ -127,12 +139,15 @@ def test_an_abandoned_task_is_dropped_and_its_slot_filled_anew(
     np.testing.assert_array_equal(policy.closed[0][1][0].contribution, path.gradient().numpy())
 
 
-def test_numbers_gone_bad_name_game_slot_update_and_seed(link: RecordingLink) -> None:
+def test_numbers_gone_bad_stop_the_run_by_game_slot_update_and_seed(link: RecordingLink) -> None:
     tasks = FakeTasks(UPDATES, bad_update=3)
-    with pytest.raises(
-        TaskFailedError, match=r"game_0 \(slot 0 of round 0, task seed 0\) .* at update 3: .*loss"
-    ):
-        train(link, tasks)
+    train(link, tasks)
+    failure = link.server.status().failure
+    assert failure is not None
+    assert re.match(
+        r"game_0 \(slot 0 of round 0, task seed 0\) went wrong at update 3: loss", failure
+    )
+    assert len(tasks.made) == 1
     assert tasks.made[0].closed
 
 
