@@ -81,6 +81,9 @@ class Assignment:
     """Segments behind ``snapshot``; 0 to start at the initialization."""
     snapshot: Bytes | None = None
     """A frozen task to go on from, or none."""
+    kept: Bytes | None = None
+    """The agent of the game's last round, for methods that keep their tasks; none for its first
+    round, and where there is a snapshot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,6 +183,8 @@ class Complete:
     episodes: Episodes
     claim: Claim
     """Asks for the next work along with it."""
+    kept: Bytes | None = None
+    """The task frozen at its end, for methods that keep their tasks."""
     agent: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """The trained agent's parameters by name, where they were asked for."""
 

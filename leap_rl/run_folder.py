@@ -7,6 +7,8 @@
         state.json                      what is in the folder, with SHA-256 sums; the round's rows
     RUN/checkpoints/latest              the newest checkpoint's number, moved last
     RUN/slots/000012/007.safetensors    a completed slot of the open round
+    RUN/kept/000012/pong.safetensors    an agent that goes on after round 12, for methods that
+                                        keep their tasks
     RUN/curves/000012.parquet           the episodes of round 12
     RUN/agents/                         trained agents, where asked for
     RUN/.lock                           held by the driver that works here, and who that is
@@ -311,6 +313,14 @@ class RunFolder:
     def curves(self, round_number: int) -> Path:
         """Return the file of one round's episodes."""
         return self.path / "curves" / f"{round_number:06d}.parquet"
+
+    def kept_agent(self, round_number: int, game: str) -> Path:
+        """Return the file of an agent that goes on from one round to the next."""
+        return self.path / "kept" / f"{round_number:06d}" / f"{game}.safetensors"
+
+    def kept_rounds(self) -> list[Path]:
+        """Return the folders of the rounds that left such agents."""
+        return sorted(path for path in (self.path / "kept").glob("[0-9]*") if path.name.isdecimal())
 
     def agent(self, slot: int, game: str) -> Path:
         """Return the file of a trained agent."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from leap_rl.run_folder import RunFolder, write_atomically
+from leap_rl.training.kept_agents import KeptAgents
 from leap_rl.training.phases import OnPhase, Phase
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot
 
@@ -22,6 +23,7 @@ def commit_round(
     results: Sequence[FilledSlot | DroppedSlot],
     closed: ClosedRound,
     *,
+    kept_agents: KeptAgents,
     fingerprint: str,
     on_phase: OnPhase,
 ) -> None:
@@ -32,6 +34,7 @@ def commit_round(
         round_number: The round that closes; its checkpoint has the next number.
         results: What completed its slots, in slot order.
         closed: What the policy made of them.
+        kept_agents: Those that go on from round to round.
         fingerprint: SHA-256 of the run's defining config.
         on_phase: Hears of the steps on the way.
 
@@ -41,12 +44,15 @@ def commit_round(
     filled = [slot for slot in results if isinstance(slot, FilledSlot)]
     indices = [index for index, slot in enumerate(results) if isinstance(slot, FilledSlot)]
     write_curves(folder.curves(round_number), round_number, indices, filled)
+    kept = kept_agents.after(round_number, results)
     state = {
         **closed.state,
         "fingerprint": fingerprint,
         "slots": [_entry(slot) for slot in results],
         "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
     }
+    if kept:
+        state["kept"] = kept
     on_phase(Phase.SERVER_STEPPING)
     folder.write_checkpoint(
         round_number + 1,
@@ -54,6 +60,7 @@ def commit_round(
         state,
         before_latest=lambda: on_phase(Phase.SERVER_WRITING),
     )
+    kept_agents.committed(kept)
     on_phase(Phase.SERVER_COMMITTED)
 
 

@@ -37,6 +37,7 @@ from leap_rl.messages import (
 from leap_rl.run_folder import RunFolder
 from leap_rl.training.commit import commit_round, write_agent
 from leap_rl.training.errors import ProtocolError
+from leap_rl.training.kept_agents import KeptAgents
 from leap_rl.training.open_round import OpenRound, Patience
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 from leap_rl.training.rounds import (
@@ -106,7 +107,9 @@ class ParameterServer:
         self._trainers: dict[str, _TrainerState] = {}
         # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
         # that died in answering it, and that can be no older than the last round.
-        slots = folder.read_state(latest).get("slots", ())
+        state = folder.read_state(latest)
+        slots = state.get("slots", ())
+        self._kept_agents = KeptAgents(folder, fingerprint, state.get("kept", {}))
         self._committed = {
             (latest - 1, index): int(slot["attempt"]) for index, slot in enumerate(slots)
         }
@@ -200,6 +203,7 @@ class ParameterServer:
             contribution=message.contribution,
             record=message.record,
             episodes=message.episodes,
+            kept=message.kept,
         )
         slot.complete(filled)
         self._on_phase(Phase.SERVER_COMPLETING)
@@ -319,6 +323,7 @@ class ParameterServer:
             number,
             results,
             self._closed,
+            kept_agents=self._kept_agents,
             fingerprint=self._fingerprint,
             on_phase=self._on_phase,
         )
@@ -347,6 +352,8 @@ class ParameterServer:
     def _assignment(self, slot: Slot) -> Assignment:
         """Roll a slot back to its newest snapshot, and return the work that goes on from there."""
         snapshot = slot.roll_back()
+        # A task whose numbers went bad starts anew, since its agent would go on as it did.
+        goes_on = snapshot is None and slot.restarts == 0
         return Assignment(
             ticket=Ticket(
                 fingerprint=self._fingerprint,
@@ -360,6 +367,7 @@ class ParameterServer:
             keep_agent=self._policy.keeps_agents,
             durable_n=slot.n,
             snapshot=snapshot,
+            kept=self._kept_agents.read(slot.spec.game) if goes_on else None,
         )
 
     def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:

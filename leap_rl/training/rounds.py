@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from leap_rl.messages import Episodes, FloatVector, TaskRecord
+from leap_rl.messages import Bytes, Episodes, FloatVector, TaskRecord
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Axis
@@ -32,6 +32,8 @@ class FilledSlot:
     """The sum over all of the task's segments, [P]."""
     record: TaskRecord
     episodes: Episodes
+    kept: Bytes | None = None
+    """The task frozen at its end, for methods that keep their tasks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -112,6 +112,8 @@ class SlotFiles:
             header["dropped"] = {"reason": slot.reason, "agent_steps": slot.agent_steps}
         else:
             arrays = {"contribution": slot.contribution, **asdict(slot.episodes)}
+            if slot.kept is not None:
+                arrays = {**arrays, "kept": slot.kept}
             header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
         self._write(self._path, arrays, header)
         self._path.with_suffix(".snapshot").unlink(missing_ok=True)
@@ -136,6 +138,7 @@ class SlotFiles:
             restarts=restarts,
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
+            kept=arrays.pop("kept", None),
             record=TaskRecord(**record),
             episodes=Episodes(**arrays),
         )
