@@ -239,15 +239,25 @@ def make_policy(config: Config) -> MetaTrainingFactory | LearningFactory:
 
 
 def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
-    """Return what makes a meta-training run's checkpoints."""
+    """Return what makes a meta-training run's checkpoints.
+
+    Raises:
+        UsageError: The method asks for what no parameter server here does.
+    """
+    if config.meta.build().keeps_tasks:
+        raise UsageError(
+            f"meta.method = {config.meta.method}: the parameter server does not carry agents from "
+            "round to round yet; take leap, reptile or fomaml"
+        )
     tasks = _tasks(config)
+    optimizer, meta_lr = config.meta.outer
     return MetaTrainingFactory(
         seed=config.seed,
         games=config.task.resolved_games,
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
-        meta_lr=config.meta.meta_lr,
-        optimizer=config.meta.optimizer,
+        meta_lr=meta_lr,
+        optimizer=optimizer,
         layout=tasks.shared_layout(),
         frames_per_agent_step=tasks.frames_per_agent_step,
     )
