@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from leap_rl.meta.config import MetaConfig
@@ -41,6 +41,30 @@ def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConf
         )
 
 
+def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
+    """Return what a game's agent does in one round of finetuning.
+
+    Raises:
+        ValueError: A round has more slots than there are games, or two budgets contradict.
+    """
+    games = len(task.resolved_games)
+    if meta.batch_size > games:
+        raise ValueError(
+            f"meta.batch_size = {meta.batch_size}: meta.method = finetune keeps one agent a game, "
+            f"and task.games has {games}; take at most {games}"
+        )
+    if meta.updates_per_round is None:
+        return task
+    agent_steps = meta.updates_per_round * task.agent_steps_per_update
+    if task.agent_steps not in (agent_steps, TaskConfig.agent_steps):
+        raise ValueError(
+            f"task.agent_steps = {task.agent_steps}: a round of meta.updates_per_round = "
+            f"{meta.updates_per_round} updates is {agent_steps} agent steps; set it to that, or "
+            "leave it out"
+        )
+    return replace(task, agent_steps=agent_steps)
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """Meta-train an initialization over many games."""
@@ -66,6 +90,9 @@ class TrainConfig:
             ValueError: The seed is out of range, or two fields contradict each other.
         """
         _check(self.seed, self.runtime, self.task, self.agent)
+        if self.meta.method == "finetune":
+            # The budget is derived where rounds are given in updates; nobody sets it afterwards.
+            object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
 
 
 @dataclass(frozen=True)

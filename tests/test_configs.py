@@ -69,7 +69,8 @@ def test_the_fingerprint_is_of_what_defines_the_run() -> None:
 def _changed(name: str, value: object) -> list[str] | None:
     """Options that change one field, with whatever must change along."""
     choices = {
-        "meta.method": None,  # one choice only
+        "meta.method": "reptile",
+        "meta.updates_per_round": None,  # of one method alone; see below
         "meta.p": "1",
         "meta.loss_difference": "same_batch",
         "meta.optimizer": "sgd",
@@ -120,3 +121,49 @@ def test_a_pool_and_its_games_are_the_same_run() -> None:
         config_parser(TrainConfig, program="test"), TrainConfig, ["--task.games", str(spelled)]
     )
     assert fingerprint(other, None) == fingerprint(by_name, None)
+
+
+def finetune(*argv: str) -> TrainConfig:
+    options = ["--meta.method", "finetune", *argv]
+    return parse(config_parser(TrainConfig, program="test"), TrainConfig, options)
+
+
+def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:
+    whole, three, four = (
+        finetune(),
+        finetune("--meta.updates_per_round", "3"),
+        finetune("--meta.updates_per_round", "4"),
+    )
+    assert whole.task == TrainConfig().task
+    assert three.task.updates == 3
+    assert three.task.agent_steps == 3 * 32 * 5
+    assert len({fingerprint(config, None) for config in (whole, three, four)}) == 3
+    options = to_mapping(three)
+    assert options["task"]["agent_steps"] == 480
+    again = finetune("--meta.updates_per_round", "3", "--task.agent_steps", "480")
+    assert to_mapping(again) == options, "what is written down can be read again"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ["--meta.updates_per_round", "3", "--task.agent_steps", "320"],
+            r"task\.agent_steps = 320: a round of meta\.updates_per_round = 3 updates is 480 agent "
+            "steps; set it to that, or leave it out",
+        ),
+        (
+            ["--task.games", '["pong", "qbert"]', "--meta.batch_size", "3"],
+            r"meta\.batch_size = 3: .* one agent a game, and task\.games has 2; take at most 2",
+        ),
+    ],
+)
+def test_rounds_that_cannot_be_are_refused(argv: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        finetune(*argv)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("method", ["reptile", "fomaml"])
+def test_a_method_is_one_word(path: Path, method: str) -> None:
+    assert read(path, "--meta.method", method).meta.build().name == method

@@ -88,6 +88,9 @@ class StreamingTask:
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Do nothing."""
 
+    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        """Do nothing."""
+
     def named_parameters(self) -> dict[str, Tensor]:
         """Return nothing: no agent is kept."""
         return {}
@@ -147,6 +150,7 @@ class FixedMethod:
 
     name: ClassVar[str] = "fixed"
     needs_end_gradient: ClassVar[bool] = False
+    keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> FixedPath:
         """Begin a path at `theta0`, float32 [P]."""

@@ -103,7 +103,8 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
     config = settle(asked)
     files, agent_steps = _read(parent, at)
     _check_options(run, config, at)
-    keep_optimizer = config.meta.optimizer == run.config.meta.optimizer
+    (optimizer, _), (before, _) = config.meta.outer, run.config.meta.outer
+    keep_optimizer = optimizer == before
     policy = make_meta_training(config)
     try:
         files = policy.adopt(files, keep_optimizer=keep_optimizer)
@@ -115,7 +116,7 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
     write_first = partial(folder.write_checkpoint, at, files, {"agent_steps": agent_steps})
     fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
     if not keep_optimizer:
-        text = f"meta.optimizer = {config.meta.optimizer}: the outer optimizer starts anew"
+        text = f"meta.optimizer = {optimizer}: the outer optimizer starts anew"
         print(f"leap-rl: {text}", file=sys.stderr)
     return folder, config
 

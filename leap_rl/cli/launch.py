@@ -247,13 +247,14 @@ def make_policy(config: Config) -> MetaTrainingFactory | LearningFactory:
 def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
     """Return what makes a meta-training run's checkpoints."""
     tasks = _tasks(config)
+    optimizer, meta_lr = config.meta.outer
     return MetaTrainingFactory(
         seed=config.seed,
         games=config.task.resolved_games,
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
-        meta_lr=config.meta.meta_lr,
-        optimizer=config.meta.optimizer,
+        meta_lr=meta_lr,
+        optimizer=optimizer,
         layout=tasks.shared_layout(),
         frames_per_agent_step=tasks.frames_per_agent_step,
     )

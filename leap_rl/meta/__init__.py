@@ -1,4 +1,4 @@
-"""Leap's meta-gradient and the outer step, in pure torch: usable in any PyTorch training loop.
+"""Leap, its relatives and the outer step, in pure torch: usable in any PyTorch training loop.
 
 Names are loaded when first used, so that the config alone can be read without torch.
 """
@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leap_rl.meta.config import MetaConfig
+    from leap_rl.meta.finetune import Finetune
+    from leap_rl.meta.fomaml import FOMAML, FOMAMLPath
     from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod, NullPath
     from leap_rl.meta.leap import Leap, LeapPath
     from leap_rl.meta.outer_step import OuterStep, OuterStepResult
+    from leap_rl.meta.reptile import DisplacementPath, Reptile
     from leap_rl.meta.vectors import NonFiniteError
 
 __all__ = [
+    "FOMAML",
+    "DisplacementPath",
+    "FOMAMLPath",
+    "Finetune",
     "GradientPath",
     "Leap",
     "LeapPath",
@@ -26,9 +33,14 @@ __all__ = [
     "NullPath",
     "OuterStep",
     "OuterStepResult",
+    "Reptile",
 ]
 
 _MODULE_OF = {
+    "DisplacementPath": "reptile",
+    "FOMAML": "fomaml",
+    "FOMAMLPath": "fomaml",
+    "Finetune": "finetune",
     "GradientPath": "gradient_path",
     "Leap": "leap",
     "LeapPath": "leap",
@@ -39,6 +51,7 @@ _MODULE_OF = {
     "NullPath": "gradient_path",
     "OuterStep": "outer_step",
     "OuterStepResult": "outer_step",
+    "Reptile": "reptile",
 }
 
 

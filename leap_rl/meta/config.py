@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from leap_rl.meta.leap import Leap
+    from leap_rl.meta.gradient_path import Method
 
 LARGEST = 1e6
 """Rates and scales beyond this overflow float32 somewhere along the way."""
 
-_Method = Literal["leap"]
+_Method = Literal["leap", "reptile", "fomaml", "finetune"]
 _Power = Literal[1, 2]
 _LossDifference = Literal["next_batch", "same_batch"]
 _Optimizer = Literal["adam", "sgd"]
+
+_OF_LEAP = ("p", "loss_in_path", "loss_scale", "stabilizer", "loss_difference")
+
+_WITHOUT_EFFECT = {
+    "leap": ("updates_per_round",),
+    "reptile": (*_OF_LEAP, "updates_per_round"),
+    "fomaml": (*_OF_LEAP, "updates_per_round"),
+    "finetune": (*_OF_LEAP, "optimizer", "meta_lr"),
+}
+"""By method, the options that say nothing about it: they must keep their defaults."""
 
 
 @dataclass(frozen=True)
 class MetaConfig:
     """What is learned across tasks, and how the initialization is stepped."""
 
-    method: Literal["leap"] = "leap"
-    """The meta-learning method: `leap` (Flennerhag et al., ICLR 2019)."""
+    method: Literal["leap", "reptile", "fomaml", "finetune"] = "leap"
+    """What a task contributes to the meta-gradient. leap: the gradient of its path's length or
+    energy (Flennerhag et al., ICLR 2019). reptile: where its agent started less where it ended
+    (Nichol et al. 2018). fomaml: the gradient of the loss where it ended (Finn et al. 2017, first
+    order). finetune: as reptile, but each game's agent goes on from round to round, heads and all,
+    and the mean of their encoders is the next one (SGD with rate 1)."""
 
     p: Literal[1, 2] = 2
     """What Leap makes smaller: 2 the energy of the gradient path (the paper's choice for Atari),
     1 its length. The factor p of eq. 8 is kept: the authors' code drops it, so that its rate 0.1
-    with the energy is 0.05 here."""
+    with the energy is 0.05 here. This and the next four options are of method leap alone."""
 
     loss_in_path: bool = True
     """Whether the path runs over the loss surface (the paper's choice) or through the parameters
@@ -64,6 +79,10 @@ class MetaConfig:
     """Close a meta-step that has been open for this many seconds: tasks that are not complete count
     with their sums so far, and those that have none are left out. The result then depends on how
     fast the machines are, so that the promise of the same bits does not hold. None: never."""
+    updates_per_round: int | None = None
+    """With finetune, the updates of a game's agent in a round, which is a meta-step here: 1 is
+    synchronous multi-task SGD. task.agent_steps then follows from it. None takes as many as
+    task.agent_steps has."""
 
     init: str = "random"
     """What meta-training starts from: `random`, or the initialization.safetensors of a run."""
@@ -97,11 +116,43 @@ class MetaConfig:
             raise ValueError(
                 f"meta.close_after_s = {self.close_after_s}: must be greater than 0, or null"
             )
+        if self.updates_per_round is not None and self.updates_per_round < 1:
+            raise ValueError(
+                f"meta.updates_per_round = {self.updates_per_round}: must be at least 1, or null"
+            )
         if not self.init:
             raise ValueError("meta.init = '': must be 'random' or a file")
+        self._refuse_what_has_no_effect()
 
-    def build(self) -> Leap:
+    def _refuse_what_has_no_effect(self) -> None:
+        defaults = {one.name: one.default for one in fields(self)}
+        for name in _WITHOUT_EFFECT[self.method]:
+            value, default = getattr(self, name), defaults[name]
+            if value != default:
+                raise ValueError(
+                    f"meta.{name} = {_spelled(value)}: has no effect with meta.method = "
+                    f"{self.method}; leave it out, or set it to {_spelled(default)}"
+                )
+
+    @property
+    def outer(self) -> tuple[Literal["adam", "sgd"], float]:
+        """The outer optimizer and its rate."""
+        return ("sgd", 1.0) if self.method == "finetune" else (self.optimizer, self.meta_lr)
+
+    def build(self) -> Method:
         """The method that these fields describe."""
+        if self.method == "reptile":
+            from leap_rl.meta.reptile import Reptile
+
+            return Reptile()
+        if self.method == "fomaml":
+            from leap_rl.meta.fomaml import FOMAML
+
+            return FOMAML()
+        if self.method == "finetune":
+            from leap_rl.meta.finetune import Finetune
+
+            return Finetune()
         from leap_rl.meta.leap import Leap
 
         return Leap(
@@ -110,3 +161,8 @@ class MetaConfig:
             stabilizer=self.stabilizer,
             loss_scale=self.loss_scale,
         )
+
+
+def _spelled(value: object) -> str:
+    """A value as YAML and the command line spell it."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -17,7 +17,13 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from leap_rl.meta.vectors import NonFiniteError, check_finite, check_state, finite_scalar
+from leap_rl.meta.vectors import (
+    NonFiniteError,
+    check_finite,
+    check_state,
+    check_vector,
+    finite_scalar,
+)
 
 __all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath", "ObservedPath"]
 
@@ -117,6 +123,11 @@ class Method(Protocol):
         """Whether `finish` must be given the gradient at the end point."""
         ...
 
+    @property
+    def keeps_tasks(self) -> bool:
+        """Whether a task that is drawn again goes on, heads and all, from where it was left."""
+        ...
+
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
         """Begin a path at `theta0`, float32 [P], which is copied.
 
@@ -204,6 +215,25 @@ class ObservedPath(ABC):
             self._extend(theta, f, grad, previous_f, step_length, where)
         self._points += 1
 
+    def _check_point(
+        self, theta: Tensor, grad: Tensor | None, step_length: float | None, where: str
+    ) -> None:
+        """Refuse another shape or type, a first point away from theta0, a gradient with a NaN.
+
+        Whether theta itself is finite is the caller's to find out, who may learn it on the way.
+        """
+        check_vector("theta", theta, like=self._theta0)
+        if grad is not None:
+            check_vector("grad", grad, like=self._theta0)
+            if step_length is None:
+                check_finite("grad", grad, where)
+        if self._points == 0 and not torch.equal(theta, self._theta0):
+            check_finite("theta", theta, where)
+            raise ValueError(
+                "theta: the first observation must be of theta0; "
+                "call observe before the update, not after it"
+            )
+
     @abstractmethod
     def _extend(
         self,
@@ -256,6 +286,7 @@ class NoMethod:
 
     name: ClassVar[str] = "none"
     needs_end_gradient: ClassVar[bool] = False
+    keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> NullPath:
         """Begin a path at `theta0`, float32 [P], that only counts its segments."""

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.meta.gradient_path import ObservedPath
-from leap_rl.meta.vectors import BlockSum, check_finite, check_vector, norm
+from leap_rl.meta.vectors import BlockSum, check_finite, norm
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Leap:
 
     name: ClassVar[str] = "leap"
     needs_end_gradient: ClassVar[bool] = False
+    keeps_tasks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.p not in (1, 2):
@@ -98,19 +99,8 @@ class LeapPath(ObservedPath):
         step_length: float | None,
         where: str,
     ) -> None:
-        check_vector("theta", theta, like=self._theta0)
-        if grad is not None:
-            check_vector("grad", grad, like=self._theta0)
-            if step_length is None:
-                check_finite("grad", grad, where)
-        if self._points == 0:
-            if not torch.equal(theta, self._theta0):
-                check_finite("theta", theta, where)
-                raise ValueError(
-                    "theta: the first observation must be of theta0; "
-                    "call observe before the update, not after it"
-                )
-        else:
+        self._check_point(theta, grad, step_length, where)
+        if self._points > 0:
             if step_length is None:
                 step_length = norm(theta - self._theta)
             if not math.isfinite(step_length):

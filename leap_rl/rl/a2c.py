@@ -151,6 +151,7 @@ class A2CLearner:
         assert not self._acted, "an unroll is under way"
         assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
         self.shared.copy_(theta)
+        self.step_length = None  # no step of the optimizer led here
         self.passes.refresh()
 
     def act(self, observations: Tensor) -> Tensor:

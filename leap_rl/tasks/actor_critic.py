@@ -162,6 +162,20 @@ class ActorCriticTask:
         self._agent_steps = int(state["agent_steps"])
         self._previous_batch_loss = thaw_loss(state)
 
+    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        """Begin a round from ``shared``, float32 [P], with the agent of an earlier one.
+
+        An episode that is under way goes on, and counts in the round that it ends in.
+
+        Raises:
+            ValueError: The state is of another game, other settings or another network.
+        """
+        self.restore(state)
+        self.learner.load_shared(shared)
+        self._updates = 0
+        self._agent_steps = 0
+        self._previous_batch_loss = None
+
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters, named encoder.*, policy.* and value.*."""
         return self.learner.parameters_named()

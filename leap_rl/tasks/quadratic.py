@@ -146,6 +146,13 @@ class QuadraticTask:
         self._noise.set_state(torch.from_numpy(state["noise"].copy()))
         self._previous_batch_loss = thaw_loss(state)
 
+    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        """Begin a round from ``shared``, float32 [P], with the noise of an earlier one going on."""
+        self.restore(state)
+        self.start(shared)
+        self._updates = 0
+        self._previous_batch_loss = None
+
     def named_parameters(self) -> dict[str, Tensor]:
         """Return a copy of the parameters."""
         return {"theta": self._theta.clone()}

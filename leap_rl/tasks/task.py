@@ -145,6 +145,17 @@ class Task(Protocol):
             ValueError: The state is of another task, or of one made otherwise.
         """
 
+    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        """Begin a round with the agent of an earlier one, in place of :meth:`start`.
+
+        All goes on from ``state`` (the task's own parameters, its optimizer, its episodes, its
+        random streams) but the shared parameters, which are set to ``shared``, float32 [P], and
+        the counts of updates and agent steps, which are those of a round and begin anew.
+
+        Raises:
+            ValueError: The state is of another task, or of one made otherwise.
+        """
+
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of all parameters by name, the task's own ones too."""
 

@@ -74,19 +74,19 @@ METRICS: tuple[Metric, ...] = (
         "path/<game>/energy",
         "squared norm",
         META,
-        "Sum of the squared lengths of the gradient path's segments (p = 2).",
+        "Sum of the squared lengths of the gradient path's segments (Leap with p = 2).",
     ),
     Metric(
         "path/<game>/length",
         "norm",
         META,
-        "Sum of the lengths of the gradient path's segments (p = 1).",
+        "Sum of the lengths of the gradient path's segments (Leap with p = 1).",
     ),
     Metric(
         "path/<game>/loss_pull",
         "norm of the contribution",
         META,
-        "Norm of the loss term's part of the contribution, the sum of |Δf|∇f over the segments.",
+        "Norm of the loss term's part of Leap's contribution, the sum of |Δf|∇f over segments.",
     ),
     Metric(
         "path/<game>/displacement",
@@ -201,7 +201,8 @@ class SlotFigures:
     frames_per_agent_step: int
     """Emulator frames in an agent step; 0 for a task that has no frames."""
     path: Mapping[str, float] = field(default_factory=dict)
-    """The gradient path's figures: energy (p = 2) or length (p = 1), loss_pull, displacement."""
+    """The gradient path's figures: displacement, and with Leap energy (p = 2) or length (p = 1)
+    and loss_pull."""
     contribution_norm: float
     cosine: float | None
     """Between this contribution and the batch's mean; None when either is zero."""

@@ -1,6 +1,9 @@
 """A task frozen between two updates: agent, environments, gradient path and records.
 
 Whoever thaws it goes on to the same bits and the same rows as whoever froze it would have.
+
+A method that keeps its tasks freezes each once more, without path and records, when its round is
+over: `keep` it, and `go_on` with it when its game is drawn again.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from leap_rl.messages import Bytes
 from leap_rl.meta.gradient_path import GradientPath
@@ -54,4 +58,28 @@ def thaw(snapshot: Bytes, task: Task, path: GradientPath, recorder: TaskRecorder
         raise RunFailedError(
             f"the task's snapshot cannot be gone on from ({type(error).__name__}: {error}); "
             "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
+        ) from error
+
+
+def keep(task: Task) -> Bytes:
+    """Return a task at the end of its round, for `go_on`, as uint8 [bytes]; a pure read.
+
+    Before `Task.end_point`: its batch is one that the agent never saw.
+    """
+    return np.frombuffer(seal(task.state(), {}), dtype=np.uint8)
+
+
+def go_on(kept: Bytes, task: Task, theta0: Tensor) -> None:
+    """Begin a round from `theta0`, float32 [P], with a freshly made task and what was kept of it.
+
+    Raises:
+        RunFailedError: It does not fit: another version of something made it, or it is damaged.
+    """
+    try:
+        arrays, _ = unseal(kept.data)
+        task.go_on(arrays, theta0)
+    except (SealError, ValueError, KeyError, TypeError) as error:
+        raise RunFailedError(
+            f"the agent that was kept cannot be gone on with ({type(error).__name__}: {error}); "
+            "fork the run to have all agents start anew"
         ) from error

@@ -34,7 +34,7 @@ from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 from leap_rl.training.recorder import TaskRecorder
-from leap_rl.training.snapshot import freeze, thaw
+from leap_rl.training.snapshot import freeze, go_on, keep, thaw
 
 
 class Due(Enum):
@@ -133,10 +133,12 @@ class Trainer:
         recorder = TaskRecorder(task.agent_steps_total, self._clock, started_s=started)
         try:
             path = self._method.start(theta0.to(task.device), borrow=True)
-            if assignment.snapshot is None:
-                task.start(theta0)
-            else:
+            if assignment.snapshot is not None:
                 thaw(assignment.snapshot, task, path, recorder)
+            elif assignment.kept is not None:
+                go_on(assignment.kept, task, theta0)
+            else:
+                task.start(theta0)
             assert path.segments == assignment.durable_n, "the server's sum is the snapshot's"
             while not task.done:
                 recorder.add(task.advance(path.observe))
@@ -151,6 +153,8 @@ class Trainer:
                         return answer
                     frozen = due is Due.SNAPSHOT
                     self._on_phase(Phase.TRAINER_FREEZING if frozen else Phase.TRAINER_STREAMING)
+            # Before the end point: its batch is one that the agent never learns from.
+            kept = keep(task) if self._method.keeps_tasks else None
             end = task.end_point(with_grad=self._method.needs_end_gradient)
             path.finish(
                 end.theta,
@@ -162,7 +166,8 @@ class Trainer:
             record = self._record(recorder, path, waiting_s=waiting_s)
             self._on_phase(Phase.TRAINER_COMPLETING)
             self._idle_since = self._clock()  # from here on the trainer waits for an answer
-            return self._link.complete(self._complete(assignment, task, recorder, path, record))
+            whole = self._complete(assignment, task, recorder, path, record)
+            return self._link.complete(replace(whole, kept=kept))
         except NonFiniteError as error:
             return self._link.diverged(
                 Diverged(

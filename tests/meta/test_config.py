@@ -9,7 +9,7 @@ from dataclasses import fields
 import pytest
 
 import leap_rl.meta
-from leap_rl.meta import Leap
+from leap_rl.meta import FOMAML, Finetune, Leap, Reptile
 from leap_rl.meta.config import MetaConfig
 
 
@@ -26,6 +26,7 @@ def test_fields_and_defaults():
         "batch_size": 16,
         "meta_lr": 1e-3,
         "optimizer": "adam",
+        "updates_per_round": None,
         "init": "random",
     }
 
@@ -37,9 +38,57 @@ def test_build_hands_every_field_on():
 
 
 @pytest.mark.parametrize(
+    ("name", "method"), [("reptile", Reptile()), ("fomaml", FOMAML()), ("finetune", Finetune())]
+)
+def test_a_method_is_one_word(name, method):
+    assert MetaConfig(method=name).build() == method
+    assert method.name == name
+
+
+def test_the_outer_step_is_as_configured_but_for_finetuning():
+    for method in ("leap", "reptile", "fomaml"):
+        config = MetaConfig(method=method, optimizer="sgd", meta_lr=0.25)
+        assert config.outer == ("sgd", 0.25)
+    assert MetaConfig().outer == ("adam", 1e-3)
+    assert MetaConfig(method="finetune").outer == ("sgd", 1.0)
+
+
+@pytest.mark.parametrize("method", ["reptile", "fomaml", "finetune"])
+@pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"method": "maml"}, r"meta\.method = 'maml': must be one of \['leap'\]"),
+        ({"p": 1}, r"meta\.p = 1: has no effect with meta\.method = METHOD; .* set it to 2$"),
+        ({"loss_in_path": False}, r"meta\.loss_in_path = false: .* set it to true$"),
+        ({"loss_scale": 2.0}, r"meta\.loss_scale = 2\.0: .* leave it out, or set it to 1\.0$"),
+        ({"stabilizer": False}, r"meta\.stabilizer = false: .* set it to true$"),
+        ({"loss_difference": "same_batch"}, r"meta\.loss_difference = same_batch: .*next_batch$"),
+    ],
+)
+def test_what_says_nothing_about_a_method_is_refused(method, bad, message):
+    with pytest.raises(ValueError, match=message.replace("METHOD", method)):
+        MetaConfig(method=method, **bad)
+
+
+@pytest.mark.parametrize("bad", [{"optimizer": "sgd"}, {"meta_lr": 0.1}])
+def test_finetuning_has_an_outer_step_of_its_own(bad):
+    (name,) = bad
+    with pytest.raises(ValueError, match=rf"meta\.{name} = .*: has no effect with .* = finetune"):
+        MetaConfig(method="finetune", **bad)
+
+
+@pytest.mark.parametrize("method", ["leap", "reptile", "fomaml"])
+def test_rounds_are_finetunings_alone(method):
+    message = rf"meta\.updates_per_round = 3: has no effect with meta\.method = {method}; .* null$"
+    with pytest.raises(ValueError, match=message):
+        MetaConfig(method=method, updates_per_round=3)
+    assert MetaConfig(method="finetune", updates_per_round=3).updates_per_round == 3
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"method": "maml"}, r"meta\.method = 'maml': must be one of \['leap', "),
+        ({"method": "finetune", "updates_per_round": 0}, r"meta\.updates_per_round = 0: must be"),
         ({"p": 3}, r"meta\.p = 3: must be one of \[1, 2\]"),
         ({"loss_difference": "none"}, r"meta\.loss_difference = 'none'"),
         ({"optimizer": "lion"}, r"meta\.optimizer = 'lion'"),

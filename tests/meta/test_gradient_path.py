@@ -7,18 +7,20 @@ import math
 import pytest
 import torch
 
-from leap_rl.meta import Leap, NoMethod, NonFiniteError
+from leap_rl.meta import FOMAML, Finetune, Leap, NoMethod, NonFiniteError, Reptile
 from leap_rl.meta.gradient_path import GradientPath, Method
 
 
 def test_methods_and_paths_fit_their_protocols():
-    methods: list[Method] = [NoMethod(), Leap()]
-    assert [method.name for method in methods] == ["none", "leap"]
-    assert not any(method.needs_end_gradient for method in methods)
+    methods: list[Method] = [NoMethod(), Leap(), Reptile(), FOMAML(), Finetune()]
+    names = [method.name for method in methods]
+    assert names == ["none", "leap", "reptile", "fomaml", "finetune"]
+    assert [method.name for method in methods if method.needs_end_gradient] == ["fomaml"]
+    assert [method.name for method in methods if method.keeps_tasks] == ["finetune"]
     for method in methods:
         path: GradientPath = method.start(torch.ones(3))
         path.observe(torch.ones(3), 1.0, torch.ones(3))
-        path.finish(torch.zeros(3), 0.0)
+        path.finish(torch.zeros(3), 0.0, torch.ones(3))
         assert path.segments == 1
 
 

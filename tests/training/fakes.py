@@ -260,6 +260,10 @@ class FakeTask:
         self.theta = torch.from_numpy(state["theta"].copy())
         self.done_updates = int(state["done"])
 
+    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        self.start(shared)
+        self.done_updates = 0
+
     def named_parameters(self) -> dict[str, Tensor]:
         return {"theta": self.theta.clone()}
 

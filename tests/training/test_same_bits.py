@@ -60,12 +60,13 @@ def ten_line_loop(config: TrainConfig) -> torch.Tensor:
         total = torch.zeros_like(theta, dtype=torch.float64)
         for slot, game in enumerate(draw_games(config.seed, step, games, batch)):
             task = tasks(TaskSpec(game=game, seed=task_seed(config.seed, step, slot)))
-            path = config.meta.build().start(theta)
+            method = config.meta.build()
+            path = method.start(theta)
             task.start(theta)
             while not task.done:
                 task.advance(path.observe)
-            end = task.end_point(with_grad=False)
-            path.finish(end.theta, end.loss)
+            end = task.end_point(with_grad=method.needs_end_gradient)
+            path.finish(end.theta, end.loss, end.grad)
             total += path.gradient()
         theta.grad = (total / batch).float()
         outer.step()
@@ -148,6 +149,26 @@ def test_ray_gives_the_same_bits(
     slots = [slot for number in (1, 2, 3) for slot in folder.read_state(number)["slots"]]
     assert {slot["trainer"] for slot in slots} == {f"trainer-{i}" for i in range(trainers)}
     assert {slot["attempt"] for slot in slots} == {1}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("one_cluster")
+@pytest.mark.parametrize("method", ["reptile", "fomaml", "finetune"])
+def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
+    """On both runtimes, and in a loop without either."""
+    options = [*BOWLS[:2], "--meta.method", method, "--meta.meta_steps", "2"]
+    if method == "finetune":
+        options += ["--meta.meta_lr", "0.001"]  # the default: its rate is 1 whatever it says
+    for runtime in ("local", "ray"):  # one trainer each: what more of them do is no method's affair
+        run = ["--run_dir", str(tmp_path / runtime), "--runtime.kind", runtime]
+        assert main(["train", *options, *run, "--runtime.trainers", "1"]) == 0
+    assert initializations(tmp_path / "ray") == initializations(tmp_path / "local")
+    assert len(set(initializations(tmp_path / "local"))) == 3
+    if method == "finetune":
+        return  # its agents go on from round to round: test_finetune.py has the loop for it
+    named = load_file(RunFolder(tmp_path / "local").checkpoint(2) / FILE_NAME)
+    expected = ten_line_loop(read_config(options)).numpy()
+    np.testing.assert_array_equal(named["theta"], expected)
 
 
 def test_every_version_differs(undisturbed: tuple[list[str], Path]) -> None:

@@ -1,0 +1,241 @@
+"""Reptile, first-order MAML and finetuning: what they contribute, and what all paths must do."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from leap_rl.meta import FOMAML, Finetune, Leap, NonFiniteError, Reptile
+from leap_rl.meta.gradient_path import GradientPath, Method
+
+P = 37
+METHODS: list[Method] = [Reptile(), FOMAML(), Finetune()]
+every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+
+Point = tuple[Tensor, float, Tensor]
+
+
+def make_points(updates: int) -> list[Point]:
+    """K + 1 points of a noisy path whose loss rises and falls; one parameter stands still."""
+    generator = torch.Generator().manual_seed(0)
+    theta = torch.randn(P, generator=generator)
+    points = []
+    for _ in range(updates + 1):
+        grad = torch.randn(P, generator=generator)
+        grad[0] = 0.0
+        points.append((theta, float(torch.randn((), generator=generator)), grad))
+        theta = theta - 0.1 * grad
+    return points
+
+
+def walk(method: Method, points: list[Point]) -> GradientPath:
+    path = method.start(points[0][0])
+    for point in points[:-1]:
+        path.observe(*point)
+    path.finish(*points[-1])
+    return path
+
+
+def bits(vector: Tensor) -> list[int]:
+    """As integers: minus 0 is not 0."""
+    assert vector.dtype == torch.float32
+    return vector.view(torch.int32).tolist()
+
+
+@pytest.mark.parametrize("method", [Reptile(), Finetune()], ids=lambda method: method.name)
+def test_leaps_energy_without_loss_and_stabilizer_is_reptile_times_p(method: Method) -> None:
+    points = make_points(50)
+    leap = Leap(p=2, loss_in_path=False, stabilizer=False).start(points[0][0])
+    path = method.start(points[0][0])
+    for one in (leap, path):
+        one.observe(*points[0])
+    for point in points[1:-1]:
+        for one in (leap, path):
+            one.observe(*point)
+        assert bits(2 * path.gradient()) == bits(leap.gradient())
+    for one in (leap, path):
+        one.finish(*points[-1])
+    assert bits(2 * path.gradient()) == bits(leap.gradient())
+    assert path.gradient().norm() > 1
+    assert path.segments == leap.segments == 50
+
+
+def test_reptile_is_where_the_path_began_less_where_it_ended() -> None:
+    path = Reptile().start(torch.tensor([1.0, 2.0]))
+    path.observe(torch.tensor([1.0, 2.0]), 0.0, torch.ones(2))
+    assert path.gradient().tolist() == [0.0, 0.0]
+    path.observe(torch.tensor([-7.0, 5.0]), 0.0, torch.ones(2))  # where it went by says nothing
+    path.finish(torch.tensor([0.25, 2.0]), 0.0)
+    assert path.gradient().tolist() == [0.75, 0.0]
+    assert path.figures() == {"displacement": 0.75}
+
+
+def test_fomaml_is_the_gradient_at_the_end() -> None:
+    points = make_points(5)
+    path = FOMAML().start(points[0][0])
+    assert torch.equal(path.gradient(), torch.zeros(P))
+    for theta, loss, grad in points[:-1]:
+        path.observe(theta, loss, grad)
+        assert bits(path.gradient()) == bits(grad)  # as if the path ended here
+    path.finish(*points[-1])
+    assert bits(path.gradient()) == bits(points[-1][2])
+    assert path.segments == 5
+    moved = (points[-1][0] - points[0][0]).double().norm().item()
+    assert path.figures() == {"displacement": pytest.approx(moved, rel=1e-6)}
+
+
+def test_fomaml_does_not_end_without_a_gradient() -> None:
+    points = make_points(1)
+    path = FOMAML().start(points[0][0])
+    path.observe(*points[0])
+    with pytest.raises(ValueError, match=r"^grad: FOMAML needs it at the end of segment 0"):
+        path.finish(*points[1][:2])
+    assert path.segments == 0
+    path.finish(*points[1])
+    assert bits(path.gradient()) == bits(points[1][2])
+
+
+@every_method
+@pytest.mark.parametrize("borrow", [False, True])
+def test_a_saved_path_goes_on_to_the_same_bits(method: Method, borrow: bool) -> None:
+    points = make_points(6)
+    expected = walk(method, points)
+    for cut in range(len(points)):
+        first = method.start(points[0][0], borrow=borrow)
+        for point in points[:cut]:
+            first.observe(*point)
+        state = first.state_dict()
+        path = method.start(points[0][0], borrow=borrow)
+        path.load_state_dict(state)
+        for tensor in state.values():
+            tensor.zero_()  # what is loaded is copied
+        assert path.segments == first.segments
+        assert bits(path.gradient()) == bits(first.gradient())
+        assert path.figures() == first.figures()
+        for point in points[cut:-1]:
+            path.observe(*point)
+        path.finish(*points[-1])
+        assert bits(path.gradient()) == bits(expected.gradient())
+        assert path.figures() == expected.figures()
+
+
+@every_method
+def test_a_finished_path_stays_finished_when_it_is_loaded(method: Method) -> None:
+    points = make_points(2)
+    path = method.start(points[0][0])
+    path.load_state_dict(walk(method, points).state_dict())
+    assert path.segments == 2
+    with pytest.raises(RuntimeError, match="finished"):
+        path.observe(*points[-1])
+
+
+@every_method
+def test_a_state_of_another_path_is_refused(method: Method) -> None:
+    points = make_points(2)
+    path = method.start(points[0][0])
+    with pytest.raises(ValueError, match="another theta0"):
+        path.load_state_dict(method.start(points[1][0]).state_dict())
+    with pytest.raises(ValueError, match="lacks"):
+        path.load_state_dict(Leap(p=1).start(points[0][0]).state_dict())
+
+
+@every_method
+def test_what_is_kept_is_copied(method: Method) -> None:
+    points = make_points(6)
+    path = method.start(points[0][0])
+    theta, grad = torch.empty(P), torch.empty(P)
+    for index, point in enumerate(points):
+        theta.copy_(point[0])
+        grad.copy_(point[2])
+        show = path.observe if index < len(points) - 1 else path.finish
+        show(theta, point[1], grad)
+        theta.fill_(7.0)
+        grad.fill_(7.0)
+    path.gradient().zero_()  # what is read is the reader's own
+    assert bits(path.gradient()) == bits(walk(method, points).gradient())
+
+
+@every_method
+def test_what_is_borrowed_gives_the_same_bits(method: Method) -> None:
+    """As an agent does it that swaps two buffers and knows how long its steps are."""
+    points = make_points(7)
+    path = method.start(points[0][0], borrow=True)
+    buffers = [(torch.empty(P), torch.empty(P)) for _ in range(2)]
+    for index, point in enumerate(points):
+        theta, grad = buffers[index % 2]
+        theta.copy_(point[0])
+        grad.copy_(point[2])
+        length = (point[0] - points[index - 1][0]).norm().item() if index else None
+        show = path.observe if index < len(points) - 1 else path.finish
+        show(theta, point[1], grad, step_length=length)
+    assert bits(path.gradient()) == bits(walk(method, points).gradient())
+    kept = path.state_dict()["theta"]
+    theta.fill_(7.0)
+    assert torch.equal(kept, points[-1][0]), "a state is a copy"
+    assert path.gradient().data_ptr() != grad.data_ptr(), "and so is a gradient"
+
+
+@every_method
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("known", [False, True], ids=["", "length known"])
+def test_what_is_not_finite_is_refused_and_changes_nothing(
+    method: Method, bad: float, known: bool
+) -> None:
+    points = make_points(3)
+    path = method.start(points[0][0])
+    path.observe(*points[0])
+    path.observe(*points[1])
+    before = path.gradient()
+    theta, loss, grad = points[2]
+    broken = theta.clone()
+    broken[3] = bad
+    with pytest.raises(NonFiniteError, match="theta at the start of segment 2 is not finite"):
+        path.observe(broken, loss, grad, step_length=math.nan if known else None)
+    with pytest.raises(NonFiniteError, match="loss at the start of segment 2"):
+        path.observe(theta, bad, grad)
+    broken_grad = grad.clone()
+    broken_grad[5] = bad
+    with pytest.raises(NonFiniteError, match="grad at the start of segment 2"):
+        path.observe(theta, loss, broken_grad)
+    with pytest.raises(NonFiniteError, match="grad at the end of segment 1"):
+        path.finish(theta, loss, broken_grad, step_length=0.1)
+    assert torch.equal(path.gradient(), before)
+    assert path.segments == 1
+
+
+@every_method
+def test_a_step_too_long_for_float32_is_taken(method: Method) -> None:
+    """The square of its length overflows; no parameter does."""
+    path = method.start(torch.zeros(4))
+    path.observe(torch.zeros(4), 0.0, torch.ones(4))
+    path.finish(torch.full((4,), 1e30), 0.0, torch.ones(4), step_length=math.inf)
+    assert path.figures()["displacement"] == pytest.approx(2e30)
+
+
+@every_method
+def test_wrong_shapes_and_orders_are_refused(method: Method) -> None:
+    zeros = torch.zeros(4)
+    for bad in (torch.zeros(5), torch.zeros(4, dtype=torch.float64)):
+        with pytest.raises(ValueError, match="theta: must be"):
+            method.start(zeros).observe(bad, 0.0, zeros)
+        with pytest.raises(ValueError, match="grad: must be"):
+            method.start(zeros).observe(zeros, 0.0, bad)
+    with pytest.raises(ValueError, match="must be of theta0"):
+        method.start(zeros).observe(torch.ones(4), 0.0, zeros)
+    with pytest.raises(RuntimeError, match="before any observe"):
+        method.start(zeros).finish(zeros, 0.0, zeros)
+
+
+@every_method
+def test_no_autograd_graph_is_kept(method: Method) -> None:
+    theta = torch.nn.Parameter(torch.ones(3))
+    for borrow in (False, True):
+        path = method.start(theta, borrow=borrow)
+        loss = (theta**2).sum()
+        (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
+        path.observe(theta, loss, grad)
+        assert not path.gradient().requires_grad
+        assert not any(value.requires_grad for value in path.state_dict().values())
