@@ -156,10 +156,10 @@ def test_ray_gives_the_same_bits(
 @pytest.mark.parametrize("method", ["reptile", "fomaml"])
 def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
     """On both runtimes, and in a loop without either."""
-    options = [*BOWLS, "--meta.method", method, "--meta.meta_steps", "2"]
-    for runtime, trainers in (("local", "auto"), ("ray", "2")):
-        run = ["--run_dir", str(tmp_path / runtime), "--runtime.trainers", trainers]
-        assert main(["train", *options, *run, "--runtime.kind", runtime]) == 0
+    options = [*BOWLS[:2], "--meta.method", method, "--meta.meta_steps", "2"]
+    for runtime in ("local", "ray"):  # one trainer each: what more of them do is no method's affair
+        run = ["--run_dir", str(tmp_path / runtime), "--runtime.kind", runtime]
+        assert main(["train", *options, *run, "--runtime.trainers", "1"]) == 0
     assert initializations(tmp_path / "ray") == initializations(tmp_path / "local")
     assert len(set(initializations(tmp_path / "local"))) == 3
     named = load_file(RunFolder(tmp_path / "local").checkpoint(2) / FILE_NAME)
