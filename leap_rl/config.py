@@ -53,6 +53,11 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
             f"meta.batch_size = {meta.batch_size}: meta.method = finetune keeps one agent a game, "
             f"and task.games has {games}; take at most {games}"
         )
+    if meta.close_after_s is not None:
+        raise ValueError(
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = finetune cannot cut off "
+            "agents that go on; leave it out"
+        )
     if meta.updates_per_round is None:
         return task
     agent_steps = meta.updates_per_round * task.agent_steps_per_update

@@ -156,6 +156,7 @@ def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:
             ["--task.games", '["pong", "qbert"]', "--meta.batch_size", "3"],
             r"meta\.batch_size = 3: .* one agent a game, and task\.games has 2; take at most 2",
         ),
+        (["--meta.close_after_s", "60"], r"meta\.close_after_s = 60.0: .* cannot cut off agents"),
     ],
 )
 def test_rounds_that_cannot_be_are_refused(argv: list[str], message: str) -> None:
