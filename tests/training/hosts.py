@@ -84,14 +84,19 @@ class Host:
         words += [f"--node-ip-address={self.address}", f"--temp-dir={self._folder}"]
         words += ["--object-store-memory=100000000", "--disable-usage-stats", *options]
         with open(self._folder.with_suffix(".log"), "ab") as log:  # which its daemons keep open
-            subprocess.run(
-                self.words(*words),
-                env={**self.environment, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                check=True,
-            )
+            for _ in range(4):  # Ray gives a node 30 s, which may be little on a busy machine
+                started = subprocess.run(
+                    self.words(*words),
+                    env={**self.environment, **environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    check=False,
+                )
+                if started.returncode == 0:
+                    return
+                self.kill()
+        raise AssertionError(self._folder.with_suffix(".log").read_text())
 
     def processes(self, part: str = "") -> list[int]:
         """The processes of this host whose command line has such a part."""
