@@ -16,7 +16,8 @@
 
 Everything is safetensors, JSON, Parquet and plain YAML: opening a stranger's run runs no code.
 config.yaml and state.json carry a sum of their own contents, so that damage to any file that a run
-goes on from is told; curves and agents are results, which no run reads.
+goes on from is told; curves and agents are results, which no run reads. Symbolic links are refused:
+what is written here would go where they point.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from leap_rl import plain_yaml
+from leap_rl.links import links
 from leap_rl.run_lock import LockedError, locked
 
 LATEST = "latest"
@@ -41,6 +45,15 @@ SCHEMA = 2
 """Of state.json; 1 had no checksum."""
 CHECKSUM = "checksum"
 """In config.yaml and state.json: the SHA-256 of everything else in it, as canonical JSON."""
+
+_WRITTEN = (
+    *("config.yaml", "checkpoints", "slots", "curves", "agents"),
+    *("metrics.jsonl", "tensorboard", ".lock", ".server"),
+)
+"""What a run writes, and what it writes into."""
+
+_WANDB = ("wandb", "wandb/run_id.txt")
+"""The same; wandb itself keeps links beside them."""
 
 
 class RunFolderError(ValueError):
@@ -72,8 +85,7 @@ class RunFolder:
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the resolved config; plain scalars, lists and mappings only."""
         document = {CHECKSUM: _checksum(config), **config}  # first: what is cut off is noticed
-        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-        write_atomically(self.config_path, text.encode())
+        write_atomically(self.config_path, plain_yaml.dump(document).encode())
 
     def read_config(self) -> dict[str, Any]:
         """Return the resolved config.
@@ -87,7 +99,8 @@ class RunFolder:
                 f"{self.path}: no run is here (config.yaml is missing); `leap-rl train` makes one"
             )
         try:
-            config = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+            with open(self.config_path, encoding="utf-8") as file:
+                config = plain_yaml.load(file.read(plain_yaml.LARGEST + 1))
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
@@ -106,9 +119,10 @@ class RunFolder:
         """Keep other processes from working in the folder.
 
         Raises:
-            RunFolderError: Another one does.
+            RunFolderError: Another one does, or there are symbolic links in it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        self._refuse_links()
         try:
             with locked(self.path / ".lock"):
                 yield
@@ -117,6 +131,15 @@ class RunFolder:
                 f"{self.path}: {error} works in this run's folder; wait for it, stop it, or choose "
                 "another folder"
             ) from None
+
+    def _refuse_links(self) -> None:
+        wandb = (self.path / name for name in _WANDB)
+        found = next(chain(links(self.path, _WRITTEN), filter(Path.is_symlink, wandb)), None)
+        if found is not None:
+            raise RunFolderError(
+                f"{found}: is a symbolic link, and the run would write where it points; put what "
+                "it points to in its place"
+            )
 
     @contextmanager
     def serving(self, within_s: float = 30.0) -> Iterator[None]:
@@ -265,12 +288,7 @@ class RunFolder:
         needs_checksum = state["schema"] != 1 or CHECKSUM in state
         if needs_checksum and state.pop(CHECKSUM, None) != _checksum(state):
             raise RunFolderError(f"{path}: is damaged (its checksum is not the one recorded)")
-        whole = (
-            state.get("number") == number
-            and isinstance(state.get("sha256"), dict)
-            and isinstance(state.get("rows"), list)
-        )
-        if not whole:
+        if state.get("number") != number or not _is_whole(state):
             raise RunFolderError(f"{path}: is not checkpoint {number} of a run")
         for name in state["sha256"]:
             if Path(name).name != name or name in ("", ".."):
@@ -360,6 +378,28 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_whole(state: Mapping[str, Any]) -> bool:
+    """Whether a state has the parts that every checkpoint has, each of its kind."""
+    rows, slots = state.get("rows"), state.get("slots", [])
+    return (
+        isinstance(state.get("sha256"), dict)
+        and isinstance(rows, list)
+        and all(isinstance(row, dict) and _is_row(row) for row in rows)
+        and isinstance(slots, list)
+        and all(isinstance(slot, dict) and type(slot.get("attempt")) is int for slot in slots)
+    )
+
+
+def _is_row(row: Mapping[str, Any]) -> bool:
+    axis, values = row.get("axis"), row.get("values")
+    return (
+        isinstance(axis, str)
+        and isinstance(values, dict)
+        and axis in values
+        and all(type(value) in (int, float) for value in values.values())
+    )
 
 
 def _checksum(document: Mapping[str, Any]) -> str:

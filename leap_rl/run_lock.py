@@ -71,7 +71,7 @@ def locked(path: Path) -> Iterator[None]:
         LockedError: Another process holds it.
         OSError: The file cannot be written.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         started = time.time()
         _acquire(descriptor, started)

@@ -33,6 +33,10 @@ class Outcome:
     """Deaths on order that nobody died."""
     differences: list[str] = field(default_factory=list)
     """Between the two runs."""
+    updates: int = 0
+    """Of the undisturbed run."""
+    repeated_updates: int = 0
+    """What the other run made more of: those since the snapshots that it went on from."""
     undisturbed_s: float = 0.0
     disturbed_s: float = 0.0
 
@@ -72,6 +76,9 @@ class Experiment:
         self._tell(f"the same run with {kills} deaths")
         outcome.disturbed_s = self._run(killed, deaths, self._folder / "deaths.json")
         outcome.died = deaths.happened()
+        outcome.updates = counting.visits().get(Phase.TRAINER_TRAINING, 0)
+        made = deaths.visits().get(Phase.TRAINER_TRAINING, 0)
+        outcome.repeated_updates = made - outcome.updates
         ordered = [(phase, number) for phase, numbers in at.items() for number in numbers]
         outcome.missed = [death for death in ordered if death not in outcome.died]
         outcome.differences = differences(calm, killed)

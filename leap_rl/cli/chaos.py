@@ -72,6 +72,7 @@ def main(argv: Sequence[str]) -> int:
         if died[phase]:
             print(f"  {died[phase]:>3} × {phase}")
     print(f"undisturbed {outcome.undisturbed_s:.0f} s, with deaths {outcome.disturbed_s:.0f} s")
+    print(f"{outcome.updates} updates, and {outcome.repeated_updates} of them made again")
     for name, number in outcome.missed:
         print(f"did not happen: {name}, visit {number}")
     for line in outcome.differences:

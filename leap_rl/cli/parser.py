@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from argparse import ArgumentError
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any, TypeVar
 
 import jsonargparse
+import yaml
 
+from leap_rl import plain_yaml
 from leap_rl.cli import UsageError
 from leap_rl.config import LearnConfig, TrainConfig
 
@@ -18,6 +22,33 @@ jsonargparse.set_parsing_settings(
     # No option names a class, so that a stranger's config can make nothing be imported.
     import_path_denylist=["*"],
 )
+
+_load_yaml = jsonargparse.get_loader("yaml")
+
+
+def _load_plain(text: str) -> Any:
+    """Load as jsonargparse does, which takes 1e-3 for a number, but no more than is plain.
+
+    It loads some texts in what it has loaded once more.
+    """
+    plain_yaml.check(text)
+    loaded = _load_yaml(text)
+    for value in _texts(loaded):
+        with suppress(yaml.scanner.ScannerError, yaml.parser.ParserError):
+            plain_yaml.check(value)
+    return loaded
+
+
+def _texts(loaded: Any) -> Iterable[str]:
+    if isinstance(loaded, str):
+        yield loaded
+    elif isinstance(loaded, Mapping):
+        yield from chain.from_iterable(map(_texts, loaded.values()))
+    elif isinstance(loaded, list):
+        yield from chain.from_iterable(map(_texts, loaded))
+
+
+jsonargparse.set_loader("yaml", _load_plain, exceptions=(yaml.YAMLError,))
 
 C = TypeVar("C", bound=TrainConfig | LearnConfig)
 

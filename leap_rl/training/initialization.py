@@ -27,12 +27,14 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
     """Return the tensors in the bytes of a safetensors file.
 
     Raises:
-        ValueError: The bytes are no safetensors file.
+        ValueError: The bytes are no safetensors file, or one of numbers that NumPy does not have.
     """
     try:
         arrays = load(data)
     except SafetensorError as error:
         raise ValueError(f"no safetensors file ({error})") from None
+    except KeyError as error:
+        raise ValueError(f"holds numbers of type {error.args[0]}; convert them to F32") from None
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
@@ -47,11 +49,15 @@ def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
         The parameters, float32 [P], and the file's SHA-256 in hexadecimal.
 
     Raises:
-        ValueError: There is no such file, or its parameters are not those of ``layout``.
+        ValueError: There is no such file, or its parameters are not those of ``layout``, or
+            not finite.
     """
     try:
         with fsspec.open(url, "rb") as file:
             data = file.read()
     except (OSError, ValueError, ImportError) as error:
         raise ValueError(f"cannot be read: {' '.join(str(error).split())}") from None
-    return layout.pack(load_tensors(data)), hashlib.sha256(data).hexdigest()
+    vector = layout.pack(load_tensors(data))
+    if not torch.isfinite(vector).all():
+        raise ValueError("holds NaN or infinity")
+    return vector, hashlib.sha256(data).hexdigest()

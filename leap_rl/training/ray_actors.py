@@ -96,10 +96,6 @@ class ServerActor:
             self._made = self._job.make_server(trainers_live=again)
         return self._made
 
-    async def slots(self) -> int:
-        """Return how many slots the open round has."""
-        return self._server.status().slots_total
-
     async def claim(self, claim: Claim) -> tuple[Work, Reference | None]:
         """Answer a claim, at once or when a slot is free."""
         deadline = time.monotonic() + LONG_POLL_S
@@ -271,6 +267,11 @@ def _with_theta0(work: Work, reference: Reference | None) -> Work:
 
 class TrainerActor:
     """Runs a trainer in a process of its own."""
+
+    def node(self) -> str:
+        """Return the id of the node that it runs on."""
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
 
     def run(self, job: Job, name: str, incarnation: int, server: Any) -> None:
         """Train until the run has no more work."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.ray_security import refuse_without_token
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime import Runtime
@@ -49,6 +50,9 @@ LONGEST_PARENT_BYTES = 16
 LOCAL = "local"
 """An address that always starts a cluster of our own."""
 
+AUTO = "auto"
+"""The address of the cluster that a node of this machine belongs to."""
+
 
 def make_ray_runtime(
     *,
@@ -67,6 +71,9 @@ def make_ray_runtime(
             emulators are spread over.
         trainer_gpus: GPUs that a trainer takes; a fraction shares one with others.
         interrupts: What may ask the run to stop.
+
+    Raises:
+        RunFailedError: The cluster is beyond this machine, and RAY_AUTH_MODE turns tokens off.
     """
     interrupts = interrupts or Interrupts()
     address = cluster_address(address)
@@ -80,6 +87,8 @@ def make_ray_runtime(
     else:
         for name, value in _JOINED_CLUSTER.items():
             os.environ.setdefault(name, value)
+        if address != AUTO:  # which is known only when it is joined
+            refuse_without_token(address)
 
     from leap_rl.training.runtime_ray import RayRuntime
 

@@ -45,9 +45,9 @@ class Pretended(Experiment):
     seeds = ("0", "1")
 
     def _leap_rl(self, words: list[str], run: RunFolder, plan: Path) -> int:  # type: ignore[override]
-        (self._folder / "phases" / plan.stem.replace("count", "undisturbed")).mkdir(exist_ok=True)
-        visits = self._folder / "phases" / "undisturbed" / "trainer.training.visits"
-        visits.write_bytes(b"." * 100)
+        name, visits = {"count": ("undisturbed", 100), "deaths": ("killed", 107)}[plan.stem]
+        phases = self._folder / "phases" / name
+        (phases / "trainer.training.visits").write_bytes(b"." * visits)
         seed = self.seeds[plan.stem == "deaths"]
         local = ["--runtime.kind", "local", "--runtime.trainers", "1", "--seed", seed]
         return main([*words, *local, "--tracking.console", "quiet"])
@@ -68,6 +68,7 @@ def test_it_says_what_did_not_happen_and_what_differs(
     out = capsys.readouterr().out
     assert re.search(r"did not happen: trainer\.training, visit \d+", out)
     assert (says is None) == ("differs" not in out)
+    assert "100 updates, and 7 of them made again" in out
     assert says is None or says in out
     assert "same bits" not in out
     assert out.splitlines()[-1].startswith("NOT the same")
@@ -101,5 +102,6 @@ def test_every_kind_of_death_on_real_games(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.splitlines()[-1] == "same bits"
+    assert int(re.findall(r"and (\d+) of them made again", run.stdout)[0]) > 0
     for phase in Phase:
         assert f"1 × {phase}" in run.stdout, phase

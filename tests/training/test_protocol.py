@@ -324,5 +324,5 @@ def test_a_slot_that_loses_trainers_in_vain_stops_the_run_in_any_order() -> None
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_a_contribution_counts_once_in_many_more_orders() -> None:
-    run(Protocol, examples=3000, fresh=True)
-    run(StopsInTime, examples=1000, fresh=True)
+    run(Protocol, examples=2000, fresh=True)
+    run(StopsInTime, examples=600, fresh=True)

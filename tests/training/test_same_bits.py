@@ -4,6 +4,7 @@ number of trainers, of the order in which they finish, nor of a stop and a resum
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,12 +21,14 @@ from safetensors.numpy import load_file
 from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
+from leap_rl.messages import Abandon, Complete, Counted
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.meta_training import draw_games, task_seed
+from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 from leap_rl.training.rounds import DroppedSlot, FilledSlot
 from leap_rl.training.slot_files import SlotFiles
@@ -123,10 +126,10 @@ def test_the_run_equals_a_ten_line_loop(undisturbed: tuple[list[str], Path]) -> 
 @pytest.fixture(scope="module")
 def one_cluster() -> Iterator[None]:
     """A cluster that the runs of this process share: starting one takes a while."""
-    make_ray_runtime(trainers=2, address=LOCAL)
+    make_ray_runtime(trainers=3, address=LOCAL)
     from leap_rl.training.runtime_ray import cluster
 
-    with cluster(None, 2):
+    with cluster(None, 3):
         yield
 
 
@@ -169,6 +172,37 @@ def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
     named = load_file(RunFolder(tmp_path / "local").checkpoint(2) / FILE_NAME)
     expected = ten_line_loop(read_config(options)).numpy()
     np.testing.assert_array_equal(named["theta"], expected)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("one_cluster")
+@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
+def test_a_resume_with_fewer_or_more_trainers_gives_the_same_bits(
+    undisturbed: tuple[list[str], Path], tmp_path: Path
+) -> None:
+    options, run = undisturbed
+    complete = ParameterServer.complete
+    counted: list[object] = []
+
+    def stop(self: ParameterServer, message: Complete) -> Counted | Abandon:
+        answer = complete(self, message)
+        counted.append(message)
+        if len(counted) == 6:  # in the second meta-step, two of whose four slots are complete
+            raise KeyboardInterrupt
+        return answer
+
+    one, three = tmp_path / "one", tmp_path / "three"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParameterServer, "complete", stop)
+        argv = ["train", *options, "--run_dir", str(one), "--runtime.kind", "local"]
+        assert main(argv) == EXIT_INTERRUPTED
+    shutil.copytree(one, three)
+    for folder, count in ((one, 1), (three, 3)):
+        ray = ["--runtime.kind", "ray", "--runtime.trainers", str(count)]
+        assert main(["resume", str(folder), *ray]) == 0
+        assert initializations(folder) == initializations(run)
+        slots = RunFolder(folder).read_state(3)["slots"]
+        assert {slot["trainer"] for slot in slots} <= {f"trainer-{i}" for i in range(count)}
 
 
 def test_every_version_differs(undisturbed: tuple[list[str], Path]) -> None:

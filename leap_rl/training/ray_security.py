@@ -1,0 +1,89 @@
+"""Which clusters are not joined: those where whoever reaches a port can run code.
+
+Ray runs what it is sent. Its one guard is a token that all nodes of a cluster share and ask for. A
+cluster that listens beyond this machine without one is open to everybody on its network, and so
+would be this machine once it takes part; so would the run's folder.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+
+from leap_rl.training.errors import RunFailedError
+
+MODE = "RAY_AUTH_MODE"
+ANSWER_WITHIN_S = 10.0
+
+_WAY_OUT = (
+    "start its nodes with RAY_AUTH_MODE=token and the same ~/.ray/auth_token (`ray get-auth-token "
+    "--generate` makes one), or give the run a cluster of its own by leaving the address out"
+)
+
+
+def refuse_without_token(address: str) -> None:
+    """Refuse to join a cluster beyond this machine while this environment turns tokens off.
+
+    Args:
+        address: Of the cluster, as host:port.
+
+    Raises:
+        RunFailedError: It does.
+    """
+    mode = os.environ.get(MODE, "")
+    if mode.lower() != "token" and not is_loopback(address):
+        raise RunFailedError(
+            f"runtime.address = {address}: {MODE} is {mode or 'not set'} here, and whoever reaches "
+            f"a cluster without tokens can run code on its nodes; {_WAY_OUT}"
+        )
+
+
+def refuse_open_cluster(address: str) -> None:
+    """Refuse a cluster beyond this machine that asks nobody for a token.
+
+    Args:
+        address: Of the cluster's head, as host:port.
+
+    Raises:
+        RunFailedError: It is one.
+    """
+    refuse_without_token(address)
+    if not is_loopback(address) and not asks_for_token(address):
+        raise RunFailedError(
+            f"runtime.address = {address}: the cluster asks for no token, and whoever reaches it "
+            f"can run code on its nodes; {_WAY_OUT}"
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach an address, given as host:port."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
+
+
+def asks_for_token(address: str) -> bool:
+    """Whether the head of a Ray cluster refuses a call that carries no token.
+
+    So does one that speaks TLS alone, as far as this goes: it asks for a certificate instead.
+    """
+    import grpc
+
+    with grpc.insecure_channel(address) as channel:
+        is_alive = channel.unary_unary("/ray.rpc.NodeInfoGcsService/CheckAlive")
+        try:
+            is_alive(b"", timeout=ANSWER_WITHIN_S)  # a message without fields is no bytes
+        except grpc.RpcError as error:
+            tls = os.environ.get("RAY_USE_TLS", "0") == "1"
+            unavailable: bool = error.code() is grpc.StatusCode.UNAVAILABLE
+            refused: bool = error.code() is grpc.StatusCode.UNAUTHENTICATED
+            return refused or (tls and unavailable)
+    return False

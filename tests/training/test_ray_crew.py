@@ -1,0 +1,242 @@
+"""The crew follows the cluster: pretended nodes come, go, and cannot compute."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError
+
+from leap_rl.training import ray_crew
+from leap_rl.training.errors import RunFailedError, UnfitMachineError
+from leap_rl.training.open_round import Patience
+from leap_rl.training.phases import Phase
+from leap_rl.training.ray_crew import LOOK_EVERY_S, Crew, Share
+
+JOB: Any = SimpleNamespace(
+    patience=Patience(lease_s=60.0, max_attempts=2), on_phase=lambda phase: None
+)
+SERVER = SimpleNamespace(trainer_lost="trainer_lost")
+
+
+@dataclass
+class FakeCluster:
+    """Ray as far as a crew sees it; a trainer's reference is its name and incarnation."""
+
+    nodes: dict[str, dict[str, float]] = field(default_factory=dict)
+    now_s: float = 1000.0
+    started: list[str] = field(default_factory=list)
+    options: list[dict[str, Any]] = field(default_factory=list)
+    ended: dict[str, Exception | None] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    node: str = "n0"
+    """Where trainers are that say where they are."""
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def actor(self, cls: type, **options: Any) -> Any:
+        def run(job: object, name: str, incarnation: int, server: object) -> str:
+            self.options.append(options)
+            self.started.append(f"{name}/{incarnation}")
+            return self.started[-1]
+
+        handle = SimpleNamespace(
+            run=SimpleNamespace(remote=run), node=SimpleNamespace(remote=lambda: "node?")
+        )
+        return SimpleNamespace(remote=lambda: handle)
+
+    def wait(self, references: list[str], timeout: float) -> tuple[list[str], list[str]]:
+        return [one for one in references if one in self.ended], []
+
+    def kill(self, actor: object) -> None: ...
+
+    def result_of(self, reference: str) -> str | None:
+        if reference == "node?":
+            return self.node
+        error = self.ended.pop(reference)
+        if error is not None:
+            raise error
+        return None
+
+    def ask(self, method: str, trainer: str, cause: str) -> None:
+        assert method == "trainer_lost"
+        assert cause
+        self.lost.append(trainer)
+
+    def end(self, trainer: str, error: Exception | None = None) -> None:
+        self.ended[trainer] = error or ActorDiedError()
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster({"n0": {"CPU": 2.0}})
+    for name in ("ray", "time"):
+        monkeypatch.setattr(ray_crew, name, fake)
+    for name in ("actor", "ask", "result_of"):
+        monkeypatch.setattr(ray_crew, name, getattr(fake, name))
+    monkeypatch.setattr(ray_crew, "living_nodes", lambda: dict(fake.nodes))
+    return fake
+
+
+def make_crew(trainers: int | None = None, cores: int = 1) -> Crew:
+    return Crew(JOB, SERVER, Share(cores=cores, gpus=0.0), trainers=trainers)
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "resources", "places"),
+    [
+        (1, 0.0, {"CPU": 4.0}, 4),
+        (2, 0.0, {"CPU": 3.0}, 1),
+        (1, 0.0, {"GPU": 4.0}, 0),
+        (1, 0.5, {"CPU": 16.0}, 0),
+        (1, 1 / 3, {"CPU": 16.0, "GPU": 1.0}, 3),
+        (1, 0.4, {"CPU": 16.0, "GPU": 4.0}, 8),
+        (1, 2.0, {"CPU": 16.0, "GPU": 5.0}, 2),
+        (4, 1 / 16, {"CPU": 16.0, "GPU": 1.0}, 4),
+    ],
+)
+def test_places_of_a_node(
+    cores: int, gpus: float, resources: dict[str, float], places: int
+) -> None:
+    assert Share(cores=cores, gpus=gpus).places(resources) == places
+
+
+@pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 3), (5, 4)])
+def test_there_are_as_many_as_there_are_places_and_slots(
+    cluster: FakeCluster, slots: int, count: int
+) -> None:
+    cluster.nodes["n1"] = {"CPU": 2.0}
+    make_crew().fill(slots)
+    assert cluster.started == [f"trainer-{i}/1" for i in range(count)]
+
+
+def test_places_are_on_one_node_each(cluster: FakeCluster) -> None:
+    cluster.nodes = {"n0": {"CPU": 3.0}, "n1": {"CPU": 3.0}}
+    make_crew(cores=2).fill(9)
+    assert len(cluster.started) == 2  # not the three that six cores would make
+
+
+def test_a_node_that_joins_gets_trainers_soon(cluster: FakeCluster) -> None:
+    crew = make_crew()
+    crew.fill(4)
+    cluster.nodes["n1"] = {"CPU": 1.0}
+    cluster.now_s += LOOK_EVERY_S - 0.1
+    crew.fill(4)
+    assert len(cluster.started) == 2  # it does not ask all the time
+    cluster.now_s += 0.1
+    crew.fill(4)
+    assert cluster.started[2:] == ["trainer-2/1"]
+
+
+def test_a_trainer_is_replaced_only_where_there_is_room(cluster: FakeCluster) -> None:
+    cluster.nodes = {"n0": {"CPU": 1.0}, "n1": {"CPU": 1.0}}
+    crew = make_crew()
+    crew.fill(4)
+    cluster.end("trainer-0/1")
+    crew.wait(0.0)
+    crew.fill(4)
+    assert cluster.lost == ["trainer-0"]
+    assert cluster.started[2:] == ["trainer-0/2"]
+
+    del cluster.nodes["n1"]
+    cluster.end("trainer-1/1")
+    crew.wait(0.0)
+    crew.fill(4)
+    assert cluster.lost == ["trainer-0", "trainer-1"]
+    assert len(cluster.started) == 3  # nobody waits for a node that is gone
+
+    cluster.nodes["n2"] = {"CPU": 2.0}
+    cluster.now_s += LOOK_EVERY_S
+    crew.fill(4)
+    # The name is taken up again, in its next life: the server frees what the last one held.
+    assert cluster.started[3:] == ["trainer-1/2", "trainer-2/1"]
+
+
+def test_a_fixed_number_is_kept_with_or_without_room(cluster: FakeCluster) -> None:
+    crew = make_crew(trainers=3)
+    crew.fill(1)
+    assert len(cluster.started) == 3
+    cluster.nodes = {}
+    cluster.end("trainer-1/1")
+    crew.wait(0.0)
+    crew.fill(1)
+    assert cluster.started[3:] == ["trainer-1/2"]
+
+
+def test_where_there_is_no_room_one_waits_and_it_is_said_once(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.nodes = {"head": {"CPU": 0.0}}
+    crew = make_crew()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            crew.fill(4)
+            cluster.now_s += LOOK_EVERY_S
+    assert cluster.started == ["trainer-0/1"]
+    assert [record.message for record in caplog.records] == [
+        "no node of the cluster has room for a trainer: waiting for one that has"
+    ]
+
+
+def test_a_node_that_cannot_compute_the_run_is_left_alone(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.nodes["n1"] = {"CPU": 1.0}
+    crew = make_crew()
+    crew.fill(4)
+    cluster.node = "n1"
+    cluster.end("trainer-2/1", UnfitMachineError("trainer-2 cannot join: no units"))
+    crew.wait(0.0)
+    crew.fill(4)
+    assert len(cluster.started) == 3
+    assert cluster.lost == []
+    assert "cannot join: no units" in caplog.text
+    cluster.end("trainer-0/1")
+    crew.wait(0.0)
+    crew.fill(4)
+    assert cluster.started[3:] == ["trainer-0/2"]
+    assert cluster.options[2].keys() == {"num_cpus", "num_gpus"}
+    assert cluster.options[3]["label_selector"] == {"ray.io/node-id": "!in(n1)"}
+
+    cluster.node = "n0"
+    cluster.end("trainer-1/1", UnfitMachineError("trainer-1 cannot join: no units"))
+    with pytest.raises(UnfitMachineError, match="trainer-1 cannot join"):
+        crew.wait(0.0)  # there is no other node
+
+
+def test_an_end_is_no_death(cluster: FakeCluster) -> None:
+    crew = make_crew()
+    crew.fill(2)
+    cluster.ended["trainer-0/1"] = None  # the run has no more work
+    crew.wait(0.0)
+    assert cluster.lost == []
+    assert crew.deaths_since_progress == 0
+
+
+def test_its_own_error_stops_the_run(cluster: FakeCluster) -> None:
+    crew = make_crew()
+    crew.fill(2)
+    cluster.end("trainer-0/1", RunFailedError("the numbers went bad"))
+    with pytest.raises(RunFailedError, match="the numbers went bad"):
+        crew.wait(0.0)
+
+
+def test_trainers_that_die_again_and_again_stop_the_run(cluster: FakeCluster) -> None:
+    crew = make_crew(trainers=2)
+    phases: list[Phase] = []
+    crew.on_phase = phases.append
+    for life in range(1, 9):
+        crew.fill(2)
+        cluster.end(f"trainer-0/{life}")
+        crew.wait(0.0)
+    crew.fill(2)
+    cluster.end("trainer-0/9")  # more than twice 2 attempts of 2 trainers
+    with pytest.raises(RunFailedError, match="die again and again, the last one trainer-0"):
+        crew.wait(0.0)
+    assert phases == [Phase.DRIVER_REPLACING] * 9
