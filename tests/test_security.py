@@ -78,7 +78,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def stop(self: ParameterServer, message: Any) -> object:
         answer = stream(self, message)
-        if message.ticket.round == 2 and message.ticket.slot == 1 and message.snapshot is not None:
+        ticket, frozen = message.ticket, message.snapshot is not None and message.n > 0
+        if ticket.round == 2 and ticket.slot == 1 and frozen:
             raise KeyboardInterrupt
         return answer
 
