@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 from leap_rl.meta.config import MetaConfig
@@ -20,8 +20,8 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
-OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps"})
-"""Options, or groups of them, that change no bit of what is computed."""
+OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data"})
+"""Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
 
 
 def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConfig) -> None:
@@ -32,6 +32,8 @@ def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConf
             f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
             f"{task.num_envs}, the emulators that they share"
         )
+    if task.kind == "omniglot":
+        _check_supervised(runtime, agent)
     share = runtime.gpus_per_trainer
     if share != "auto" and (share > 0) != (agent.device == "cuda"):
         raise ValueError(
@@ -39,6 +41,23 @@ def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConf
             + ("more than 0" if agent.device == "cuda" else "0, as no trainer uses a GPU")
             + ", or auto"
         )
+
+
+def _check_supervised(runtime: RuntimeConfig, agent: AgentConfig) -> None:
+    """Refuse options of agents for tasks that have none."""
+    if runtime.env_processes != 1:
+        raise ValueError(
+            f"runtime.env_processes = {runtime.env_processes}: has no effect with task.kind = "
+            "omniglot, which has no environments; leave it out"
+        )
+    default = AgentConfig()
+    for one in fields(AgentConfig):
+        value = getattr(agent, one.name)
+        if value != getattr(default, one.name):
+            raise ValueError(
+                f"agent.{one.name} = {value}: has no effect with task.kind = omniglot, whose "
+                "learner is set by task.omniglot; leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -66,6 +85,12 @@ class TrainConfig:
             ValueError: The seed is out of range, or two fields contradict each other.
         """
         _check(self.seed, self.runtime, self.task, self.agent)
+        if self.meta.method == "maml" and self.task.kind != "omniglot":
+            raise ValueError(
+                f"meta.method = maml: differentiates through a task's updates, which takes a loss "
+                f"that can be computed anew anywhere, and task.kind = {self.task.kind} has none; "
+                "take another method, or task.kind = omniglot"
+            )
 
 
 @dataclass(frozen=True)
@@ -109,11 +134,14 @@ COMMANDS: dict[str, type[Config]] = {
 def to_mapping(config: Config) -> dict[str, Any]:
     """Return the options as nested plain values, as YAML and the command line spell them.
 
-    What a preset leaves open is spelled out.
+    What a preset leaves open is spelled out, and what has no effect is left out.
     """
     options = asdict(config)
-    del options["task"]["resolved_games"]
     options["task"]["atari"] = config.task.atari.resolved()
+    for name in ("resolved_games", *config.task.without_effect):
+        del options["task"][name]
+    if config.task.kind == "omniglot":
+        del options["agent"]
     return options
 
 

@@ -75,7 +75,7 @@ class Monitor:
                 game=task.game,
                 trainer=task.trainer,
                 agent_steps=task.live.agent_steps if task.live else 0,
-                agent_steps_total=self._config.task.agent_steps,
+                agent_steps_total=self._config.task.budget,
                 agent_steps_per_s=task.live.agent_steps_per_s if task.live else 0.0,
                 mean_return=task.live.mean_return if task.live else None,
             )
@@ -92,4 +92,5 @@ class Monitor:
             agent_steps_per_s=sum(task.agent_steps_per_s for task in tasks),
             elapsed_s=time.monotonic() - self._started,
             last_row=self._last_row,
+            unit=self._config.task.unit,
         )

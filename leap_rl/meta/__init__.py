@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from leap_rl.meta.config import MetaConfig
     from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod, NullPath
     from leap_rl.meta.leap import Leap, LeapPath
+    from leap_rl.meta.maml import Maml, MamlPath
     from leap_rl.meta.outer_step import OuterStep, OuterStepResult
     from leap_rl.meta.vectors import NonFiniteError
 
@@ -19,6 +20,8 @@ __all__ = [
     "GradientPath",
     "Leap",
     "LeapPath",
+    "Maml",
+    "MamlPath",
     "MetaConfig",
     "Method",
     "NoMethod",
@@ -32,6 +35,8 @@ _MODULE_OF = {
     "GradientPath": "gradient_path",
     "Leap": "leap",
     "LeapPath": "leap",
+    "Maml": "maml",
+    "MamlPath": "maml",
     "MetaConfig": "config",
     "Method": "gradient_path",
     "NoMethod": "gradient_path",

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from leap_rl.meta.leap import Leap
+    from leap_rl.meta.gradient_path import Method
 
 LARGEST = 1e6
 """Rates and scales beyond this overflow float32 somewhere along the way."""
 
-_Method = Literal["leap"]
+_Method = Literal["leap", "maml"]
 _Power = Literal[1, 2]
 _LossDifference = Literal["next_batch", "same_batch"]
 _Optimizer = Literal["adam", "sgd"]
@@ -21,8 +21,10 @@ _Optimizer = Literal["adam", "sgd"]
 class MetaConfig:
     """What is learned across tasks, and how the initialization is stepped."""
 
-    method: Literal["leap"] = "leap"
-    """The meta-learning method: `leap` (Flennerhag et al., ICLR 2019)."""
+    method: Literal["leap", "maml"] = "leap"
+    """The meta-learning method: `leap` (Flennerhag et al., ICLR 2019), or `maml` (Finn et al., ICML
+    2017), which differentiates through all of a task's updates and so takes short supervised ones;
+    the options of the gradient path have no effect on it."""
 
     p: Literal[1, 2] = 2
     """What Leap makes smaller: 2 the energy of the gradient path (the paper's choice for Atari),
@@ -91,8 +93,12 @@ class MetaConfig:
         if not self.init:
             raise ValueError("meta.init = '': must be 'random' or a file")
 
-    def build(self) -> Leap:
+    def build(self) -> Method:
         """The method that these fields describe."""
+        if self.method == "maml":
+            from leap_rl.meta.maml import Maml
+
+            return Maml()
         from leap_rl.meta.leap import Leap
 
         return Leap(
