@@ -39,7 +39,7 @@ def test_build_hands_every_field_on():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"method": "maml"}, r"meta\.method = 'maml': must be one of \['leap'\]"),
+        ({"method": "mamml"}, r"meta\.method = 'mamml': must be one of \['leap', 'maml'\]"),
         ({"p": 3}, r"meta\.p = 3: must be one of \[1, 2\]"),
         ({"loss_difference": "none"}, r"meta\.loss_difference = 'none'"),
         ({"optimizer": "lion"}, r"meta\.optimizer = 'lion'"),

@@ -118,7 +118,7 @@ def test_the_loss_as_a_function_of_a_vector_is_the_networks() -> None:
     other = torch.randn(learner.parameters.shape, generator=generator(9)) * 0.1
     there = learner.loss_at(other, batch(2))
     learner.load_parameters(other)
-    assert float(there) == float(learner.figures(batch(2)).loss)
+    assert float(there) == float(learner.evaluate(batch(2)).loss)
 
 
 def test_parameters_of_another_network_are_refused() -> None:
