@@ -9,8 +9,9 @@ from leap_rl.messages import ServerStatus
 from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.tracking.metrics import Row, RunView, TaskView
+from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.sink import Tracker
+from leap_rl.tracking.views import RunView, TaskView
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 
 

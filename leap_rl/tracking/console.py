@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from leap_rl.tracking.config import ConsoleKind
-from leap_rl.tracking.metrics import Row, RunView, TaskView, Unit
+from leap_rl.tracking.metrics import Row, Unit
+from leap_rl.tracking.views import RunView, TaskView
 
 __all__ = ["Console", "PlainConsole", "QuietConsole", "RichConsole", "RunView", "TaskView"]
 __all__ += ["make_console"]
