@@ -101,12 +101,33 @@ def test_a_drawing_is_turned_anew_whenever_it_is_shown_but_in_validation() -> No
     assert not torch.equal(task.batch(0).drawings, make_task(seed=8).batch(0).drawings)
 
 
+def test_each_update_and_the_validation_has_a_stream_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds: list[int] = []
+
+    def watch(drawings: Tensor, generator: torch.Generator) -> Tensor:
+        seeds.append(generator.initial_seed())
+        return drawings
+
+    monkeypatch.setattr("leap_rl.tasks.omniglot.random_affine", watch)
+    task = make_task()
+    for update in (0, 1, 2, 1):
+        task.batch(update)
+    assert len(set(seeds)) == 4
+    assert seeds[2] == seeds[4]
+
+
 def test_it_validates_at_its_end_and_where_it_is_asked_to() -> None:
     for every, expected in ((None, [3]), (2, [2, 3]), (1, [1, 2, 3])):
         task = make_task(OmniglotConfig(updates=3, batch_size=5, validate_every=every))
         task.start(initialization())
-        validated = [p.updates for p in run(task) if "validation_error" in p.losses]
+        progress = run(task)
+        validated = [p.updates for p in progress if "validation_error" in p.losses]
         assert validated == expected
+        end = task.learner.evaluate(task._validation)
+        last = progress[-1].losses
+        assert (last["validation_error"], last["validation"]) == (float(end.error), float(end.loss))
 
 
 def test_validation_changes_no_bit_of_what_is_learned() -> None:

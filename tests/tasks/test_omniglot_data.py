@@ -24,7 +24,7 @@ REAL = Path(__file__).parents[1] / "data/omniglot/images_background_small1/Greek
 DRAWING = REAL / "character01/0394_01.png"
 
 SMALL1 = {"Greek": 21, "Latin": 20, "Tagalog": 17}
-SMALL2 = {"Greek": 21, "Sanskrit": 22}
+SMALL2 = {"Greek": 22, "Sanskrit": 22}
 
 
 @pytest.fixture(scope="module")
