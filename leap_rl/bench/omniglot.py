@@ -202,6 +202,8 @@ def _job(path: Path, make: RandomDrawings, meta_steps: int) -> Job:
 
 def _local_share(job: Job) -> dict[str, float]:
     """Time the link's calls of one trainer, all in this process."""
+    import pyarrow.parquet  # noqa: F401  what a round's first end would load, once in a run
+
     watch = Stopwatch(time.perf_counter_ns)
     server = job.make_server()
     link = LocalLink(server, job.make_schedule(), _ignore, Interrupts())
