@@ -10,18 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import SEED_BITS
 from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.omniglot_config import OmniglotConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
-OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps"})
-"""Options, or groups of them, that change no bit of what is computed."""
+OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data"})
+"""Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
 
 
 def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConfig) -> None:
@@ -32,6 +33,8 @@ def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConf
             f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
             f"{task.num_envs}, the emulators that they share"
         )
+    if task.kind == "omniglot":
+        _check_supervised(runtime, agent)
     share = runtime.gpus_per_trainer
     if share != "auto" and (share > 0) != (agent.device == "cuda"):
         raise ValueError(
@@ -48,7 +51,7 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
         ValueError: A round has more slots than there are games, or two budgets contradict.
     """
     games = len(task.resolved_games)
-    if meta.batch_size > games:
+    if games and meta.batch_size > games:  # which alphabets there are, the data says later
         raise ValueError(
             f"meta.batch_size = {meta.batch_size}: meta.method = finetune keeps one agent a game, "
             f"and task.games has {games}; take at most {games}"
@@ -60,6 +63,14 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
         )
     if meta.updates_per_round is None:
         return task
+    if task.kind == "omniglot":
+        if task.omniglot.updates not in (meta.updates_per_round, OmniglotConfig.updates):
+            raise ValueError(
+                f"task.omniglot.updates = {task.omniglot.updates}: a round is "
+                f"meta.updates_per_round = {meta.updates_per_round} updates; leave it out"
+            )
+        omniglot = replace(task.omniglot, updates=meta.updates_per_round)
+        return replace(task, omniglot=omniglot)
     agent_steps = meta.updates_per_round * task.agent_steps_per_update
     if task.agent_steps not in (agent_steps, TaskConfig.agent_steps):
         raise ValueError(
@@ -68,6 +79,23 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
             "leave it out"
         )
     return replace(task, agent_steps=agent_steps)
+
+
+def _check_supervised(runtime: RuntimeConfig, agent: AgentConfig) -> None:
+    """Refuse options of agents for tasks that have none."""
+    if runtime.env_processes != 1:
+        raise ValueError(
+            f"runtime.env_processes = {runtime.env_processes}: has no effect with task.kind = "
+            "omniglot, which has no environments; leave it out"
+        )
+    default = AgentConfig()
+    for one in fields(AgentConfig):
+        value = getattr(agent, one.name)
+        if value != getattr(default, one.name):
+            raise ValueError(
+                f"agent.{one.name} = {value}: has no effect with task.kind = omniglot, whose "
+                "learner is set by task.omniglot; leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -98,6 +126,12 @@ class TrainConfig:
         if self.meta.method == "finetune":
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
             object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
+        if self.meta.method == "maml" and self.task.kind != "omniglot":
+            raise ValueError(
+                f"meta.method = maml: differentiates through a task's updates, which takes a loss "
+                f"that can be computed anew anywhere, and task.kind = {self.task.kind} has none; "
+                "take another method, or task.kind = omniglot"
+            )
 
 
 @dataclass(frozen=True)
@@ -141,11 +175,14 @@ COMMANDS: dict[str, type[Config]] = {
 def to_mapping(config: Config) -> dict[str, Any]:
     """Return the options as nested plain values, as YAML and the command line spell them.
 
-    What a preset leaves open is spelled out.
+    What a preset leaves open is spelled out, and what has no effect is left out.
     """
     options = asdict(config)
-    del options["task"]["resolved_games"]
     options["task"]["atari"] = config.task.atari.resolved()
+    for name in ("resolved_games", *config.task.without_effect):
+        del options["task"][name]
+    if config.task.kind == "omniglot":
+        del options["agent"]
     return options
 
 

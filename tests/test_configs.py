@@ -32,6 +32,19 @@ def test_every_config_loads(path: Path) -> None:
     assert read(path).task.updates >= 1
 
 
+def test_every_line_of_the_papers_image_config_says_where_it_comes_from() -> None:
+    text = (ROOT / "configs/omniglot_paper.yaml").read_text()
+    options = [line for line in text.splitlines() if re.match(r"\s*\w+: \S", line)]
+    config = read(ROOT / "configs/omniglot_paper.yaml")
+    # The digest is found when a run is made.
+    assert len(options) == len(defining_options(config)) - 1 + 1  # and meta.meta_steps
+    for line in options[:-1]:
+        comment = line.partition("#")[2]
+        if not line.strip().startswith("kind"):
+            assert re.search(r"ours|appendix|section|algorithm|released", comment), line
+    assert (config.meta.meta_steps, config.meta.batch_size, config.task.updates) == (1000, 20, 100)
+
+
 def test_every_line_of_the_papers_config_says_where_it_comes_from() -> None:
     text = (ROOT / "configs/atari_paper.yaml").read_text()
     options = [line for line in text.splitlines() if re.match(r"\s*\w+: \S", line)]
@@ -112,6 +125,52 @@ def _changed(name: str, value: object) -> list[str] | None:
     if isinstance(value, int | float):
         return [f"--{name}", str(value + 1)]
     return [f"--{name}", "other"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        (["--task.data", "elsewhere"], True),
+        (["--task.data_sha256", "1" * 64], False),
+        (["--task.games", "[Latin]"], False),
+        (["--task.omniglot.updates", "5"], False),
+        (["--task.omniglot.lr", "0.5"], False),
+        (["--task.omniglot.share", "all"], False),
+        (["--task.omniglot.split", "1"], False),
+        (["--meta.method", "maml"], False),
+    ],
+)
+def test_drawings_count_by_their_content_not_by_their_place(changed: list[str], same: bool) -> None:
+    base = ["--task.data", "here", "--task.data_sha256", "0" * 64, "--task.games", "[Greek]"]
+    one, other = (
+        fingerprint(read(ROOT / "configs/omniglot_leap.yaml", *base, *more), None)
+        for more in ([], changed)
+    )
+    assert (one == other) == same
+
+
+def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
+    omniglot = to_mapping(read(ROOT / "configs/omniglot_leap.yaml"))
+    assert "agent" not in omniglot
+    assert not {"agent_steps", "num_envs", "unroll_length", "atari"} & omniglot["task"].keys()
+    assert not {"data", "data_sha256", "omniglot"} & to_mapping(TrainConfig())["task"].keys()
+    for argv, message in (
+        (["--agent.lr", "0.5"], "agent.lr = 0.5: has no effect with task.kind = omniglot"),
+        (["--agent.device", "cuda"], "agent.device = cuda: has no effect"),
+        (["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect"),
+        (["--task.agent_steps", "160"], "task.agent_steps: has no effect"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            read(ROOT / "configs/omniglot_leap.yaml", *argv)
+    with pytest.raises(ValueError, match=r"task\.data: has no effect with task\.kind = atari"):
+        read(ROOT / "configs/demo.yaml", "--task.data", "here")
+
+
+def test_maml_is_refused_where_nothing_can_be_differentiated_through() -> None:
+    for kind in ("atari", "catch", "quadratic"):
+        argv = ["--task.kind", kind, "--task.games", "all", "--meta.method", "maml"]
+        with pytest.raises(ValueError, match=rf"meta\.method = maml.*task\.kind = {kind}"):
+            parse(config_parser(TrainConfig, program="test"), TrainConfig, argv)
 
 
 def test_a_pool_and_its_games_are_the_same_run() -> None:

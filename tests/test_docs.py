@@ -109,7 +109,8 @@ def known_options() -> set[str]:
     """The options of all commands, and of the scripts in benchmarks."""
     parsers: list[argparse.ArgumentParser] = [bench_parser(name) for name in BENCHES]
     parsers += [config_parser(config, program="test") for config in (*CONFIGS.values(), PlanConfig)]
-    for script in sorted((ROOT / "benchmarks").glob("*.py")):
+    benchmarks = ROOT / "benchmarks"
+    for script in sorted([*benchmarks.glob("*.py"), *benchmarks.glob("paper/*.py")]):
         parsers.append(runpy.run_path(str(script))["options"]())
     return {
         option for one in parsers for action in one._actions for option in action.option_strings

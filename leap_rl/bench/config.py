@@ -234,3 +234,32 @@ class StartupConfig:
         for name in ("envs", "repeats"):
             check_count(name, getattr(self, name))
         resolve_game(self.game)
+
+
+@dataclass(frozen=True)
+class OmniglotBench:
+    """Measure an Omniglot task against a plain PyTorch loop, and what its messages cost.
+
+    Both learn the same network from the same batches, in turns; the drawings are random. Then a
+    trainer runs whole tasks for a server on Ray, and what it spends on claims, streams and
+    completions is set against the rest.
+    """
+
+    seconds: float = 30.0
+    """Time to measure for: half of it the loops, half the messages."""
+
+    updates: int = 100
+    """Updates of a task."""
+
+    batch_size: int = 20
+    """Drawings in a batch."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        check_seconds(self.seconds)
+        for name in ("updates", "batch_size"):
+            check_count(name, getattr(self, name))

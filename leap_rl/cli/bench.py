@@ -20,6 +20,7 @@ BENCHES: Final[dict[str, Any]] = {
     "snapshot": config.SnapshotConfig,
     "server": config.ServerConfig,
     "startup": config.StartupConfig,
+    "omniglot": config.OmniglotBench,
 }
 """The config of each measurement; the measurement itself is `leap_rl.bench.NAME`."""
 

@@ -25,4 +25,5 @@ def main(argv: Sequence[str]) -> int:
     for name, games in POOLS.items():
         print(f"{name:<20} {len(games):>7}")
     print(f"\ntask.kind = catch, our own small game: {', '.join(CATCH_GAMES)}")
+    print("task.kind = omniglot: the alphabets in task.data, see docs/omniglot.md")
     return 0

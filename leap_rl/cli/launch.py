@@ -91,8 +91,13 @@ def settle(config: C) -> C:
     """Return the config with each `auto` that says what is computed replaced by what is here.
 
     Raises:
-        ValueError: This machine lacks what the config asks for, and is to compute it.
+        ValueError: This machine lacks what the config asks for, and is to compute it; or the
+            drawings that it names are not there.
     """
+    if config.task.kind == "omniglot":
+        from leap_rl.tasks.omniglot_games import settle_games
+
+        return replace(config, task=settle_games(config.task))
     from leap_rl.rl.hardware import check_machine, resolve
 
     config = replace(config, agent=resolve(config.agent))
@@ -226,13 +231,16 @@ def _initialization(config: Config, tasks: ConfiguredTasks) -> tuple[Tensor, str
 
 def _tasks(config: Config) -> ConfiguredTasks:
     loss_difference: LossDifference = "next_batch"
+    second_order = False
     if isinstance(config, TrainConfig):
         loss_difference = config.meta.loss_difference
+        second_order = config.meta.method == "maml"
     return ConfiguredTasks(
         task=config.task,
         agent=config.agent,
         loss_difference=loss_difference,
         env_processes=config.runtime.env_processes,
+        second_order=second_order,
     )
 
 
@@ -241,7 +249,9 @@ def make_policy(config: Config) -> MetaTrainingFactory | LearningFactory:
     if isinstance(config, TrainConfig):
         return make_meta_training(config)
     layout = _tasks(config).shared_layout()
-    return LearningFactory(seed=config.seed, games=config.task.resolved_games, layout=layout)
+    return LearningFactory(
+        seed=config.seed, games=config.task.resolved_games, layout=layout, unit=config.task.unit
+    )
 
 
 def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
@@ -257,6 +267,7 @@ def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
         optimizer=optimizer,
         layout=tasks.shared_layout(),
         frames_per_agent_step=tasks.frames_per_agent_step,
+        unit=config.task.unit,
     )
 
 

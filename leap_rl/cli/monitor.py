@@ -9,8 +9,9 @@ from leap_rl.messages import ServerStatus
 from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.tracking.metrics import Row, RunView, TaskView
+from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.sink import Tracker
+from leap_rl.tracking.views import RunView, TaskView
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 
 
@@ -75,7 +76,7 @@ class Monitor:
                 game=task.game,
                 trainer=task.trainer,
                 agent_steps=task.live.agent_steps if task.live else 0,
-                agent_steps_total=self._config.task.agent_steps,
+                agent_steps_total=self._config.task.budget,
                 agent_steps_per_s=task.live.agent_steps_per_s if task.live else 0.0,
                 mean_return=task.live.mean_return if task.live else None,
             )
@@ -92,4 +93,5 @@ class Monitor:
             agent_steps_per_s=sum(task.agent_steps_per_s for task in tasks),
             elapsed_s=time.monotonic() - self._started,
             last_row=self._last_row,
+            unit=self._config.task.unit,
         )

@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
         )
     figures = plan.plan_run(
         rates,
-        agent_steps=config.task.agent_steps,
+        agent_steps=config.task.budget,
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
         trainers=config.planned_trainers,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from leap_rl.cli.launch import program, shown
 from leap_rl.config import TrainConfig
 from leap_rl.run_folder import RunFolder
+from leap_rl.tasks.omniglot_config import OmniglotConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.training.initialization import FILE_NAME
@@ -24,6 +26,18 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     print(f"  run folder      {shown(folder.path)}")
     print(f"  initialization  {initialization}")
     print(f"  figures         {shown(folder.path / 'metrics.jsonl')}")
+    if config.task.kind == "omniglot":
+        print("\nNext, learn alphabets that it never saw from this initialization:")
+        given, default = config.task.omniglot, OmniglotConfig()
+        more = "".join(
+            f" --task.omniglot.{name} {getattr(given, name)}"
+            for name in ("split", "share", "held_out")
+            if getattr(given, name) != getattr(default, name)
+        )
+        print(
+            f"  {program()} learn --init {initialization} --task.kind omniglot "
+            f"--task.games held_out --task.data {config.task.data}{more}"
+        )
     if config.task.kind == "atari":
         print("\nNext, let an agent learn a game it never saw from this initialization:")
         print(
@@ -35,6 +49,9 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
 def announce_agents(folder: RunFolder) -> None:
     """Print a learning run's outcome."""
     rows = read_rows(folder.path / "metrics.jsonl")
+    if rows and "examples" in rows[0]:
+        _announce_classifiers(folder, rows)
+        return
     games = dict.fromkeys(
         key.split("/")[1] for row in rows for key in row if key.endswith("/episodes")
     )
@@ -45,6 +62,27 @@ def announce_agents(folder: RunFolder) -> None:
         print(f"  {game:<18} {agent_steps:>9} agent steps  {score:<24}", end="")
         print(f"  {shown(folder.agent(slot, game))}")
     print(f"  figures            {shown(folder.path / 'metrics.jsonl')}")
+
+
+def _announce_classifiers(folder: RunFolder, rows: Sequence[Row]) -> None:
+    """Print the paper's measures of each alphabet."""
+    games = dict.fromkeys(
+        key.split("/")[1] for row in rows for key in row if key.endswith("/training")
+    )
+    print("\nLearned; the area is that under the training-error curve, as a share of the whole.")
+    for slot, game in enumerate(games):
+        area, validation = _classified(game, rows)
+        print(f"  {game:<24} area {area:>6.1%}  final validation error {validation:>6.1%}", end="")
+        print(f"  {shown(folder.agent(slot, game))}")
+    print(f"  figures                  {shown(folder.path / 'metrics.jsonl')}")
+
+
+def _classified(game: str, rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the area under an alphabet's training-error curve and its last validation error."""
+    training, validation = f"error/{game}/training", f"error/{game}/validation"
+    own = [row for row in rows if training in row]
+    area = fmean(row[training] for row in own)
+    return area, [row[validation] for row in own if validation in row][-1]
 
 
 def _outcome(game: str, rows: Sequence[Row]) -> tuple[int, int, float]:

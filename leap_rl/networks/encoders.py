@@ -171,7 +171,8 @@ def initialize(module: nn.Module, generator: torch.Generator, *, gain: float | N
     same generator gives the same bits on every CPU.
 
     Args:
-        module: Its convolutions and linear layers are drawn.
+        module: Its convolutions and linear layers are drawn; normalizations scale by 1 and shift
+            by 0.
         generator: Drawn from.
         gain: Weights get a deviation of gain / √n, biases are zero; √2 keeps the size of
             activations through ReLUs (He et al. 2015, eq. 10). Without a gain weights and biases
@@ -182,9 +183,13 @@ def initialize(module: nn.Module, generator: torch.Generator, *, gain: float | N
             bound = (1.0 if gain is None else gain * math.sqrt(3.0)) / math.sqrt(
                 layer.weight[0].numel()
             )
-            assert layer.bias is not None
             nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+            if layer.bias is None:
+                continue
             if gain is None:
                 nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
             else:
                 nn.init.zeros_(layer.bias)
+        elif isinstance(layer, nn.BatchNorm2d):
+            nn.init.ones_(layer.weight)
+            nn.init.zeros_(layer.bias)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from leap_rl.envs.atari_config import PRESETS, AtariSettings
 from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, resolve_games
+from leap_rl.tasks.omniglot_config import POOLS, OmniglotConfig
 
-TaskKind = Literal["atari", "catch", "quadratic"]
+TaskKind = Literal["atari", "catch", "quadratic", "omniglot"]
 """Which family of tasks a run draws from."""
 
 LossDifference = Literal["next_batch", "same_batch"]
@@ -21,6 +22,12 @@ OnDivergence = Literal["stop", "restart_task", "drop_task"]
 QUADRATIC_GAMES = tuple(f"bowl_{index}" for index in range(8))
 """The quadratic tasks: bowls in a space of a few dimensions, each with its own lowest point."""
 
+
+OF_GAMES = ("agent_steps", "num_envs", "unroll_length", "atari")
+"""Options of tasks that an agent plays."""
+
+OF_DRAWINGS = ("data", "data_sha256", "omniglot")
+"""Options of tasks that classify drawings."""
 
 AtariPreset = Literal["paper", "machado", "noframeskip"]
 """Settings of the emulator by name."""
@@ -93,12 +100,14 @@ class TaskConfig:
 
     kind: TaskKind = "atari"
     """atari: ALE's games. catch: a small pixel game of our own, for trying things out.
-    quadratic: noisy bowls with closed forms, for tests."""
+    quadratic: noisy bowls with closed forms, for tests. omniglot: handwritten characters to
+    classify, an alphabet a game (the paper's image experiment)."""
 
     games: list[str] | str = "pretraining"
     """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
     actions, less the held-out: paper), held_out, large_action, paper, all. `leap-rl games` lists
-    them. For the other kinds, pretraining and all are all that there is."""
+    them. omniglot: alphabets by the names of their folders, or the pools pretraining, held_out and
+    all, see task.omniglot. For the other kinds, pretraining and all are all that there is."""
 
     agent_steps: int = 5_000_000
     """Budget of a task in agent steps, one action of one environment each. Paper ("trained
@@ -119,8 +128,18 @@ class TaskConfig:
 
     atari: AtariConfig = field(default_factory=AtariConfig)
 
+    data: str | None = None
+    """Where Omniglot's drawings lie: the folder of images_background and images_evaluation, as
+    folders or zips, or of the minimal splits. For task.kind = omniglot alone."""
+
+    data_sha256: str | None = None
+    """SHA-256 of the drawings, however they are packed. Found when the run is made, and written
+    down; what is given must be met."""
+
+    omniglot: OmniglotConfig = field(default_factory=OmniglotConfig)
+
     resolved_games: tuple[str, ...] = field(init=False, repr=False)
-    """The games spelled out; derived."""
+    """The games spelled out; derived. Empty as long as it takes task.data to know them."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -145,9 +164,30 @@ class TaskConfig:
             raise ValueError(
                 f"task.atari: has no effect with task.kind = {self.kind}; leave it out"
             )
+        for name in self.without_effect:
+            if getattr(self, name) != _default(name):
+                raise ValueError(
+                    f"task.{name}: has no effect with task.kind = {self.kind}; leave it out"
+                )
         self._check_budget()
         # The one field that is derived; a frozen dataclass is set through object.
         object.__setattr__(self, "resolved_games", self._resolve())
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """The options that this kind of task has no use for."""
+        return OF_GAMES if self.kind == "omniglot" else OF_DRAWINGS
+
+    @property
+    def unit(self) -> Literal["agent_steps", "examples"]:
+        """What a task's budget counts: agent steps, or drawings that an update learns from."""
+        return "examples" if self.kind == "omniglot" else "agent_steps"
+
+    @property
+    def budget(self) -> int:
+        """A task's budget, in its unit."""
+        supervised = self.kind == "omniglot"
+        return self.updates * self.omniglot.batch_size if supervised else self.agent_steps
 
     @property
     def agent_steps_per_update(self) -> int:
@@ -157,6 +197,8 @@ class TaskConfig:
     @property
     def updates(self) -> int:
         """K, the updates in a task's budget."""
+        if self.kind == "omniglot":
+            return self.omniglot.updates
         return self.agent_steps // self.agent_steps_per_update
 
     def _check_budget(self) -> None:
@@ -171,6 +213,9 @@ class TaskConfig:
 
     def _resolve(self) -> tuple[str, ...]:
         games = [self.games] if isinstance(self.games, str) else list(self.games)
+        if self.kind == "omniglot":
+            # Which alphabets there are, the data says: omniglot_games.settle_games.
+            return () if set(games) & set(POOLS) else tuple(games)
         if self.kind == "atari":
             return self._checked(resolve_games(games), tuple(ACTION_COUNTS))
         own = CATCH_GAMES if self.kind == "catch" else QUADRATIC_GAMES
@@ -189,3 +234,8 @@ class TaskConfig:
         if not games or len(set(games)) < len(games):
             raise ValueError(f"task.games = {list(games)}: name at least one game, each once")
         return games
+
+
+def _default(name: str) -> object:
+    (one,) = (each for each in fields(TaskConfig) if each.name == name)
+    return one.default if one.default_factory is MISSING else one.default_factory()

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from leap_rl.envs.vector import GameVector
+from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.parameters import Layout, flatten_parameters, layout_of
 from leap_rl.rl.config import GAINS, AgentConfig
 from leap_rl.rl.hardware import check_machine
+from leap_rl.supervised.classifier import shared_layout
 from leap_rl.tasks import quadratic
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import LossDifference, TaskConfig
+from leap_rl.tasks.omniglot_config import CLASSES
 from leap_rl.tasks.task import Task, TaskSpec
 
 CATCH_SHAPE = (84, 84, 3)
@@ -31,12 +34,14 @@ class ConfiguredTasks:
         agent: The agents that learn them.
         loss_difference: Whether tasks compute each batch's loss after the update too.
         env_processes: Processes that a task's emulators are spread over; changes no bit.
+        second_order: Whether a task's end is differentiated by its start, through all updates.
     """
 
     task: TaskConfig
     agent: AgentConfig
     loss_difference: LossDifference = "next_batch"
     env_processes: int = 1
+    second_order: bool = False
 
     @property
     def frames_per_agent_step(self) -> int:
@@ -58,6 +63,8 @@ class ConfiguredTasks:
                 lr=self.agent.lr,
                 loss_difference=self.loss_difference,
             )
+        if self.task.kind == "omniglot":
+            return self._make_omniglot(spec)
         return ActorCriticTask(
             spec,
             make_envs=self._make_envs(spec.game),
@@ -70,25 +77,53 @@ class ConfiguredTasks:
         """Refuse a machine that cannot compute the tasks as they were meant.
 
         Raises:
-            ValueError: It lacks the device, or the precision's units.
+            ValueError: It lacks the device, the precision's units, or the drawings.
         """
-        if self.task.kind != "quadratic":
+        if self.task.kind == "omniglot":
+            from leap_rl.tasks.omniglot_games import open_data
+
+            open_data(self.task)
+        elif self.task.kind != "quadratic":
             check_machine(self.agent)
 
     def shared_layout(self) -> Layout:
         """Return the names and places of the shared parameters in the flat vector."""
         if self.task.kind == "quadratic":
             return quadratic.shared_layout()
+        if self.task.kind == "omniglot":
+            return shared_layout(layout_of(make_classifier(CLASSES)), self.task.omniglot.share)
         return layout_of(make_encoder(self.agent.encoder, self.observation_shape))
 
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P], from the stream of ``seed``."""
         if self.task.kind == "quadratic":
             return quadratic.random_initialization(seed)
+        if self.task.kind == "omniglot":
+            return self._random_classifier(seed)
         encoder = make_encoder(self.agent.encoder, self.observation_shape)
         gain = GAINS[self.agent.initial_weights]["encoder"]
         initialize(encoder, torch.Generator().manual_seed(seed), gain=gain)
         return flatten_parameters(encoder).vector
+
+    def _make_omniglot(self, spec: TaskSpec) -> Task:
+        # Imported here: who plays games needs no reader of drawings.
+        from leap_rl.tasks.omniglot import OmniglotTask
+        from leap_rl.tasks.omniglot_games import task_drawings
+
+        assert self.task.data is not None
+        config = self.task.omniglot
+        return OmniglotTask(
+            spec,
+            drawings=task_drawings(self.task.data, spec.game, config.split),
+            config=config,
+            loss_difference=self.loss_difference,
+            second_order=self.second_order,
+        )
+
+    def _random_classifier(self, seed: int) -> Tensor:
+        network = make_classifier(CLASSES)
+        initialize(network, torch.Generator().manual_seed(seed))
+        return flatten_parameters(network).vector[: self.shared_layout().size].clone()
 
     def _make_envs(self, game: str) -> Callable[[int], GameVector]:
         # Imported here: each kind needs its own emulator, and only its own.

@@ -75,9 +75,10 @@ class Progress:
     updates: int
     """Updates of the task so far."""
     agent_steps: int
-    """Agent steps of the task so far."""
+    """Agent steps of the task so far; where there is no agent, examples that it learned from."""
     losses: Mapping[str, float]
-    """The update's losses by name; ``total`` is always there."""
+    """The update's losses by name; ``total`` is always there, others may be there now and then. A
+    classifier's errors are losses whose names end in ``_error``."""
     episodes: Sequence[EpisodeEnd] = ()
     """Episodes that ended since the last call."""
 
@@ -117,7 +118,7 @@ class Task(Protocol):
 
     @property
     def agent_steps_total(self) -> int:
-        """The task's budget in agent steps."""
+        """The task's budget in agent steps, or in examples where there is no agent."""
 
     @property
     def device(self) -> torch.device:
@@ -205,17 +206,17 @@ def thaw_loss(state: Mapping[str, NDArray[Any]]) -> Tensor | None:
 
 @dataclass(kw_only=True, slots=True)
 class LossMean:
-    """Means of the losses over updates."""
+    """Means of the losses, each over the updates that had it."""
 
-    updates: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
     sums: dict[str, float] = field(default_factory=dict)
 
     def add(self, losses: Mapping[str, float]) -> None:
         """Take in one update's losses."""
-        self.updates += 1
         for name, value in losses.items():
+            self.counts[name] = self.counts.get(name, 0) + 1
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def means(self) -> dict[str, float]:
         """Return the mean of each loss; empty before the first update."""
-        return {name: total / self.updates for name, total in self.sums.items()}
+        return {name: total / self.counts[name] for name, total in self.sums.items()}

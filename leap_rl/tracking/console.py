@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from leap_rl.tracking.config import ConsoleKind
-from leap_rl.tracking.metrics import Row, RunView, TaskView
+from leap_rl.tracking.metrics import Row, Unit
+from leap_rl.tracking.views import RunView, TaskView
 
 __all__ = ["Console", "PlainConsole", "QuietConsole", "RichConsole", "RunView", "TaskView"]
 __all__ += ["make_console"]
@@ -31,6 +32,7 @@ PLAIN_FIRST_S = 2.0
 GAMES_IN_A_LINE = 4
 NARROW, WIDE = 50, 100
 """Columns from which each task has a bar, and from which its trainer's name is shown too."""
+_WORDS: dict[Unit, str] = {"agent_steps": "agent steps", "examples": "examples"}
 
 
 class Console(ABC):
@@ -187,18 +189,19 @@ class _Dashboard:
         # Taller than the terminal, a live display cannot be redrawn in place.
         room = max(options.size.height - 5, 1)
         shown = view.tasks if len(view.tasks) <= room else view.tasks[: room - 1]
-        yield _task_table(shown, width=options.max_width)
+        yield _task_table(shown, width=options.max_width, unit=view.unit)
         if len(shown) < len(view.tasks):
             yield Text(f"and {len(view.tasks) - len(shown)} more running", style="dim")
 
 
-def _task_table(tasks: tuple[TaskView, ...], *, width: int) -> Table:
+def _task_table(tasks: tuple[TaskView, ...], *, width: int, unit: Unit) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     # Columns that may wrap are narrowed first: a long name is cut before any number is.
     table.add_column("game", max_width=24)
     if width >= NARROW:
         table.add_column(width=10)
-    for header in ("agent steps", "per s", "return"):
+    played = unit == "agent_steps"
+    for header in (_WORDS[unit], "per s", *(["return"] if played else [])):
         table.add_column(header, no_wrap=True, justify="right")
     if width >= WIDE:
         table.add_column("trainer", no_wrap=True, overflow="ellipsis")
@@ -209,7 +212,8 @@ def _task_table(tasks: tuple[TaskView, ...], *, width: int) -> Table:
             cells.append(bar)
         cells.append(f"{_short(task.agent_steps)}/{_short(task.agent_steps_total)}")
         cells.append(f"{task.agent_steps_per_s:,.0f}")
-        cells.append("-" if task.mean_return is None else f"{task.mean_return:.1f}")
+        if played:
+            cells.append("-" if task.mean_return is None else f"{task.mean_return:.1f}")
         if width >= WIDE:
             cells.append(Text(task.trainer, style="dim"))
         table.add_row(*cells)
@@ -276,7 +280,9 @@ def _finished_line(row: Row, meta_steps: int) -> str:
     for key, form in {
         "time/meta_step_s": "in {:,.1f} s",
         "agent_steps": "{:,.0f} agent steps so far",
+        "examples": "{:,.0f} examples so far",
         "throughput/agent_steps_per_s": "{:,.0f} agent steps/s",
+        "throughput/examples_per_s": "{:,.0f} examples/s",
         "meta/contribution_norm": "contribution {:.3g}",
         "meta/step_ratio": "step/initialization {:.2e}",
     }.items():
@@ -292,13 +298,18 @@ def _finished_line(row: Row, meta_steps: int) -> str:
     ):
         if row.get(key, 0) > 0:
             parts.append(f"{_count(int(row[key]), 'task')} {what}")
-    line = ", ".join(parts)
-    returns = [
-        f"{key.split('/')[1]} {value:.1f}"
-        for key, value in row.items()
-        if key.startswith("return/") and key.endswith("/mean")
-    ]
-    return f"{line}; mean return: {_listed(returns)}" if returns else line
+    for area, stat, form, words in (
+        ("return", "mean", "{:.1f}", "mean return"),
+        ("error", "validation", "{:.0%}", "validation error"),
+    ):
+        values = [
+            f"{key.split('/')[1]} {form.format(value)}"
+            for key, value in row.items()
+            if key.startswith(f"{area}/") and key.endswith(f"/{stat}")
+        ]
+        if values:
+            return f"{', '.join(parts)}; {words}: {_listed(values)}"
+    return ", ".join(parts)
 
 
 def _place(view: RunView) -> str:
@@ -314,7 +325,8 @@ def _slots(view: RunView) -> str:
 
 def _pace(view: RunView, eta_s: float | None) -> str:
     eta = "" if eta_s is None else f", about {_duration(eta_s)} left"
-    return f"{_duration(view.elapsed_s)} elapsed{eta}, {view.agent_steps_per_s:,.0f} agent steps/s"
+    rate = f"{view.agent_steps_per_s:,.0f} {_WORDS[view.unit]}/s"
+    return f"{_duration(view.elapsed_s)} elapsed{eta}, {rate}"
 
 
 def _listed(items: list[str]) -> str:

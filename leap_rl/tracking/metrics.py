@@ -19,12 +19,17 @@ from functools import cache
 from statistics import fmean
 from typing import Literal
 
-Axis = Literal["meta_step", "agent_steps"]
+Axis = Literal["meta_step", "agent_steps", "examples"]
+Unit = Literal["agent_steps", "examples"]
+"""What the budgets of a run's tasks count: actions, or examples that an update learns from."""
 Row = Mapping[str, float | int]
 
 META: tuple[Axis, ...] = ("meta_step",)
 LEARN: tuple[Axis, ...] = ("agent_steps",)
+LEARN_EXAMPLES: tuple[Axis, ...] = ("examples",)
 BOTH: tuple[Axis, ...] = ("meta_step", "agent_steps")
+BOTH_EXAMPLES: tuple[Axis, ...] = ("meta_step", "examples")
+ALL: tuple[Axis, ...] = ("meta_step", "agent_steps", "examples")
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,13 @@ METRICS: tuple[Metric, ...] = (
         "agent steps",
         BOTH,
         "Agent steps so far: of all counted tasks of the run, or of the row's one agent.",
+    ),
+    Metric(
+        "examples",
+        "examples",
+        BOTH_EXAMPLES,
+        "In tasks without agents: examples learned from so far, of all counted tasks of the run, "
+        "or of the row's one task.",
     ),
     Metric("frames", "frames", META, "Emulator frames so far, of all counted tasks of the run."),
     Metric(
@@ -116,8 +128,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "loss/<game>/total",
         "loss",
-        BOTH,
-        "Mean over the updates of the loss that the agent descends.",
+        ALL,
+        "Mean over the updates of the loss that they descend.",
     ),
     Metric("loss/<game>/policy", "loss", BOTH, "Mean over the updates of the policy loss."),
     Metric(
@@ -128,6 +140,25 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "loss/<game>/entropy", "nats", BOTH, "Mean over the updates of the policy's mean entropy."
+    ),
+    Metric(
+        "loss/<game>/validation",
+        "loss",
+        BOTH_EXAMPLES,
+        "Mean over the validations of the loss on examples that are never learned from.",
+    ),
+    Metric(
+        "error/<game>/training",
+        "0 to 1",
+        BOTH_EXAMPLES,
+        "Mean over the updates of the share of the batch that was classified wrongly before the "
+        "update: over a whole task, the area under its training-error curve.",
+    ),
+    Metric(
+        "error/<game>/validation",
+        "0 to 1",
+        BOTH_EXAMPLES,
+        "Mean over the validations of the share of held-back examples classified wrongly.",
     ),
     Metric(
         "time/working_s",
@@ -176,6 +207,18 @@ METRICS: tuple[Metric, ...] = (
         LEARN,
         "Agent steps of the game's agent per second since the game's last row.",
     ),
+    Metric(
+        "throughput/examples_per_s",
+        "examples/s",
+        META,
+        "The meta-step's examples over its wall-clock time.",
+    ),
+    Metric(
+        "throughput/<game>/examples_per_s",
+        "examples/s",
+        LEARN_EXAMPLES,
+        "Examples of the task per second since the game's last row.",
+    ),
 )
 
 
@@ -197,7 +240,8 @@ class SlotFigures:
 
     game: str
     agent_steps: int
-    """Agent steps of the whole task, those done before a snapshot was taken over included."""
+    """Agent steps of the whole task, those done before a snapshot was taken over included. In
+    the unit of the run's budgets."""
     frames_per_agent_step: int
     """Emulator frames in an agent step; 0 for a task that has no frames."""
     path: Mapping[str, float] = field(default_factory=dict)
@@ -207,7 +251,8 @@ class SlotFigures:
     cosine: float | None
     """Between this contribution and the batch's mean; None when either is zero."""
     losses: Mapping[str, float] = field(default_factory=dict)
-    """Means over the task's updates: total, and policy, value, entropy for an actor-critic."""
+    """Means over the task's updates: total, and policy, value, entropy for an actor-critic, or the
+    errors of a classifier."""
     episode_return_sum: float = 0.0
     episodes: int = 0
     """Episodes that ended within the task; `episode_return_sum` sums their raw returns."""
@@ -232,44 +277,13 @@ class MetaFigures:
     """The games of the tasks that were dropped."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskView:
-    """One running task as the console shows it."""
-
-    slot: int
-    game: str
-    trainer: str
-    agent_steps: int
-    agent_steps_total: int
-    """The task's budget."""
-    agent_steps_per_s: float
-    mean_return: float | None
-    """Over recent episodes; None before the first one has ended."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunView:
-    """A run at one moment, as the console shows it. All of it is provisional but `last_row`."""
-
-    kind: Literal["train", "learn"]
-    meta_step: int
-    """The open meta-step, from 0; equal to `meta_steps` when the run is over. 0 for learn."""
-    meta_steps: int
-    """How many the run is to do, those before a resume included; 1 for learn."""
-    slots_done: int
-    slots_total: int
-    tasks: tuple[TaskView, ...]
-    """The running tasks only, in slot order."""
-    agent_steps_per_s: float
-    """Of all running tasks together."""
-    elapsed_s: float
-    """Since this process began to show the run; never runs backwards."""
-    last_row: Row | None = None
-    """The newest committed row, if any."""
-
-
 def meta_step_row(
-    *, meta_step: int, slots: Sequence[SlotFigures], meta: MetaFigures, agent_steps_before: int
+    *,
+    meta_step: int,
+    slots: Sequence[SlotFigures],
+    meta: MetaFigures,
+    agent_steps_before: int,
+    unit: Unit = "agent_steps",
 ) -> dict[str, float | int]:
     """The row of one committed meta-step, axis `meta_step`.
 
@@ -281,10 +295,11 @@ def meta_step_row(
         slots: the counted tasks, in slot order.
         meta: the outer step's figures.
         agent_steps_before: agent steps of all meta-steps before this one.
+        unit: what agent steps are called in the row; a task that counts examples has no episodes.
     """
     new_agent_steps = sum(slot.agent_steps for slot in slots)
     agent_steps = agent_steps_before + new_agent_steps
-    row: dict[str, float | int] = {"meta_step": meta_step, "agent_steps": agent_steps}
+    row: dict[str, float | int] = {"meta_step": meta_step, unit: agent_steps}
     frames_per_agent_step = {slot.frames_per_agent_step for slot in slots}
     assert len(frames_per_agent_step) == 1, "the tasks of a run share one frame skip"
     if any(frames_per_agent_step):
@@ -297,7 +312,7 @@ def meta_step_row(
         row["meta/step_ratio"] = meta.step_norm / meta.initialization_norm
 
     for game in dict.fromkeys(slot.game for slot in slots):
-        row.update(_game_figures(game, [slot for slot in slots if slot.game == game]))
+        row.update(_game_figures(game, [slot for slot in slots if slot.game == game], unit))
 
     row["tasks/restarted"] = meta.tasks_restarted
     row["tasks/cut_off"] = meta.tasks_cut_off
@@ -307,7 +322,7 @@ def meta_step_row(
     row["time/waiting_s"] = math.fsum(slot.waiting_s for slot in slots)
     row["time/meta_step_s"] = meta.meta_step_s
     if meta.meta_step_s > 0:
-        row["throughput/agent_steps_per_s"] = new_agent_steps / meta.meta_step_s
+        row[f"throughput/{unit}_per_s"] = new_agent_steps / meta.meta_step_s
     _assert_registered(row, "meta_step")
     return row
 
@@ -320,8 +335,9 @@ def learn_row(
     episode_return_sum: float,
     episodes: int,
     agent_steps_per_s: float,
+    unit: Unit = "agent_steps",
 ) -> dict[str, float | int]:
-    """One point of a lone agent's learning curve, axis `agent_steps`.
+    """One point of a lone agent's learning curve, axis `agent_steps` or `examples`.
 
     Args:
         game: the game that the agent learns.
@@ -330,28 +346,33 @@ def learn_row(
         episode_return_sum: of the raw returns of the episodes that ended since the last row.
         episodes: how many ended.
         agent_steps_per_s: since the last row.
+        unit: what agent steps are called in the row; a task that counts examples has no episodes.
     """
-    row: dict[str, float | int] = {"agent_steps": agent_steps}
-    row.update(_returns(game, episode_return_sum, episodes))
-    row.update({f"loss/{game}/{name}": loss for name, loss in losses.items()})
-    row[f"throughput/{game}/agent_steps_per_s"] = agent_steps_per_s
-    _assert_registered(row, "agent_steps")
+    row: dict[str, float | int] = {unit: agent_steps}
+    if unit == "agent_steps":
+        row.update(_returns(game, episode_return_sum, episodes))
+    row.update(_losses(game, losses))
+    row[f"throughput/{game}/{unit}_per_s"] = agent_steps_per_s
+    _assert_registered(row, unit)
     return row
 
 
-def dropped_row(*, game: str, agent_steps: int) -> dict[str, float | int]:
-    """The row of a lone agent that was dropped, axis `agent_steps`.
+def dropped_row(
+    *, game: str, agent_steps: int, unit: Unit = "agent_steps"
+) -> dict[str, float | int]:
+    """The row of a lone agent that was dropped; its axis is its unit.
 
     Args:
         game: the game that it was learning.
         agent_steps: of this agent, until its numbers went bad.
+        unit: what its budget is counted in.
     """
-    row: dict[str, float | int] = {"agent_steps": agent_steps, f"tasks/{game}/dropped": 1}
-    _assert_registered(row, "agent_steps")
+    row: dict[str, float | int] = {unit: agent_steps, f"tasks/{game}/dropped": 1}
+    _assert_registered(row, unit)
     return row
 
 
-def _game_figures(game: str, slots: Sequence[SlotFigures]) -> dict[str, float | int]:
+def _game_figures(game: str, slots: Sequence[SlotFigures], unit: Unit) -> dict[str, float | int]:
     path: list[dict[str, float]] = []
     for slot in slots:
         figures = {**slot.path, "contribution_norm": slot.contribution_norm}
@@ -361,10 +382,20 @@ def _game_figures(game: str, slots: Sequence[SlotFigures]) -> dict[str, float | 
     row: dict[str, float | int] = {}
     row.update({f"path/{game}/{name}": mean for name, mean in _means(path).items()})
     return_sum = math.fsum(slot.episode_return_sum for slot in slots)
-    row.update(_returns(game, return_sum, sum(slot.episodes for slot in slots)))
-    losses = _means([slot.losses for slot in slots])
-    row.update({f"loss/{game}/{name}": mean for name, mean in losses.items()})
+    if unit == "agent_steps":
+        row.update(_returns(game, return_sum, sum(slot.episodes for slot in slots)))
+    row.update(_losses(game, _means([slot.losses for slot in slots])))
     return row
+
+
+def _losses(game: str, losses: Mapping[str, float]) -> dict[str, float]:
+    """The keys of a task's losses; an error is a loss that people can read."""
+    return {
+        f"error/{game}/{name.removesuffix('_error')}"
+        if name.endswith("_error")
+        else f"loss/{game}/{name}": value
+        for name, value in losses.items()
+    }
 
 
 def _returns(game: str, return_sum: float, episodes: int) -> dict[str, float | int]:

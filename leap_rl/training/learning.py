@@ -12,7 +12,7 @@ from leap_rl.messages import FloatVector
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.metrics import dropped_row, learn_row
+from leap_rl.tracking.metrics import Unit, dropped_row, learn_row
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.meta_training import task_seed
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
@@ -25,6 +25,8 @@ class LearningFactory:
     seed: int
     games: tuple[str, ...]
     layout: Layout
+    unit: Unit = "agent_steps"
+    """What the tasks call what they count as agent steps."""
 
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write the initialization, float32 [P], that every agent starts from."""
@@ -79,7 +81,7 @@ class Learning:
         """Keep the learning curves, and which games have none."""
         rows = [
             LoggedRow(
-                axis="agent_steps",
+                axis=self._plan.unit,
                 values=learn_row(
                     game=slot.spec.game,
                     agent_steps=point.agent_steps,
@@ -87,6 +89,7 @@ class Learning:
                     episode_return_sum=point.return_sum,
                     episodes=point.episodes,
                     agent_steps_per_s=point.agent_steps_per_s,
+                    unit=self._plan.unit,
                 ),
             )
             for slot in slots
@@ -94,8 +97,10 @@ class Learning:
         ]
         rows += [
             LoggedRow(
-                axis="agent_steps",
-                values=dropped_row(game=slot.spec.game, agent_steps=slot.agent_steps),
+                axis=self._plan.unit,
+                values=dropped_row(
+                    game=slot.spec.game, agent_steps=slot.agent_steps, unit=self._plan.unit
+                ),
             )
             for slot in dropped
         ]

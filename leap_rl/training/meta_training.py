@@ -23,7 +23,7 @@ from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.metrics import MetaFigures, SlotFigures, meta_step_row
+from leap_rl.tracking.metrics import MetaFigures, SlotFigures, Unit, meta_step_row
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
@@ -66,6 +66,8 @@ class MetaTrainingFactory:
     optimizer: Literal["adam", "sgd"]
     layout: Layout
     frames_per_agent_step: int
+    unit: Unit = "agent_steps"
+    """What the tasks call what they count as agent steps."""
 
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write version 0 of the initialization, float32 [P]."""
@@ -172,6 +174,7 @@ class MetaTraining:
                 dropped=[slot.spec.game for slot in dropped],
             ),
             agent_steps_before=self._agent_steps,
+            unit=self._plan.unit,
         )
         self._agent_steps += sum(slot.record.agent_steps for slot in slots)
         self._theta0 = result.theta.numpy().copy()

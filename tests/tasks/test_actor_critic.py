@@ -181,8 +181,8 @@ def test_a_path_may_borrow_whether_gradients_are_clipped_or_not(max_grad_norm: f
 
 RANDOM_RETURN = -10 / 7
 """The expected return of a policy that ignores what it sees."""
-LEARNED_RETURN = 5.0
-"""Far above chance, and half of perfect play (10)."""
+LEARNED_RETURN = 8.0
+"""Far above chance, and near perfect play (10)."""
 
 
 def test_a_random_policy_is_far_below_the_threshold() -> None:
@@ -201,9 +201,10 @@ def test_a_random_policy_is_far_below_the_threshold() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_agent_learns_a_game_within_a_minute_of_one_core(seed: int) -> None:
     config = TaskConfig(kind="catch", agent_steps=32_000, num_envs=16, unroll_length=5)
-    # Not the paper's rates: so many updates are few for them, and the first gradients, a hundred
-    # times as long as the later ones, throw one agent in three off without clipping.
-    agent = AgentConfig(lr=2e-3, rmsprop_eps=1e-3, max_grad_norm=0.5)
+    # Not the paper's rates: so many updates are few for them. Without clipping the first gradients,
+    # a hundred times as long as the later ones, throw one agent in three off; with torch's initial
+    # weights, one in five.
+    agent = AgentConfig(lr=2e-3, rmsprop_eps=1e-3, max_grad_norm=0.5, initial_weights="he")
     make = ConfiguredTasks(task=config, agent=agent)
     task = make(TaskSpec(game="catch", seed=seed))
     task.start(make.random_initialization(seed))

@@ -160,8 +160,6 @@ def test_ray_gives_the_same_bits(
 def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
     """On both runtimes, and in a loop without either."""
     options = [*BOWLS[:2], "--meta.method", method, "--meta.meta_steps", "2"]
-    if method == "finetune":
-        options += ["--meta.meta_lr", "0.001"]  # the default: its rate is 1 whatever it says
     for runtime in ("local", "ray"):  # one trainer each: what more of them do is no method's affair
         run = ["--run_dir", str(tmp_path / runtime), "--runtime.kind", runtime]
         assert main(["train", *options, *run, "--runtime.trainers", "1"]) == 0

@@ -1,0 +1,133 @@
+"""The paper's fig:jac: how good the identity is in place of the Jacobians of gradient descent.
+
+    .venv/bin/python benchmarks/paper/omniglot_jacobian.py --data ~/omniglot
+
+From a random start, with each learning rate, ρ of the first convolution's block of the Jacobian
+after every few updates, on several alphabets. All 576 columns of the block are computed, through
+all layers, by as many Hessian-vector products an update. Finished cells are kept in
+OUT/cells.jsonl: call it again to go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from leap_rl.evaluation.cells import Cell, CellFile, compute_cells, key_of
+from leap_rl.evaluation.figures import Line, Panel, draw, write_table
+from leap_rl.evaluation.jacobian import jacobian_blocks, relative_precision
+from leap_rl.evaluation.statistics import mean_interval
+from leap_rl.rl.config import AgentConfig
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.omniglot import OmniglotTask
+from leap_rl.tasks.omniglot_config import OmniglotConfig
+from leap_rl.tasks.omniglot_games import settle_games
+from leap_rl.tasks.task import TaskSpec
+
+FIRST_LAYER = "encoder.conv1.weight"
+
+
+def run_cell(cell: Cell, *, data: str) -> dict[str, Any]:
+    """Follow the Jacobian of one task; returns ρ by update."""
+    began_s = time.monotonic()
+    omniglot = OmniglotConfig(updates=cell["updates"], lr=cell["lr"])
+    config = settle_games(
+        TaskConfig(kind="omniglot", games=[cell["alphabet"]], data=data, omniglot=omniglot)
+    )
+    tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+    seed = derive_seed(cell["seed"], Purpose.TASK, cell["alphabet"])
+    task = tasks(TaskSpec(game=cell["alphabet"], seed=seed))
+    assert isinstance(task, OmniglotTask)
+    # The same random start with every rate.
+    task.start(tasks.random_initialization(derive_seed(seed, Purpose.INITIALIZATION)))
+    (leaf,) = (leaf for leaf in task.learner.flat.layout.leaves if leaf.name == FIRST_LAYER)
+    columns = range(leaf.offset, leaf.stop)[: cell["columns"]]
+    blocks = jacobian_blocks(
+        task.learner.loss_at,
+        task.learner.parameters.clone(),
+        batches=[task.batch(update) for update in range(cell["updates"])],
+        lr=cell["lr"],
+        block=columns,
+    )
+    precision = {
+        str(update): relative_precision(block)
+        for update, block in enumerate(blocks, start=1)
+        if update % cell["every"] == 0
+    }
+    return {"precision": precision, "took_s": time.monotonic() - began_s}
+
+
+def cells_of(given: argparse.Namespace) -> list[Cell]:
+    """Return the experiment's cells."""
+    alphabets = settle_games(TaskConfig(kind="omniglot", games="all", data=given.data))
+    common = {name: getattr(given, name) for name in ("updates", "every", "columns", "seed")}
+    return [
+        {"lr": lr, "alphabet": alphabet, **common}
+        for alphabet in alphabets.resolved_games[: given.alphabets]
+        for lr in given.lr
+    ]
+
+
+def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the table and the figure."""
+    rows, lines = [], {}
+    for lr in given.lr:
+        of_one = [results[key_of(cell)] for cell in cells_of(given) if cell["lr"] == lr]
+        updates = [int(update) for update in of_one[0]["precision"]]
+        found = [
+            mean_interval([result["precision"][str(update)] for result in of_one])
+            for update in updates
+        ]
+        several = len(of_one) > 1
+        for update, mean in zip(updates, found, strict=True):
+            spread = f" ({mean.low:.2e} to {mean.high:.2e})" if several else ""
+            rows.append({"learning rate": lr, "updates": update, "ρ": f"{mean.mean:.2e}{spread}"})
+        lines[f"α = {lr}"] = Line(updates, [mean.mean for mean in found])
+    files = write_table(rows, given.out / "jacobian")
+    panel = Panel(lines, "updates", "ρ of the first convolution", log_y=True)
+    files += draw([panel], given.out / "jacobian")
+    print((given.out / "jacobian.md").read_text(), end="")
+    print("\n" + "\n".join(str(file) for file in files))
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", required=True, help="Omniglot, as task.data")
+    parser.add_argument("--out", type=Path, default=Path("runs/omniglot_jacobian"))
+    parser.add_argument("--lr", nargs="+", type=float, default=[0.01, 0.1, 0.5])
+    parser.add_argument("--alphabets", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--every", type=int, default=5, help="updates between two looks")
+    parser.add_argument(
+        "--columns", type=int, default=576, help="of the block; fewer to try it out"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    return parser
+
+
+def main() -> None:
+    """Run the command."""
+    given = options().parse_args()
+    results = compute_cells(
+        cells_of(given),
+        partial(run_cell, data=given.data),
+        CellFile(given.out / "cells.jsonl"),
+        processes=given.processes,
+        progress=lambda line: print(line, flush=True),
+    )
+    report(given, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Meta-training as a part of an experiment: `leap-rl train`, gone on with where it stopped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leap_rl.run_folder import RunFolder
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training.initialization import FILE_NAME
+
+
+def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
+    """Meta-train in a process of its own, one task after another, and return the initialization.
+
+    Args:
+        path: The run's folder. A run that is there is gone on with, or taken as it is if it is
+            done; `argv` must be what made it.
+        argv: Options of `leap-rl train`, in which the number of meta-steps is missing.
+        meta_steps: How many.
+
+    Raises:
+        RuntimeError: The command failed; its last line says why.
+    """
+    folder = RunFolder(path)
+    if not folder.exists():
+        # What was torn before it was a run is of no use.
+        quiet = ["--tracking.console", "quiet", "--tracking.tensorboard", "false"]
+        where = ["--run_dir", str(path), "--runtime.kind", "local"]
+        _leap_rl("train", *argv, "--meta.meta_steps", str(meta_steps), *where, *quiet)
+    elif (folder.latest() or 0) < meta_steps:
+        _leap_rl("resume", str(path), "--meta.meta_steps", str(meta_steps))
+    return folder.checkpoint(meta_steps) / FILE_NAME
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a run's metrics."""
+    return read_rows(path / "metrics.jsonl")
+
+
+def mean_over_games(row: dict[str, Any], area: str, stat: str) -> float:
+    """Return the mean over a row's games of one of their figures, such as loss and total."""
+    values = [
+        value
+        for key, value in row.items()
+        if key.startswith(f"{area}/") and key.endswith(f"/{stat}")
+    ]
+    return float(sum(values) / len(values))
+
+
+def _leap_rl(*argv: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "leap_rl", *argv], capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise RuntimeError(f"leap-rl {argv[0]} ended with status {done.returncode}: {last}")

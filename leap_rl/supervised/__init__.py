@@ -1,0 +1,1 @@
+"""Learning to classify by plain gradient descent, pure torch: network, updates, augmentation."""

@@ -1,0 +1,147 @@
+"""A classifier that learns by plain gradient descent.
+
+P: flattened shared parameters. N: drawings in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from leap_rl.networks.classifier import make_classifier
+from leap_rl.networks.encoders import initialize
+from leap_rl.parameters import Layout, flatten_parameters
+
+Share = Literal["all_but_last", "all"]
+
+
+class Batch(NamedTuple):
+    """Drawings and what they are of."""
+
+    drawings: Tensor
+    """float32 [N, 1, H, W], 0 for paper and 1 for ink."""
+    labels: Tensor
+    """int64 [N], the classes' numbers."""
+
+
+class Figures(NamedTuple):
+    """How well a batch is classified."""
+
+    loss: Tensor
+    """Mean cross-entropy, 0-d; the f of the task's gradient path."""
+    error: Tensor
+    """Share of the drawings that are taken for another class, float64, 0-d."""
+
+
+class ClassifierLearner:
+    """A network, its parameters in one vector, and gradient descent on them.
+
+    One update, with the gradient path in the caller's hands::
+
+        figures = learner.figures(batch)
+        gradient = learner.backward(figures.loss)
+        path.observe(learner.shared, figures.loss.detach(), gradient)
+        learner.step()
+
+    The parameters and the gradient of an update stay readable until the next one is done. Between
+    `step` and the next `backward` the learner is its `parameters` and nothing else.
+
+    Attributes:
+        network: Encoder and last layer.
+        flat: Their parameters and gradients as vectors; the first P are the shared ones.
+        shared_size: P.
+    """
+
+    def __init__(
+        self, *, classes: int, share: Share, lr: float, head_generator: torch.Generator
+    ) -> None:
+        """Draw the last layer from `head_generator`; the encoder is zero until `load_shared`.
+
+        Args:
+            classes: To tell apart.
+            share: Which parameters are the shared ones.
+            lr: Learning rate.
+            head_generator: Drawn from here and kept no longer.
+        """
+        self._lr = lr
+        self.network = make_classifier(classes)
+        initialize(self.network.head, head_generator)
+        self.flat = flatten_parameters(self.network)
+        self.shared_size = shared_layout(self.flat.layout, share).size
+
+    @property
+    def shared(self) -> Tensor:
+        """float32 [P], a view of the shared parameters; each update has a new one."""
+        return self.flat.vector[: self.shared_size]
+
+    @property
+    def parameters(self) -> Tensor:
+        """All parameters as a vector, float32; each update has a new one."""
+        return self.flat.vector
+
+    def load_shared(self, theta: Tensor) -> None:
+        """Copy the shared parameters in, float32 [P]; the others stay as they are."""
+        assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
+        self.shared.copy_(theta)
+
+    def load_parameters(self, vector: Tensor) -> None:
+        """Copy all parameters in.
+
+        Raises:
+            ValueError: They are those of another network.
+        """
+        if vector.shape != self.flat.vector.shape:
+            raise ValueError(
+                f"parameters: {tuple(vector.shape)}, and this network's are "
+                f"{tuple(self.flat.vector.shape)}; they are another network's"
+            )
+        self.flat.vector.copy_(vector)
+
+    def figures(self, batch: Batch) -> Figures:
+        """Return the loss of a batch, with its graph, and its error."""
+        return figures(self.network(batch.drawings), batch.labels)
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """Compute the gradient and return its shared part, [P], a view until the next but one."""
+        self.flat.zero_grad()
+        torch.autograd.backward(loss)
+        return self.flat.grad[: self.shared_size]
+
+    def step(self) -> None:
+        """Take one step of gradient descent: θ − lr·∇f."""
+        flat = self.flat
+        torch.sub(flat.vector, flat.grad, alpha=self._lr, out=flat.spare)
+        flat.swap()
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> Figures:
+        """Return loss and error of a batch, without gradient."""
+        return self.figures(batch)
+
+    def loss_at(self, vector: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of a batch at other parameters, as a function that torch.func takes."""
+        named: Mapping[str, Tensor] = self.flat.layout.named(vector)
+        logits = functional_call(self.network, dict(named), (batch.drawings,))
+        return figures(logits, batch.labels).loss
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return copies of all parameters, named encoder.* and head.*."""
+        return {
+            name: view.clone() for name, view in self.flat.layout.named(self.flat.vector).items()
+        }
+
+
+def figures(logits: Tensor, labels: Tensor) -> Figures:
+    """Return how well logits [N, classes] say the labels [N]."""
+    wrong = logits.detach().argmax(dim=1) != labels
+    return Figures(F.cross_entropy(logits, labels), wrong.double().mean())
+
+
+def shared_layout(layout: Layout, share: Share) -> Layout:
+    """Return the shared part of a classifier's layout."""
+    return layout if share == "all" else layout.prefix("encoder")

@@ -1,0 +1,249 @@
+"""An alphabet to tell the characters of: the paper's image experiment, one task of it.
+
+Everything random is a function of the task's seed and of which update it is for: the order of the
+drawings, and how each is turned, scaled and shifted. A frozen task is therefore its parameters and
+its count of updates.
+
+Dimensions: P flattened shared parameters, N drawings in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.supervised.augmentation import random_affine
+from leap_rl.supervised.classifier import Batch, ClassifierLearner
+from leap_rl.supervised.unrolled import gradient_through_descent
+from leap_rl.tasks.config import LossDifference
+from leap_rl.tasks.omniglot_config import (
+    CLASSES,
+    TRAINING_DRAWINGS,
+    VALIDATION_DRAWINGS,
+    OmniglotConfig,
+)
+from leap_rl.tasks.task import (
+    Observe,
+    Point,
+    Progress,
+    TaskSpec,
+    TaskState,
+    freeze_loss,
+    thaw_loss,
+)
+
+
+class OmniglotTask:
+    """Learns to tell 20 characters of one alphabet.
+
+    Args:
+        spec: The alphabet, and the seed that the last layer, batches and augmentation come from.
+        drawings: uint8 [20 characters, 20 hands, H, W], the last five hands for validation.
+        config: The budget and how it is learned.
+        loss_difference: Whether to compute each batch's loss after the update too.
+        second_order: Whether the end's gradient is by the start, through all updates, on the
+            validation drawings ("MAML differs from Leap in that it evaluates the meta objective on
+            a held-out test set"), rather than by the end, on one more batch.
+
+    Attributes:
+        config: As given.
+        learner: The network and its gradient descent.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        drawings: NDArray[np.uint8],
+        config: OmniglotConfig,
+        loss_difference: LossDifference = "next_batch",
+        second_order: bool = False,
+    ) -> None:
+        self.config = config
+        self._evaluates_again = loss_difference == "same_batch"
+        self._second_order = second_order
+        shown = torch.from_numpy(drawings.astype(np.float32)).div_(255.0)
+        training, validating = (
+            part.reshape(-1, 1, *shown.shape[2:])
+            for part in torch.split(shown, [TRAINING_DRAWINGS, VALIDATION_DRAWINGS], dim=1)
+        )
+        self._training, self._validating = training, validating
+        self._labels = torch.arange(CLASSES).repeat_interleave(TRAINING_DRAWINGS)
+        self._take_seed(spec.seed)
+        self.learner = ClassifierLearner(
+            classes=CLASSES,
+            share=config.share,
+            lr=config.lr,
+            head_generator=self._generator(Purpose.HEADS),
+        )
+        self._updates = 0
+        self._batches_before = 0  # of this round, where it goes on from an earlier one
+        self._start: Tensor | None = None
+        self._previous_batch_loss: Tensor | None = None
+
+    def _take_seed(self, seed: int) -> None:
+        self._seed = seed
+        self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
+        self._validation = Batch(
+            # Turned once and for all: the same drawings then judge a task at any time.
+            self._augmented(self._validating, "validation"),
+            torch.arange(CLASSES).repeat_interleave(VALIDATION_DRAWINGS),
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is used up."""
+        return self._updates >= self.config.updates
+
+    @property
+    def agent_steps_total(self) -> int:
+        """The budget in drawings."""
+        return self.config.updates * self.config.batch_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the points of its gradient path lie."""
+        return torch.device("cpu")
+
+    def start(self, shared: Tensor) -> None:
+        """Copy the initialization, float32 [P]; where all is shared nothing is left to draw."""
+        self.learner.load_shared(shared)
+        if self._second_order:
+            self._start = self.learner.parameters.clone()
+
+    def advance(self, observe: Observe) -> Progress:
+        """Take one step of gradient descent; validate where it is due."""
+        batch = self.batch(self._updates)
+        figures = self.learner.figures(batch)
+        gradient = self.learner.backward(figures.loss)
+        loss = figures.loss.detach()
+        observe(self.learner.shared, loss, gradient, previous_batch_loss=self._previous_batch_loss)
+        self.learner.step()
+        self._updates += 1
+        if self._evaluates_again:
+            self._previous_batch_loss = self.learner.evaluate(batch).loss
+        losses = {"total": float(loss), "training_error": float(figures.error)}
+        if self._validates_now():
+            validation = self.learner.evaluate(self._validation)
+            losses["validation"] = float(validation.loss)
+            losses["validation_error"] = float(validation.error)
+        return Progress(
+            updates=self._updates,
+            agent_steps=self._updates * self.config.batch_size,
+            losses=losses,
+        )
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        """Return the last point with one more batch's loss, or what MAML asks for in its place."""
+        if self._second_order:
+            return self._end_by_the_start()
+        figures = self.learner.figures(self.batch(self._updates))
+        gradient = self.learner.backward(figures.loss) if with_grad else None
+        return Point(
+            theta=self.learner.shared,
+            loss=figures.loss.detach(),
+            grad=gradient,
+            previous_batch_loss=self._previous_batch_loss,
+        )
+
+    def state(self) -> TaskState:
+        """Return the parameters, the count, the last batch's loss, and MAML's start."""
+        state: TaskState = {
+            "parameters": self.learner.parameters.numpy().copy(),
+            "updates": np.array(self._updates),
+            "batches_before": np.array(self._batches_before),
+            "seed": np.array(self._seed),
+            **freeze_loss(self._previous_batch_loss),
+        }
+        if self._start is not None:
+            state["start"] = self._start.numpy().copy()
+        return state
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a state.
+
+        Raises:
+            ValueError: The state is of another network.
+        """
+        self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
+        self._updates = int(state["updates"])
+        self._batches_before = int(state["batches_before"])
+        if int(state["seed"]) != self._seed:
+            self._take_seed(int(state["seed"]))
+        self._previous_batch_loss = thaw_loss(state)
+        if self._second_order:
+            self._start = torch.from_numpy(state["start"].copy())
+
+    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        """Begin a round from ``shared``, float32 [P], with the learner of an earlier one.
+
+        Its drawings go on where that one's ended.
+
+        Raises:
+            ValueError: The state is of another network.
+        """
+        self.restore(state)
+        self.learner.load_shared(shared)
+        self._batches_before += self._updates
+        self._updates = 0
+        self._previous_batch_loss = None
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return copies of the parameters, named encoder.* and head.*."""
+        return self.learner.named_parameters()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def batch(self, update: int) -> Batch:
+        """Return the batch of a round's update, from 0: all drawings in turn, before any again.
+
+        A pure function of the task's seed.
+        """
+        size, count = self.config.batch_size, len(self._training)
+        update += self._batches_before
+        places = range(update * size, (update + 1) * size)
+        indices = torch.stack([self._order(place // count)[place % count] for place in places])
+        drawings = self._augmented(self._training[indices], "training", update)
+        return Batch(drawings, self._labels[indices])
+
+    def _order(self, epoch: int) -> Tensor:
+        """Return the order in which one round through the training drawings shows them."""
+        if self._epoch[0] != epoch:
+            generator = self._generator(Purpose.DATA, "order", epoch)
+            self._epoch = (epoch, torch.randperm(len(self._training), generator=generator))
+        return self._epoch[1]
+
+    def _augmented(self, drawings: Tensor, *path: int | str) -> Tensor:
+        if not self.config.augment:
+            return drawings
+        return random_affine(drawings, self._generator(Purpose.DATA, "augmentation", *path))
+
+    def _generator(self, purpose: Purpose, *path: int | str) -> torch.Generator:
+        return torch.Generator().manual_seed(derive_seed(self._seed, purpose, *path))
+
+    def _validates_now(self) -> bool:
+        every = self.config.validate_every
+        return self.done or (every is not None and self._updates % every == 0)
+
+    def _end_by_the_start(self) -> Point:
+        assert self._start is not None
+        gradient, loss = gradient_through_descent(
+            self.learner.loss_at,
+            self._start,
+            batches=[self.batch(update) for update in range(self._updates)],
+            last_batch=self._validation,
+            lr=self.config.lr,
+        )
+        return Point(
+            theta=self.learner.shared,
+            loss=loss.detach(),
+            grad=gradient.detach()[: self.learner.shared_size].contiguous(),
+            previous_batch_loss=self._previous_batch_loss,
+        )

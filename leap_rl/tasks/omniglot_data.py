@@ -1,0 +1,169 @@
+"""Reads Omniglot as it is published: SPLIT/Alphabet/characterNN/NNNN_DD.png, in folders or zips.
+
+Lake, Salakhutdinov and Tenenbaum, "Human-level concept learning through probabilistic program
+induction", Science 2015: 50 alphabets, 20 drawings of each character, one by each of 20 hands.
+DD is the hand. The "minimal" splits repeat alphabets of each other and of `images_background`;
+an alphabet counts once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leap_rl.tasks.omniglot_config import SOURCE, TRAINING_DRAWINGS, VALIDATION_DRAWINGS
+
+HANDS = TRAINING_DRAWINGS + VALIDATION_DRAWINGS
+"""Drawings of a character."""
+
+SPLITS = (
+    *("images_background", "images_evaluation"),
+    *("images_background_small1", "images_background_small2"),
+)
+"""The parts in which Omniglot is published."""
+
+SIDE = 28
+"""Height and width of what a network sees, in pixels."""
+
+Alphabet = Mapping[str, tuple[bytes, ...]]
+"""An alphabet's characters by name, each its drawings as PNG files in the order of their hands."""
+
+
+@dataclass(frozen=True, eq=False)
+class Omniglot:
+    """The drawings at a path."""
+
+    alphabets: Mapping[str, Alphabet]
+    """By name, in alphabetical order."""
+    sha256: str
+    """Of all drawings with their names, in hexadecimal; the same however they are packed."""
+
+
+@lru_cache(maxsize=4)
+def read_omniglot(path: str) -> Omniglot:
+    """Read all drawings at a path, once in a process.
+
+    Args:
+        path: A folder that holds one or more of `SPLITS`, unpacked or as zips; or one of them.
+
+    Raises:
+        ValueError: There are none, or what is there is not Omniglot.
+    """
+    characters: dict[str, dict[str, dict[str, bytes]]] = {}
+    source_of: dict[str, Path] = {}
+    for source in _sources(Path(path).expanduser()):
+        for (alphabet, character, drawing), data in _drawings(source):
+            if source_of.setdefault(alphabet, source) == source:
+                characters.setdefault(alphabet, {}).setdefault(character, {})[drawing] = data
+    if not characters:
+        raise ValueError(
+            f"task.data = {path}: holds none of {', '.join(SPLITS)}, as folder or .zip; "
+            f"they are at {SOURCE}"
+        )
+    digest = hashlib.sha256()
+    alphabets: dict[str, Alphabet] = {}
+    for alphabet, of_alphabet in sorted(characters.items()):
+        ordered_characters: dict[str, tuple[bytes, ...]] = {}
+        for character, drawings in sorted(of_alphabet.items()):
+            ordered = sorted(drawings.items(), key=lambda item: _hand(item[0]))
+            if len(ordered) != HANDS:
+                raise ValueError(
+                    f"task.data = {path}: {alphabet}/{character} has {len(ordered)} drawings, and "
+                    f"{HANDS} were published; copy the data anew"
+                )
+            for drawing, data in ordered:
+                name = f"{alphabet}/{character}/{drawing}"
+                digest.update(f"{len(name.encode())}:{name}{len(data)}:".encode() + data)
+            ordered_characters[character] = tuple(data for _, data in ordered)
+        alphabets[alphabet] = ordered_characters
+    return Omniglot(alphabets, digest.hexdigest())
+
+
+def decode(png: bytes) -> NDArray[np.uint8]:
+    """Return a drawing as uint8 [28, 28]: 255 where all is ink, 0 where all is paper.
+
+    Raises:
+        ValueError: It is no drawing.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(png)) as image:
+            paper = np.asarray(image.convert("L"), dtype=np.float64) / 255.0
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise ValueError(f"a drawing is no PNG file: {error}") from None
+    return np.rint(255.0 * downsample(1.0 - paper, SIDE)).astype(np.uint8)
+
+
+def downsample(image: NDArray[np.float64], side: int) -> NDArray[np.float64]:
+    """Return a square image made smaller: each pixel is the mean over the area that it covers.
+
+    Args:
+        image: [S, S], S at least `side`.
+        side: Of the result, [side, side].
+    """
+    weights = _coverage(image.shape[0], side)
+    means: NDArray[np.float64] = weights @ image @ weights.T
+    return means
+
+
+@lru_cache(maxsize=2)
+def _coverage(size: int, side: int) -> NDArray[np.float64]:
+    """Return [side, size]: the share of each of the coarse cells that each of the fine ones is."""
+    edges = np.arange(side + 1) * (size / side)
+    fine = np.arange(size)
+    overlap = np.minimum(edges[1:, None], fine + 1) - np.maximum(edges[:-1, None], fine)
+    share: NDArray[np.float64] = np.clip(overlap, 0.0, None) * (side / size)
+    return share
+
+
+def _sources(path: Path) -> list[Path]:
+    """Return the folders and zips of splits at a path, in the order of `SPLITS`.
+
+    Raises:
+        ValueError: There is nothing at the path.
+    """
+    if not path.exists():
+        raise ValueError(
+            f"task.data = {path}: there is no such file or folder; Omniglot's "
+            f"images_background.zip and images_evaluation.zip are at {SOURCE}"
+        )
+    if path.stem in SPLITS:
+        return [path]
+    found = (path / f"{split}{end}" for split in SPLITS for end in ("", ".zip"))
+    return [source for source in found if source.exists()]
+
+
+def _drawings(source: Path) -> Iterator[tuple[tuple[str, str, str], bytes]]:
+    """Yield the (alphabet, character, file name) and the bytes of each drawing of a split."""
+    if source.is_dir():
+        for file in sorted(source.glob("*/*/*.png")):
+            yield _place(PurePosixPath(*file.parts[-3:])), file.read_bytes()
+        return
+    try:
+        with zipfile.ZipFile(source) as archive:
+            for name in sorted(archive.namelist()):
+                file_path = PurePosixPath(name)
+                # Archives made on a Mac carry its own notes along.
+                if file_path.suffix == ".png" and file_path.parts[0] == source.stem:
+                    yield _place(file_path), archive.read(name)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise ValueError(f"task.data: {source} cannot be read as a zip: {error}") from None
+
+
+def _place(file: PurePosixPath) -> tuple[str, str, str]:
+    alphabet, character, name = file.parts[-3:]
+    return alphabet, character, name
+
+
+def _hand(name: str) -> str:
+    """Return the part of a file's name that says whose drawing it is."""
+    return PurePosixPath(name).stem.rpartition("_")[2]

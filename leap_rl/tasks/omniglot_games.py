@@ -1,0 +1,161 @@
+"""Which alphabets, characters and drawings make a task: the draws of `task.omniglot.split`.
+
+They belong to the data, not to a run: an alphabet is the same task in every run of the same split,
+as a game is the same game, and a held-out alphabet of one run is held out in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.omniglot_config import (
+    CLASSES,
+    MOST_PRETRAINING,
+    POOLS,
+    PUBLISHED_HELD_OUT,
+    SOURCE,
+    OmniglotConfig,
+)
+from leap_rl.tasks.omniglot_data import HANDS, SIDE, Omniglot, decode, read_omniglot
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def settle_games(task: TaskConfig) -> TaskConfig:
+    """Return the config with its alphabets spelled out and with the SHA-256 of its data.
+
+    Raises:
+        ValueError: The data is missing or another than the config's, or there are no such
+            alphabets in it.
+    """
+    data = open_data(task)
+    names = resolve_alphabets(task, data)
+    return replace(task, games=list(names), data_sha256=data.sha256)
+
+
+def open_data(task: TaskConfig) -> Omniglot:
+    """Return the config's drawings.
+
+    Raises:
+        ValueError: They are missing, or others than those of the config.
+    """
+    if task.data is None:
+        raise ValueError(
+            "task.data = null: task.kind = omniglot needs Omniglot's drawings; get "
+            f"images_background.zip and images_evaluation.zip from {SOURCE} and name their folder"
+        )
+    data = read_omniglot(task.data)
+    if task.data_sha256 not in (None, data.sha256):
+        raise ValueError(
+            f"task.data = {task.data}: holds other drawings (SHA-256 {data.sha256}) than "
+            f"task.data_sha256 = {task.data_sha256}; name the folder with those that the run began "
+            "with"
+        )
+    return data
+
+
+def resolve_alphabets(task: TaskConfig, data: Omniglot) -> tuple[str, ...]:
+    """Return the alphabets that `task.games` names, pools spelled out.
+
+    Raises:
+        ValueError: One is not in the data, is too small or comes twice, or a pool is too large.
+    """
+    asked = [task.games] if isinstance(task.games, str) else list(task.games)
+    usable = [name for name, characters in data.alphabets.items() if len(characters) >= CLASSES]
+    names: list[str] = []
+    for name in asked:
+        if name in POOLS:
+            names += alphabet_pools(usable, task.omniglot)[name]
+        elif name in usable:
+            names.append(name)
+        elif name in data.alphabets:
+            raise ValueError(
+                f"task.games: {name!r} has {len(data.alphabets[name])} characters, and a task "
+                f"takes {CLASSES}; leave it out, as the paper does"
+            )
+        else:
+            close = get_close_matches(name, usable, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(usable)}"
+            raise ValueError(f"task.games: {name!r} is no alphabet in task.data; {hint}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"task.games = {names}: name at least one alphabet, each once")
+    return tuple(names)
+
+
+def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, list[str]]:
+    """Part alphabets into those to pretrain on and those to hold out.
+
+    Args:
+        usable: Alphabets with enough characters.
+        config: Says how many go where, and which of the draws is meant.
+
+    Raises:
+        ValueError: There are not so many.
+    """
+    # Sorting by a keyed hash: an alphabet more in the data moves no other one in the order.
+    order = sorted(
+        usable, key=lambda name: derive_seed(config.split, Purpose.DATA, "alphabets", name)
+    )
+    count = min(PUBLISHED_HELD_OUT, max(1, len(order) // 3))
+    count = count if config.held_out == "auto" else config.held_out
+    if count >= len(order):
+        raise ValueError(
+            f"task.omniglot.held_out = {count}: the data has {len(order)} alphabets with at least "
+            f"{CLASSES} characters, and one at least must be left to pretrain on"
+        )
+    held_out, rest = order[:count], order[count:]
+    most = min(MOST_PRETRAINING, len(rest))
+    most = most if config.pretraining == "auto" else config.pretraining
+    if most > len(rest):
+        raise ValueError(
+            f"task.omniglot.pretraining = {most}: {len(rest)} alphabets are left, of "
+            f"{len(order)} with at least {CLASSES} characters and {count} held out; "
+            f"take at most {len(rest)}, or hold out fewer"
+        )
+    return {"pretraining": rest[:most], "held_out": held_out, "all": sorted(usable)}
+
+
+@lru_cache(maxsize=64)
+def task_drawings(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
+    """Return a task's drawings, uint8 [20 characters, 20 hands, 28, 28], read-only.
+
+    The last five of the hands are those that validate.
+
+    Args:
+        path: Of the data.
+        alphabet: With at least 20 characters.
+        split: Which draw of characters and hands.
+
+    Raises:
+        ValueError: There is no such alphabet there, or it is too small.
+    """
+    import numpy as np
+
+    known = read_omniglot(path).alphabets
+    characters = known.get(alphabet, {})
+    if len(characters) < CLASSES:
+        raise ValueError(
+            f"task.games: {alphabet!r} has {len(characters)} characters in {path}, and a task "
+            f"takes {CLASSES}"
+        )
+    names = sorted(
+        characters,
+        key=lambda name: derive_seed(split, Purpose.DATA, "characters", alphabet, name),
+    )[:CLASSES]
+    hands = sorted(
+        range(HANDS), key=lambda hand: derive_seed(split, Purpose.DATA, "hands", alphabet, hand)
+    )
+    drawings = np.stack(
+        [np.stack([decode(characters[name][hand]) for hand in hands]) for name in names]
+    )
+    assert drawings.shape == (CLASSES, HANDS, SIDE, SIDE), drawings.shape
+    drawings.flags.writeable = False
+    return drawings

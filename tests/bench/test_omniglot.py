@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from leap_rl.bench.omniglot import METHOD, SPEC, PlainLoop, RandomDrawings, _job, _local_share
+from leap_rl.tasks.omniglot_config import OmniglotConfig
+
+MAKE = RandomDrawings(OmniglotConfig(updates=3, batch_size=5))
+
+
+def test_the_plain_loop_learns_what_the_task_learns() -> None:
+    task, theta0 = MAKE(SPEC), MAKE.random_initialization(0)
+    task.start(theta0)
+    plain, path = PlainLoop(task), METHOD.start(theta0, borrow=True)
+    errors = []
+    for update in range(3):
+        plain.update(update)
+        errors.append(task.advance(path.observe).losses["training_error"])
+    for name, tensor in plain.network.state_dict().items():
+        torch.testing.assert_close(tensor, task.named_parameters()[name], rtol=1e-5, atol=1e-6)
+    assert not torch.equal(task.learner.shared, theta0)
+    assert torch.allclose(torch.tensor(plain.errors), torch.tensor(errors))
+
+
+def test_messages_are_timed_one_by_one(tmp_path: Path) -> None:
+    figures = _local_share(_job(tmp_path / "run", MAKE, 1))
+    assert 0 < figures["share"] < 1
+    assert figures["claim_ms"] > 0
+    assert figures["complete_ms"] > 0

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from leap_rl.evaluation.curves import Curve, learn, moving_average
+from leap_rl.evaluation.figures import Line, Panel, draw, markdown, write_table
+from leap_rl.evaluation.runs import mean_over_games, meta_train
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.omniglot_config import OmniglotConfig
+from leap_rl.tasks.task import TaskSpec
+from tests.tasks.drawings import write_zip
+
+
+def test_the_area_is_the_mean_error() -> None:
+    assert Curve((1.0, 0.5, 0.0), 0.25).area == 0.5
+
+
+def test_a_moving_average_is_as_long_as_what_came_in() -> None:
+    assert moving_average([1.0, 2.0, 3.0, 5.0], 2) == [1.5, 2.5, 4.0, 5.0]
+
+
+def test_an_alphabet_is_learned_to_the_figures_of_its_task(tmp_path: Path) -> None:
+    write_zip(tmp_path / "images_background.zip", {"Latin": 20})
+    omniglot = OmniglotConfig(updates=3, batch_size=10)
+    config = TaskConfig(kind="omniglot", games=["Latin"], data=str(tmp_path), omniglot=omniglot)
+    tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+    spec, theta0 = TaskSpec(game="Latin", seed=1), tasks.random_initialization(0)
+    curve = learn(tasks, spec, theta0)
+    task = tasks(spec)
+    task.start(theta0)
+    figures = [task.advance(lambda *_, **__: None).losses for _ in range(3)]
+    assert list(curve.training_errors) == [each["training_error"] for each in figures]
+    assert curve.final_validation_error == figures[-1]["validation_error"]
+    assert not torch.equal(theta0, task.end_point(with_grad=False).theta)
+
+
+def test_a_mean_over_games_takes_one_figure_alone() -> None:
+    row = {"loss/a/total": 1.0, "loss/b/total": 3.0, "loss/a/validation": 9.0, "meta_step": 0}
+    assert mean_over_games(row, "loss", "total") == 2.0
+
+
+def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
+    argv = ["--task.kind", "omniglot", "--task.data", str(tmp_path / "none")]
+    with pytest.raises(RuntimeError, match=r"train ended with status 2: .*no such file"):
+        meta_train(tmp_path / "run", argv, meta_steps=1)
+
+
+def test_figures_and_tables_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
+    line = Line([1, 2], [0.5, 0.25], [0.4, 0.2], [0.6, 0.3])
+    panels = [Panel({"leap": line}, "x", "y"), Panel({"leap": line}, "x", "y", log_y=True)]
+    once, twice = (draw(panels, tmp_path / name / "figure") for name in ("a", "b"))
+    assert [file.suffix for file in once] == [".png", ".svg"]
+    assert once[1].read_bytes() == twice[1].read_bytes()
+    rows = [{"method": "leap", "error": 0.5}, {"method": "none", "error": 0.75}]
+    as_csv, as_markdown = write_table(rows, tmp_path / "table")
+    assert as_csv.read_text() == "method,error\nleap,0.5\nnone,0.75\n"
+    assert as_markdown.read_text() == markdown(rows)
+    assert markdown(rows).splitlines()[2] == "| leap | 0.5 |"

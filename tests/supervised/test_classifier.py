@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from leap_rl.networks.classifier import make_classifier
+from leap_rl.networks.encoders import initialize
+from leap_rl.supervised.classifier import Batch, ClassifierLearner, Share, figures
+
+LR = 0.1
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make_learner(share: Share = "all_but_last") -> ClassifierLearner:
+    learner = ClassifierLearner(classes=20, share=share, lr=LR, head_generator=generator(0))
+    network = make_classifier(20)
+    initialize(network.encoder, generator(1))
+    for name, parameter in network.encoder.named_parameters():
+        learner.network.encoder.get_parameter(name).data.copy_(parameter)
+    return learner
+
+
+def batch(seed: int, size: int = 8) -> Batch:
+    return Batch(
+        torch.rand(size, 1, 28, 28, generator=generator(seed)),
+        torch.randint(20, (size,), generator=generator(seed + 100)),
+    )
+
+
+def plain_network() -> nn.Sequential:
+    """The paper's network, put together anew: a bias before a normalization has no effect."""
+    layers: list[nn.Module] = []
+    for inputs in (1, 64, 64, 64):
+        layers += [nn.Conv2d(inputs, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()]
+        layers += [nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64, 20)).train()
+
+
+def test_the_network_is_the_papers() -> None:
+    learner, plain = make_learner(), plain_network()
+    ours = dict(learner.network.named_parameters())
+    for i, layer in enumerate(layer for layer in plain if isinstance(layer, nn.Conv2d)):
+        layer.weight.data.copy_(ours[f"encoder.conv{i + 1}.weight"])
+    last = plain[-1]
+    assert isinstance(last, nn.Linear)
+    last.weight.data.copy_(ours["head.weight"])
+    assert last.bias is not None
+    last.bias.data.copy_(ours["head.bias"])
+    drawings, labels = batch(3)
+    torch.testing.assert_close(learner.network(drawings), plain(drawings), atol=1e-5, rtol=1e-4)
+    expected = F.cross_entropy(plain(drawings), labels)
+    torch.testing.assert_close(
+        learner.figures(Batch(drawings, labels)).loss, expected, atol=1e-5, rtol=1e-4
+    )
+
+
+def test_it_validates_on_the_batchs_own_statistics() -> None:
+    """A drawing's logits depend on its companions, in validation as in training."""
+    learner = make_learner()
+    drawings, labels = batch(0)
+    alone = learner.evaluate(Batch(drawings[:4], labels[:4])).loss
+    with_others = F.cross_entropy(learner.network(drawings)[:4], labels[:4])
+    assert abs(float(alone) - float(with_others.detach())) > 1e-4
+    assert not list(learner.network.buffers())
+
+
+def test_updates_are_those_of_torchs_sgd() -> None:
+    learner, twin = make_learner(), make_learner()
+    optimizer = torch.optim.SGD(twin.network.parameters(), lr=LR, foreach=False)
+    for update in range(3):
+        learner.backward(learner.figures(batch(update)).loss)
+        learner.step()
+        for parameter in twin.network.parameters():
+            assert parameter.grad is not None
+            parameter.grad.zero_()
+        twin.figures(batch(update)).loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(learner.parameters, twin.parameters, rtol=1e-6, atol=1e-7)
+    assert not torch.equal(learner.parameters, make_learner().parameters)
+
+
+def test_the_last_point_and_its_gradient_stay_until_the_next_update_is_done() -> None:
+    learner = make_learner()
+    gradient = learner.backward(learner.figures(batch(0)).loss)
+    point = learner.shared
+    kept = gradient.clone(), point.clone()
+    learner.step()
+    learner.backward(learner.figures(batch(1)).loss)
+    assert torch.equal(gradient, kept[0])
+    assert torch.equal(point, kept[1])
+    assert not torch.equal(learner.shared, point)
+
+
+def test_what_is_shared_comes_first() -> None:
+    encoder, whole = make_learner("all_but_last"), make_learner("all")
+    head = 64 * 20 + 20
+    assert encoder.shared_size < whole.shared_size == whole.flat.layout.size
+    padding = whole.shared_size - encoder.shared_size - head
+    assert 0 <= padding < 16
+    names = [leaf.name for leaf in encoder.flat.layout.leaves]
+    assert [name for name in names if name.startswith("head")] == names[-2:]
+
+
+def test_the_error_is_the_share_of_wrong_drawings() -> None:
+    logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 0.0], [0.0, 9.0]])
+    labels = torch.tensor([0, 0, 1, 1])
+    assert float(figures(logits, labels).error) == 0.5
+    assert float(figures(logits, labels).loss) == float(F.cross_entropy(logits, labels))
+
+
+def test_the_loss_as_a_function_of_a_vector_is_the_networks() -> None:
+    learner = make_learner()
+    other = torch.randn(learner.parameters.shape, generator=generator(9)) * 0.1
+    there = learner.loss_at(other, batch(2))
+    learner.load_parameters(other)
+    assert float(there) == float(learner.evaluate(batch(2)).loss)
+
+
+def test_parameters_of_another_network_are_refused() -> None:
+    with pytest.raises(ValueError, match="another network"):
+        make_learner().load_parameters(torch.zeros(32))

@@ -1,0 +1,62 @@
+"""Drawings in Omniglot's layout, made up: what the tests need more of than a handful."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+SIDE = 105
+HANDS = 20
+
+
+def character(random: np.random.Generator) -> NDArray[np.float64]:
+    """Three strokes: [3 strokes, 2 ends, 2 coordinates], in pixels."""
+    return random.uniform(20, 85, size=(3, 2, 2))
+
+
+def drawn(strokes: NDArray[np.float64], random: np.random.Generator) -> bytes:
+    """A PNG file of 1-bit pixels, in a hand that is none too steady."""
+    paper = np.ones((SIDE, SIDE), dtype=bool)
+    for begin, end in strokes + random.normal(0, 2, size=strokes.shape):
+        for part in np.linspace(0, 1, 25):
+            x, y = np.rint(begin + part * (end - begin)).astype(int)
+            paper[y - 2 : y + 3, x - 2 : x + 3] = False
+    file = io.BytesIO()
+    Image.fromarray(paper).convert("1").save(file, format="PNG")
+    return file.getvalue()
+
+
+def make_split(alphabets: Mapping[str, int], *, hands: int = HANDS) -> dict[str, bytes]:
+    """Files by their paths within a split, for alphabets with so many characters each.
+
+    An alphabet of the same name is the same in every split.
+    """
+    files = {}
+    for alphabet, characters in alphabets.items():
+        random = np.random.default_rng(list(alphabet.encode()))
+        for index in range(1, characters + 1):
+            strokes = character(random)
+            for hand in range(1, hands + 1):
+                name = f"{alphabet}/character{index:02}/{index:04}_{hand:02}.png"
+                files[name] = drawn(strokes, random)
+    return files
+
+
+def write_zip(path: Path, alphabets: Mapping[str, int]) -> None:
+    """Write a split as a zip whose name is its own."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in make_split(alphabets).items():
+            archive.writestr(f"{path.stem}/{name}", data)
+
+
+def write_folder(path: Path, alphabets: Mapping[str, int]) -> None:
+    """Write a split as a folder."""
+    for name, data in make_split(alphabets).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
