@@ -26,6 +26,7 @@ class Maml:
 
     name: ClassVar[str] = "maml"
     needs_end_gradient: ClassVar[bool] = True
+    keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> MamlPath:
         """Begin a path at `theta0`, float32 [P], which is copied."""

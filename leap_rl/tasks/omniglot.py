@@ -168,6 +168,16 @@ class OmniglotTask:
         if self._second_order:
             self._start = torch.from_numpy(state["start"].copy())
 
+    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+        """Begin a round from `shared`, float32 [P], with the last layer of an earlier one.
+
+        Batches are those of this task's own seed, so that each round has others.
+        """
+        self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
+        self.start(shared)
+        self._updates = 0
+        self._previous_batch_loss = None
+
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters, named encoder.* and head.*."""
         return self.learner.named_parameters()
