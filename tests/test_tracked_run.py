@@ -17,6 +17,7 @@ from leap_rl.cli import main
 from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import METRICS, pattern_of
+from tests.tasks.drawings import write_zip
 from tests.tracking import tensorboard_file, wandb_file
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +34,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run for each kind of row: energy, length, real frames, agents alone."""
     folder = tmp_path_factory.mktemp("runs")
     atari = ["--task.games", '["bowling"]', "--task.num_envs", "2", "--task.agent_steps", "20"]
+    write_zip(folder / "images_background.zip", {"Latin": 20})
+    omniglot = ["--task.kind", "omniglot", "--task.games", "all", "--task.data", str(folder)]
+    omniglot += ["--task.omniglot.updates", "1", "--runtime.kind", "local"]
     commands = {
         "energy": ["train", *TRAIN],
         "length": ["train", *TRAIN, "--meta.p", "1", "--meta.meta_steps", "1"],
@@ -42,6 +46,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ],
         "learn": ["learn", *CATCH],
         "learn_atari": ["learn", *atari, "--runtime.kind", "local"],
+        "omniglot": ["train", *omniglot, "--meta.meta_steps", "1", "--meta.batch_size", "1"],
+        "learn_omniglot": ["learn", *omniglot],
     }
     for name, argv in commands.items():
         assert main([*argv, "--run_dir", str(folder / name)]) == 0

@@ -37,13 +37,15 @@ from leap_rl.tasks.omniglot_games import settle_games
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import read_initialization
 
+SGD = ("--meta.optimizer", "sgd", "--meta.meta_lr")
+
 METHODS: dict[str, tuple[str, ...]] = {
     # The rates are the appendix's; with the factor p that Reptile's energy carries, 0.1 is 0.05.
-    "leap": ("--meta.p", "1", "--meta.meta_lr", "0.1"),
-    "reptile": ("--meta.meta_lr", "0.05"),
-    "finetune": ("--meta.meta_lr", "1.0"),
-    "maml": ("--meta.meta_lr", "0.5", "--task.omniglot.updates", "5"),
-    "fomaml": ("--meta.meta_lr", "0.5"),
+    "leap": (*SGD, "0.1", "--meta.p", "1"),
+    "reptile": (*SGD, "0.05"),
+    "finetune": (),  # its outer step is SGD of rate 1 by itself
+    "maml": (*SGD, "0.5", "--task.omniglot.updates", "5"),
+    "fomaml": (*SGD, "0.5"),
     "none": (),
 }
 """What each method is called with; `none` learns from random starts."""
@@ -158,7 +160,6 @@ def _options(cell: Cell, data: str) -> list[str]:
     options = {
         "--seed": cell["repeat"],
         "--meta.method": cell["method"],
-        "--meta.optimizer": "sgd",
         "--meta.batch_size": cell["pretraining"],
         "--task.kind": "omniglot",
         "--task.data": data,

@@ -65,36 +65,29 @@ class OmniglotTask:
         loss_difference: LossDifference = "next_batch",
         second_order: bool = False,
     ) -> None:
+        self._seed = spec.seed
         self.config = config
         self._evaluates_again = loss_difference == "same_batch"
         self._second_order = second_order
         shown = torch.from_numpy(drawings.astype(np.float32)).div_(255.0)
-        training, validating = (
-            part.reshape(-1, 1, *shown.shape[2:])
-            for part in torch.split(shown, [TRAINING_DRAWINGS, VALIDATION_DRAWINGS], dim=1)
-        )
-        self._training, self._validating = training, validating
+        training, validating = torch.split(shown, [TRAINING_DRAWINGS, VALIDATION_DRAWINGS], dim=1)
+        self._training = training.reshape(-1, 1, *shown.shape[2:])
         self._labels = torch.arange(CLASSES).repeat_interleave(TRAINING_DRAWINGS)
-        self._take_seed(spec.seed)
         self.learner = ClassifierLearner(
             classes=CLASSES,
             share=config.share,
             lr=config.lr,
             head_generator=self._generator(Purpose.HEADS),
         )
-        self._updates = 0
-        self._batches_before = 0  # of this round, where it goes on from an earlier one
-        self._start: Tensor | None = None
-        self._previous_batch_loss: Tensor | None = None
-
-    def _take_seed(self, seed: int) -> None:
-        self._seed = seed
-        self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
         self._validation = Batch(
             # Turned once and for all: the same drawings then judge a task at any time.
-            self._augmented(self._validating, "validation"),
+            self._augmented(validating.reshape(-1, 1, *shown.shape[2:]), "validation"),
             torch.arange(CLASSES).repeat_interleave(VALIDATION_DRAWINGS),
         )
+        self._updates = 0
+        self._start: Tensor | None = None
+        self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
+        self._previous_batch_loss: Tensor | None = None
 
     @property
     def done(self) -> bool:
@@ -157,8 +150,6 @@ class OmniglotTask:
         state: TaskState = {
             "parameters": self.learner.parameters.numpy().copy(),
             "updates": np.array(self._updates),
-            "batches_before": np.array(self._batches_before),
-            "seed": np.array(self._seed),
             **freeze_loss(self._previous_batch_loss),
         }
         if self._start is not None:
@@ -173,24 +164,17 @@ class OmniglotTask:
         """
         self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
         self._updates = int(state["updates"])
-        self._batches_before = int(state["batches_before"])
-        if int(state["seed"]) != self._seed:
-            self._take_seed(int(state["seed"]))
         self._previous_batch_loss = thaw_loss(state)
         if self._second_order:
             self._start = torch.from_numpy(state["start"].copy())
 
     def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Begin a round from ``shared``, float32 [P], with the learner of an earlier one.
+        """Begin a round from `shared`, float32 [P], with the last layer of an earlier one.
 
-        Its drawings go on where that one's ended.
-
-        Raises:
-            ValueError: The state is of another network.
+        Batches are those of this task's own seed, so that each round has others.
         """
-        self.restore(state)
-        self.learner.load_shared(shared)
-        self._batches_before += self._updates
+        self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
+        self.start(shared)
         self._updates = 0
         self._previous_batch_loss = None
 
@@ -202,12 +186,11 @@ class OmniglotTask:
         """Nothing is held."""
 
     def batch(self, update: int) -> Batch:
-        """Return the batch of a round's update, from 0: all drawings in turn, before any again.
+        """Return the batch of an update, from 0: drawings in a random order, all before any again.
 
         A pure function of the task's seed.
         """
         size, count = self.config.batch_size, len(self._training)
-        update += self._batches_before
         places = range(update * size, (update + 1) * size)
         indices = torch.stack([self._order(place // count)[place % count] for place in places])
         drawings = self._augmented(self._training[indices], "training", update)

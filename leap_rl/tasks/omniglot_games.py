@@ -72,7 +72,9 @@ def resolve_alphabets(task: TaskConfig, data: Omniglot) -> tuple[str, ...]:
     usable = [name for name, characters in data.alphabets.items() if len(characters) >= CLASSES]
     names: list[str] = []
     for name in asked:
-        if name in POOLS:
+        if name == "all":
+            names += usable  # nothing needs to be held out for them
+        elif name in POOLS:
             names += alphabet_pools(usable, task.omniglot)[name]
         elif name in usable:
             names.append(name)
@@ -120,7 +122,7 @@ def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, l
             f"{len(order)} with at least {CLASSES} characters and {count} held out; "
             f"take at most {len(rest)}, or hold out fewer"
         )
-    return {"pretraining": rest[:most], "held_out": held_out, "all": sorted(usable)}
+    return {"pretraining": rest[:most], "held_out": held_out}
 
 
 @lru_cache(maxsize=64)

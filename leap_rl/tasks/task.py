@@ -149,9 +149,10 @@ class Task(Protocol):
     def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round with the agent of an earlier one, in place of :meth:`start`.
 
-        All goes on from ``state`` (the task's own parameters, its optimizer, its episodes, its
-        random streams) but the shared parameters, which are set to ``shared``, float32 [P], and
-        the counts of updates and agent steps, which are those of a round and begin anew.
+        All goes on from ``state`` (the task's own parameters, its optimizer, its episodes and
+        their random streams) but the shared parameters, which are set to ``shared``, float32 [P],
+        and the counts of updates and agent steps, which are those of a round and begin anew.
+        Batches of examples, which know no episodes, are drawn anew from the new task's seed.
 
         Raises:
             ValueError: The state is of another task, or of one made otherwise.

@@ -277,3 +277,14 @@ def test_leap_sees_a_path_of_as_many_segments_as_updates() -> None:
     path.finish(end.theta, end.loss)
     assert path.segments == 3
     assert path.gradient().any()
+
+
+def test_a_round_begins_with_the_last_layer_of_an_earlier_one() -> None:
+    earlier, later = make_task(seed=1), make_task(seed=2)
+    earlier.start(initialization())
+    run(earlier)
+    later.go_on(earlier.state(), initialization())
+    assert torch.equal(later.learner.shared, initialization())
+    kept = earlier.named_parameters()["head.weight"]
+    assert torch.equal(later.named_parameters()["head.weight"], kept)
+    assert len(run(later)) == 3
