@@ -23,6 +23,9 @@ from leap_rl.tasks.task import Task
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.recorder import TaskRecorder
 
+TRAIN_ANEW = "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
+"""The way out for somebody whose snapshots are of no use."""
+
 
 def freeze(task: Task, path: GradientPath, recorder: TaskRecorder) -> Bytes:
     """Return a snapshot as uint8 [bytes]; a pure read."""
@@ -57,7 +60,7 @@ def thaw(snapshot: Bytes, task: Task, path: GradientPath, recorder: TaskRecorder
     except (SealError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
             f"the task's snapshot cannot be gone on from ({type(error).__name__}: {error}); "
-            "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
+            f"{TRAIN_ANEW}"
         ) from error
 
 

@@ -32,9 +32,10 @@ from leap_rl.messages import (
 )
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
+from leap_rl.training.errors import RunFailedError
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 from leap_rl.training.recorder import TaskRecorder
-from leap_rl.training.snapshot import freeze, go_on, keep, thaw
+from leap_rl.training.snapshot import TRAIN_ANEW, freeze, go_on, keep, thaw
 
 
 class Due(Enum):
@@ -139,7 +140,11 @@ class Trainer:
                 go_on(assignment.kept, task, theta0)
             else:
                 task.start(theta0)
-            assert path.segments == assignment.durable_n, "the server's sum is the snapshot's"
+            if path.segments != assignment.durable_n:
+                raise RunFailedError(
+                    f"the task's snapshot holds {path.segments} segments and its slot's sum "
+                    f"{assignment.durable_n}; {TRAIN_ANEW}"
+                )
             while not task.done:
                 recorder.add(task.advance(path.observe))
                 self._on_phase(Phase.TRAINER_TRAINING)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from leap_rl.messages import (
     Abandon,
+    Assignment,
     Claim,
     Complete,
     Continue,
@@ -20,6 +22,7 @@ from leap_rl.messages import (
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.run_folder import RunFolder
+from leap_rl.training.errors import RunFailedError
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.trainer import Due, Trainer
 from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server
@@ -149,6 +152,21 @@ def test_numbers_gone_bad_stop_the_run_by_game_slot_update_and_seed(link: Record
     )
     assert len(tasks.made) == 1
     assert tasks.made[0].closed
+
+
+def test_a_snapshot_that_does_not_fit_its_sum_is_one_line(link: RecordingLink) -> None:
+    link.sends, link.abandon_at = Due.SNAPSHOT, 3
+    claim_of = link.claim
+
+    def lie(claim: Claim) -> Work:
+        work = claim_of(claim)
+        if isinstance(work, Assignment) and work.snapshot is not None:
+            return replace(work, durable_n=work.durable_n + 1)
+        return work
+
+    link.claim = lie  # type: ignore[method-assign]
+    with pytest.raises(RunFailedError, match=r"holds 2 segments and its slot's sum 3; delete"):
+        train(link, FakeTasks(UPDATES))
 
 
 def test_an_agent_comes_back_only_where_it_is_kept(tmp_path: Path) -> None:
