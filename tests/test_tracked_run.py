@@ -31,13 +31,20 @@ TRAIN = [*CATCH, "--meta.meta_steps", "2", "--meta.batch_size", "3"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run for each kind of row: energy, length, real frames, agents alone."""
+    """A run for each kind of row: energy, length, frames, agents alone, examples, losses."""
     folder = tmp_path_factory.mktemp("runs")
     atari = ["--task.games", '["bowling"]', "--task.num_envs", "2", "--task.agent_steps", "20"]
     write_zip(folder / "images_background.zip", {"Latin": 20})
     omniglot = ["--task.kind", "omniglot", "--task.games", "all", "--task.data", str(folder)]
     omniglot += ["--task.omniglot.updates", "1", "--runtime.kind", "local"]
+    # Gradient descent with this rate diverges on some of the bowls.
+    bowls = ["--task.kind", "quadratic", "--task.on_divergence", "drop_task", "--agent.lr", "1.36"]
+    bowls += ["--task.num_envs", "1", "--task.unroll_length", "1", "--task.agent_steps", "4000"]
     commands = {
+        "dropped": [
+            *["train", *bowls, "--runtime.kind", "local"],
+            *["--meta.meta_steps", "1", "--meta.batch_size", "8"],
+        ],
         "energy": ["train", *TRAIN],
         "length": ["train", *TRAIN, "--meta.p", "1", "--meta.meta_steps", "1"],
         "frames": [
