@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leap_rl.meta.fomaml import FOMAML, FOMAMLPath
     from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod, NullPath
     from leap_rl.meta.leap import Leap, LeapPath
-    from leap_rl.meta.maml import MAML, MAMLPath
+    from leap_rl.meta.maml import MAML
     from leap_rl.meta.outer_step import OuterStep, OuterStepResult
     from leap_rl.meta.reptile import DisplacementPath, Reptile
     from leap_rl.meta.vectors import NonFiniteError
@@ -28,7 +28,6 @@ __all__ = [
     "GradientPath",
     "Leap",
     "LeapPath",
-    "MAMLPath",
     "MetaConfig",
     "Method",
     "NoMethod",
@@ -48,7 +47,6 @@ _MODULE_OF = {
     "Leap": "leap",
     "LeapPath": "leap",
     "MAML": "maml",
-    "MAMLPath": "maml",
     "MetaConfig": "config",
     "Method": "gradient_path",
     "NoMethod": "gradient_path",

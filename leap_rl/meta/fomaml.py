@@ -54,7 +54,7 @@ class FOMAMLPath(DisplacementPath):
         where: str,
     ) -> None:
         if grad is None:
-            raise ValueError(f"grad: FOMAML needs it at {where}; give it to finish")
+            raise ValueError(f"grad: MAML, of either order, needs it at {where}; give it to finish")
         super()._extend(theta, loss, grad, previous_batch_loss, step_length, where)
         self._grad = self._kept(grad, self._grad)
 

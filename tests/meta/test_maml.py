@@ -12,7 +12,6 @@ def test_its_contribution_is_the_gradient_at_the_end() -> None:
     path = MAML().start(THETA0, borrow=True)
     for update in range(3):
         path.observe(THETA0 + update, 1.0, torch.full((4,), 9.0))
-    assert not path.gradient().any()
     end = torch.tensor([1.0, -2.0, 0.0, 3.0])
     path.finish(THETA0 + 3, 0.5, end)
     assert torch.equal(path.gradient(), end)
@@ -24,7 +23,7 @@ def test_its_contribution_is_the_gradient_at_the_end() -> None:
 def test_an_end_without_a_gradient_is_refused() -> None:
     path = MAML().start(THETA0)
     path.observe(THETA0, 1.0, torch.zeros(4))
-    with pytest.raises(ValueError, match="grad: MAML"):
+    with pytest.raises(ValueError, match="grad: MAML, of either order, needs it at the end"):
         path.finish(THETA0, 0.5)
     with pytest.raises(NonFiniteError):
         path.finish(THETA0, 0.5, torch.full((4,), torch.nan))

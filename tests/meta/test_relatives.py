@@ -91,7 +91,9 @@ def test_fomaml_does_not_end_without_a_gradient() -> None:
     points = make_points(1)
     path = FOMAML().start(points[0][0])
     path.observe(*points[0])
-    with pytest.raises(ValueError, match=r"^grad: FOMAML needs it at the end of segment 0"):
+    with pytest.raises(
+        ValueError, match=r"^grad: MAML, of either order, needs it at the end of segment 0"
+    ):
         path.finish(*points[1][:2])
     assert path.segments == 0
     path.finish(*points[1])
