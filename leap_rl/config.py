@@ -17,7 +17,6 @@ from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import SEED_BITS
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.omniglot_config import OmniglotConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
@@ -48,7 +47,7 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
     """Return what a game's agent does in one round of finetuning.
 
     Raises:
-        ValueError: A round has more slots than there are games, or two budgets contradict.
+        ValueError: A round has more slots than there are games, or is to be cut off.
     """
     games = len(task.resolved_games)
     if games and meta.batch_size > games:  # which alphabets there are, the data says later
@@ -64,21 +63,9 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
     if meta.updates_per_round is None:
         return task
     if task.kind == "omniglot":
-        if task.omniglot.updates not in (meta.updates_per_round, OmniglotConfig.updates):
-            raise ValueError(
-                f"task.omniglot.updates = {task.omniglot.updates}: a round is "
-                f"meta.updates_per_round = {meta.updates_per_round} updates; leave it out"
-            )
         omniglot = replace(task.omniglot, updates=meta.updates_per_round)
         return replace(task, omniglot=omniglot)
-    agent_steps = meta.updates_per_round * task.agent_steps_per_update
-    if task.agent_steps not in (agent_steps, TaskConfig.agent_steps):
-        raise ValueError(
-            f"task.agent_steps = {task.agent_steps}: a round of meta.updates_per_round = "
-            f"{meta.updates_per_round} updates is {agent_steps} agent steps; set it to that, or "
-            "leave it out"
-        )
-    return replace(task, agent_steps=agent_steps)
+    return replace(task, agent_steps=meta.updates_per_round * task.agent_steps_per_update)
 
 
 def _check_supervised(runtime: RuntimeConfig, agent: AgentConfig) -> None:

@@ -199,18 +199,18 @@ def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:
     assert len({fingerprint(config, None) for config in (whole, three, four)}) == 3
     options = to_mapping(three)
     assert options["task"]["agent_steps"] == 480
-    again = finetune("--meta.updates_per_round", "3", "--task.agent_steps", "480")
-    assert to_mapping(again) == options, "what is written down can be read again"
+    again = finetune("--meta.updates_per_round", "3", "--task.agent_steps", "320")
+    assert to_mapping(again) == options, "it takes the place of another budget"
+    image = read(
+        ROOT / "configs/omniglot_leap.yaml",
+        *["--meta.method", "finetune", "--meta.updates_per_round", "3"],
+    )
+    assert image.task.updates == 3
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (
-            ["--meta.updates_per_round", "3", "--task.agent_steps", "320"],
-            r"task\.agent_steps = 320: a round of meta\.updates_per_round = 3 updates is 480 agent "
-            "steps; set it to that, or leave it out",
-        ),
         (
             ["--task.games", '["pong", "qbert"]', "--meta.batch_size", "3"],
             r"meta\.batch_size = 3: .* one agent a game, and task\.games has 2; take at most 2",

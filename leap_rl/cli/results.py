@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from leap_rl.cli.launch import program, shown
@@ -49,32 +49,37 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
 def announce_agents(folder: RunFolder) -> None:
     """Print a learning run's outcome."""
     rows = read_rows(folder.path / "metrics.jsonl")
+    slots = folder.read_state(1)["slots"]
+    learned = {slot: one["game"] for slot, one in enumerate(slots) if "dropped" not in one}
     if rows and "examples" in rows[0]:
-        _announce_classifiers(folder, rows)
-        return
-    games = dict.fromkeys(
-        key.split("/")[1] for row in rows for key in row if key.endswith("/episodes")
-    )
+        _announce_classifiers(folder, learned, rows)
+    else:
+        _announce_players(folder, learned, rows)
+    for one in slots:
+        if "dropped" in one:
+            print(f"  {one['game']:<18} dropped: it {one['dropped']}")
+    print(f"  figures            {shown(folder.path / 'metrics.jsonl')}")
+
+
+def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]) -> None:
+    """Print how well each game's agent plays, by slot."""
     print(f"\nLearned; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
-    for slot, game in enumerate(games):
+    for slot, game in learned.items():
         agent_steps, episodes, mean_return = _outcome(game, rows)
         score = f"{mean_return:.2f} ({episodes} episodes)" if episodes else "no episode ended"
         print(f"  {game:<18} {agent_steps:>9} agent steps  {score:<24}", end="")
         print(f"  {shown(folder.agent(slot, game))}")
-    print(f"  figures            {shown(folder.path / 'metrics.jsonl')}")
 
 
-def _announce_classifiers(folder: RunFolder, rows: Sequence[Row]) -> None:
-    """Print the paper's measures of each alphabet."""
-    games = dict.fromkeys(
-        key.split("/")[1] for row in rows for key in row if key.endswith("/training")
-    )
+def _announce_classifiers(
+    folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]
+) -> None:
+    """Print the paper's measures of each alphabet, by slot."""
     print("\nLearned; the area is that under the training-error curve, as a share of the whole.")
-    for slot, game in enumerate(games):
+    for slot, game in learned.items():
         area, validation = _classified(game, rows)
         print(f"  {game:<24} area {area:>6.1%}  final validation error {validation:>6.1%}", end="")
         print(f"  {shown(folder.agent(slot, game))}")
-    print(f"  figures                  {shown(folder.path / 'metrics.jsonl')}")
 
 
 def _classified(game: str, rows: Sequence[Row]) -> tuple[float, float]:

@@ -83,8 +83,8 @@ class MetaConfig:
     fast the machines are, so that the promise of the same bits does not hold. None: never."""
     updates_per_round: int | None = None
     """With finetune, the updates of a game's agent in a round, which is a meta-step here: 1 is
-    synchronous multi-task SGD. task.agent_steps then follows from it. None takes as many as
-    task.agent_steps has."""
+    synchronous multi-task SGD. It takes the place of task.agent_steps, or of
+    task.omniglot.updates. None takes what these say."""
 
     init: str = "random"
     """What meta-training starts from: `random`, or the initialization.safetensors of a run."""

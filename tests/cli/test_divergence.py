@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,17 @@ def test_other_seeds_of_a_task_that_must_diverge_stop_the_run_too(
 ) -> None:
     assert run(tmp_path / "run", "restart_task") == EXIT_FAILED
     assert "as with 3 other seeds before" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_agents_that_are_left_lie_where_the_outcome_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--task.kind", "quadratic", "--task.on_divergence", "drop_task", *BOWLS[4:6]]
+    options += ["--agent.lr", str(LR), "--task.num_envs", "1", "--task.unroll_length", "1"]
+    options += ["--task.agent_steps", "4000", "--run_dir", str(tmp_path / "run")]
+    assert main(["learn", *options]) == 0
+    output = capsys.readouterr().out
+    files = re.findall(r"(\S+\.safetensors)", output)
+    assert len(files) == len(QUADRATIC_GAMES) - len(LOST)
+    assert all(Path(file).exists() for file in files)
+    assert sorted(re.findall(r"^  (\w+) +dropped: it went wrong", output, re.MULTILINE)) == LOST
