@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
 from leap_rl.determinism import configure_torch, prepare_environment
 
 prepare_environment()
 configure_torch()
+
+
+def pytest_collection_finish() -> None:
+    """See that no test module imports Ray: what it finds in the environment then holds for good."""
+    assert "ray" not in sys.modules, "import Ray in the test, after make_ray_runtime"
+
+
+@pytest.fixture(autouse=True)
+def _rays_environment() -> Iterator[None]:
+    """Leave what Ray reads from the environment as it was: a run prepares it for its own cluster.
+
+    A cluster that is joined gets a second to answer; one of our own may take several to start.
+    """
+    before = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+    yield
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        del os.environ[name]
+    os.environ.update(before)

@@ -5,21 +5,30 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from ray.exceptions import ActorDiedError
 
-from leap_rl.training import ray_crew
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.open_round import Patience
 from leap_rl.training.phases import Phase
-from leap_rl.training.ray_crew import LOOK_EVERY_S, Crew, Share
+from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
+
+if TYPE_CHECKING:
+    from leap_rl.training.ray_crew import Crew
 
 JOB: Any = SimpleNamespace(
     patience=Patience(lease_s=60.0, max_attempts=2), on_phase=lambda phase: None
 )
 SERVER = SimpleNamespace(trainer_lost="trainer_lost")
+
+
+def ray_crew() -> Any:
+    """The module, whose import of Ray comes after Ray's environment."""
+    make_ray_runtime(trainers=1, address=LOCAL)
+    from leap_rl.training import ray_crew as module
+
+    return module
 
 
 @dataclass
@@ -70,6 +79,8 @@ class FakeCluster:
         self.lost.append(trainer)
 
     def end(self, trainer: str, error: Exception | None = None) -> None:
+        from ray.exceptions import ActorDiedError
+
         self.ended[trainer] = error or ActorDiedError()
 
 
@@ -77,15 +88,18 @@ class FakeCluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster({"n0": {"CPU": 2.0}})
     for name in ("ray", "time"):
-        monkeypatch.setattr(ray_crew, name, fake)
+        monkeypatch.setattr(ray_crew(), name, fake)
     for name in ("actor", "ask", "result_of"):
-        monkeypatch.setattr(ray_crew, name, getattr(fake, name))
-    monkeypatch.setattr(ray_crew, "living_nodes", lambda: dict(fake.nodes))
+        monkeypatch.setattr(ray_crew(), name, getattr(fake, name))
+    monkeypatch.setattr(ray_crew(), "living_nodes", lambda: dict(fake.nodes))
     return fake
 
 
 def make_crew(trainers: int | None = None, cores: int = 1) -> Crew:
-    return Crew(JOB, SERVER, Share(cores=cores, gpus=0.0), trainers=trainers)
+    crew: Crew = ray_crew().Crew(
+        JOB, SERVER, ray_crew().Share(cores=cores, gpus=0.0), trainers=trainers
+    )
+    return crew
 
 
 @pytest.mark.parametrize(
@@ -104,7 +118,7 @@ def make_crew(trainers: int | None = None, cores: int = 1) -> Crew:
 def test_places_of_a_node(
     cores: int, gpus: float, resources: dict[str, float], places: int
 ) -> None:
-    assert Share(cores=cores, gpus=gpus).places(resources) == places
+    assert ray_crew().Share(cores=cores, gpus=gpus).places(resources) == places
 
 
 @pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 3), (5, 4)])
@@ -126,7 +140,7 @@ def test_a_node_that_joins_gets_trainers_soon(cluster: FakeCluster) -> None:
     crew = make_crew()
     crew.fill(4)
     cluster.nodes["n1"] = {"CPU": 1.0}
-    cluster.now_s += LOOK_EVERY_S - 0.1
+    cluster.now_s += ray_crew().LOOK_EVERY_S - 0.1
     crew.fill(4)
     assert len(cluster.started) == 2  # it does not ask all the time
     cluster.now_s += 0.1
@@ -152,7 +166,7 @@ def test_a_trainer_is_replaced_only_where_there_is_room(cluster: FakeCluster) ->
     assert len(cluster.started) == 3  # nobody waits for a node that is gone
 
     cluster.nodes["n2"] = {"CPU": 2.0}
-    cluster.now_s += LOOK_EVERY_S
+    cluster.now_s += ray_crew().LOOK_EVERY_S
     crew.fill(4)
     # The name is taken up again, in its next life: the server frees what the last one held.
     assert cluster.started[3:] == ["trainer-1/2", "trainer-2/1"]
@@ -177,7 +191,7 @@ def test_where_there_is_no_room_one_waits_and_it_is_said_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             crew.fill(4)
-            cluster.now_s += LOOK_EVERY_S
+            cluster.now_s += ray_crew().LOOK_EVERY_S
     assert cluster.started == ["trainer-0/1"]
     assert [record.message for record in caplog.records] == [
         "no node of the cluster has room for a trainer: waiting for one that has"
