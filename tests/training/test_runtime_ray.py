@@ -151,7 +151,7 @@ def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None
 
 @pytest.mark.chaos
 def test_another_trainer_goes_on_from_the_snapshot(tmp_path: Path) -> None:
-    options = [*BOWLS, "--task.agent_steps", "60000", "--meta.batch_size", "1"]
+    options = [*BOWLS, "--task.agent_steps", "240000", "--meta.batch_size", "1"]
     calm = RunFolder(tmp_path / "calm")
     assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
     (whole,) = calm.read_state(1)["slots"]
@@ -162,7 +162,7 @@ def test_another_trainer_goes_on_from_the_snapshot(tmp_path: Path) -> None:
     snapshot = folder.slot(0, 0).with_suffix(".snapshot")
     for _ in range(2):
         wait_until(snapshot.exists, process)
-        time.sleep(1.0)
+        time.sleep(0.3)
         (victim,) = trainers(process)
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: trainers(process) not in ([], [victim]), process)  # noqa: B023
