@@ -132,12 +132,13 @@ class Interrupts:
         self._outlet, self._inlet = os.pipe()
         os.set_blocking(self._inlet, False)
         self._main_thread = threading.get_ident()
-        self._watcher = threading.Thread(target=self._watch, name="interrupts", daemon=True)
-        self._watcher.start()
         self._former_inlet = signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
         self._former: dict[signal.Signals, Any] = {
             number: signal.signal(number, self._handle) for number in _REASONS
         }
+        # Last: if the time is over already, what it sends must find the handlers in place.
+        self._watcher = threading.Thread(target=self._watch, name="interrupts", daemon=True)
+        self._watcher.start()
 
     def insist(self) -> None:
         """Listen again after another library, as Ray does, has put its own handlers in place."""
