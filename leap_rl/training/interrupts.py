@@ -116,7 +116,14 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         self._depth += 1
         if self._depth == 1 and threading.current_thread() is threading.main_thread():
-            self._listen()
+            try:
+                with self.held_back():
+                    self._listen()
+                self.check()
+            except BaseException:
+                # Who is not let in does not leave: __exit__ is not called for this entry.
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *exception: object) -> None:

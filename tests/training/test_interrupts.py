@@ -70,6 +70,31 @@ def test_the_time_counts_from_the_start_of_the_command() -> None:
         time.sleep(5)
 
 
+def test_a_time_that_is_over_at_the_start_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the watcher would end this process, seconds later and whatever it does by then."""
+    before = signal.getsignal(signal.SIGINT)
+    left: list[int] = []
+    entered = []
+    monkeypatch.setattr(interrupts, "STOP_WITHIN_S", 0.3)
+    listen = Interrupts._listen
+
+    def listen_slowly(stop: Interrupts) -> None:
+        listen(stop)
+        wait_until(stop.is_set)
+
+    monkeypatch.setattr(Interrupts, "_listen", listen_slowly)
+    stop = Interrupts(stop_after_s=0, leave=left.append)
+    with pytest.raises(KeyboardInterrupt), stop:
+        entered.append(stop)
+    time.sleep(0.5)
+    assert not entered
+    assert not left
+    assert stop.reason is StopReason.TIME_OVER
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_a_run_that_ends_in_time_hears_nothing() -> None:
     with Interrupts(stop_after_s=0.05) as stop:
         pass
