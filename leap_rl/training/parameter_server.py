@@ -330,8 +330,8 @@ class ParameterServer:
         self._committed.update(
             ((number, index), slot.attempt) for index, slot in enumerate(results)
         )
-        self._closed = None
         self._open = self._open_round(number + 1)
+        self._closed = None  # only now: if the next round does not open, this one is committed anew
 
     # -- slots --------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import pytest
 from leap_rl.messages import Abandon, Continue, Counted, Finished
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.slot_files import SlotFiles
 from tests.training.fakes import (
     FakeClock,
     FakePolicy,
@@ -250,6 +251,25 @@ def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     assert isinstance(answer, Counted)
     assert assigned(answer.next).ticket.round == 1
     assert len(policy.closed) == 1
+
+
+def test_a_round_steps_once_though_the_next_one_cannot_be_opened(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = FakePolicy(batch=1)
+    server = make_server(folder, policy)
+    message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
+    with monkeypatch.context() as patch:
+        patch.setattr(SlotFiles, "read_lease", _unreadable)
+        with pytest.raises(RunFolderError, match="cannot be read"):
+            server.complete(message)
+    assert isinstance(server.complete(message), Counted)
+    assert server.claim(claim("a", number=3)) != Finished()
+    assert (server.status().round, len(policy.closed)) == (1, 1)
+
+
+def _unreadable(files: SlotFiles) -> None:
+    raise RunFolderError("the slot cannot be read")
 
 
 def test_a_claim_whose_lease_could_not_be_written_is_not_answered_by_an_old_one(
