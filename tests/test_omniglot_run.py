@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from leap_rl import processor
 from leap_rl.cli import main
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.omniglot_data import read_omniglot
@@ -168,3 +169,22 @@ def test_missing_drawings_are_one_line_and_leave_nothing(
     assert error.count("\n") == 1
     assert "github.com/brendenlake/omniglot" in error
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_bfloat16_needs_a_processor_that_has_it(
+    units: bool,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(processor, "has_bfloat16_units", lambda: units)
+    run = tmp_path / "run"
+    precise = ["--task.omniglot.precision", "bfloat16", "--meta.meta_steps", "1"]
+    status = main(["train", *options(data, *precise), *LOCALLY, "--run_dir", str(run)])
+    assert status == (0 if units else 2)
+    assert run.exists() == units
+    if not units:
+        error = capsys.readouterr().err
+        assert "task.omniglot.precision = bfloat16: this processor has no units" in error

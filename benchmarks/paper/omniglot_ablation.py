@@ -61,14 +61,17 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
         "--task.data": data,
         "--task.omniglot.updates": cell["updates"],
         "--task.omniglot.share": cell["share"],
+        "--task.omniglot.precision": cell["precision"],
         "--task.omniglot.split": cell["repeat"],
         "--task.omniglot.held_out": cell["held_out"],
         "--task.omniglot.pretraining": cell["pretraining"],
     }
-    run = out / "runs" / "-".join(str(value) for value in cell.values())
+    # Without the meta-steps: more of them go on with the same run.
+    name = "-".join(str(value) for key, value in cell.items() if key != "meta_steps")
+    run = out / "runs" / name
     argv = [str(word) for pair in options.items() for word in pair]
     meta_train(run, argv, meta_steps=cell["meta_steps"])
-    rows = rows_of(run)
+    rows = rows_of(run)[: cell["meta_steps"]]
     series = {
         name: [mean_over_games(row, area, stat) for row in rows]
         for name, (area, stat) in SERIES.items()
@@ -80,7 +83,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     """Return the experiment's cells."""
     common = {
         name: getattr(given, name)
-        for name in ("pretraining", "meta_steps", "updates", "share", "held_out")
+        for name in ("pretraining", "meta_steps", "updates", "share", "held_out", "precision")
     }
     return [
         {**configuration, "repeat": repeat, **common}
@@ -132,6 +135,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--updates", type=int, default=100, help="of a task")
     parser.add_argument("--held_out", type=int, default=2, help="alphabets")
     parser.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     return parser
 

@@ -43,12 +43,16 @@ METHODS: dict[str, tuple[str, ...]] = {
     # The rates are the appendix's; with the factor p that Reptile's energy carries, 0.1 is 0.05.
     "leap": (*SGD, "0.1", "--meta.p", "1"),
     "reptile": (*SGD, "0.05"),
-    "finetune": (),  # its outer step is SGD of rate 1 by itself
+    "finetune": ("--meta.updates_per_round", "{updates_per_round}"),
     "maml": (*SGD, "0.5", "--task.omniglot.updates", "5"),
     "fomaml": (*SGD, "0.5"),
     "none": (),
 }
 """What each method is called with; `none` learns from random starts."""
+
+UPDATES_PER_ROUND = 10
+"""Of finetuning, whose outer step is the mean of the encoders. It gets as many rounds as make each
+alphabet's updates those of the other methods, but MAML's."""
 
 PUBLISHED: dict[int, dict[str, float]] = {
     1: {
@@ -118,8 +122,10 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     tasks = ConfiguredTasks(task=task, agent=AgentConfig())
     theta0 = None
     if cell["method"] != "none":
-        name = "-".join(str(value) for key, value in cell.items() if key != "learners")
-        run = meta_train(out / "runs" / name, _options(cell, data), meta_steps=cell["meta_steps"])
+        # Without the meta-steps: more of them go on with the same run.
+        left_out = ("learners", "meta_steps")
+        name = "-".join(str(value) for key, value in cell.items() if key not in left_out)
+        run = meta_train(out / "runs" / name, _options(cell, data), meta_steps=_rounds(cell))
         theta0, _ = read_initialization(str(run), tasks.shared_layout())
     trained_s = time.monotonic() - began_s
     curves: dict[str, list[Curve]] = {}
@@ -145,11 +151,23 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     }
 
 
+def _rounds(cell: Cell) -> int:
+    """Return how often a cell's method takes an outer step."""
+    if cell["method"] != "finetune":
+        return int(cell["meta_steps"])
+    return -(-int(cell["meta_steps"]) * int(cell["updates"]) // _updates_per_round(cell))
+
+
+def _updates_per_round(cell: Cell) -> int:
+    return min(UPDATES_PER_ROUND, int(cell["updates"]))
+
+
 def _task(cell: Cell, data: str) -> TaskConfig:
     """Return the held-out alphabets of a cell's split, each with the budget of evaluation."""
     omniglot = OmniglotConfig(
         updates=cell["updates"],
         share=cell["share"],
+        precision=cell["precision"],
         split=cell["repeat"],
         held_out=cell["held_out"],
     )
@@ -165,11 +183,15 @@ def _options(cell: Cell, data: str) -> list[str]:
         "--task.data": data,
         "--task.omniglot.updates": cell["updates"],
         "--task.omniglot.share": cell["share"],
+        "--task.omniglot.precision": cell["precision"],
         "--task.omniglot.split": cell["repeat"],
         "--task.omniglot.held_out": cell["held_out"],
         "--task.omniglot.pretraining": cell["pretraining"],
     }
-    return [str(word) for pair in options.items() for word in pair] + [*METHODS[cell["method"]]]
+    words = [str(word) for pair in options.items() for word in pair]
+    return words + [
+        word.format(updates_per_round=_updates_per_round(cell)) for word in METHODS[cell["method"]]
+    ]
 
 
 def available(methods: Sequence[str]) -> list[str]:
@@ -185,7 +207,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     """Return the experiment's cells, the short ones last so that no core waits long."""
     common = {
         name: getattr(given, name)
-        for name in ("meta_steps", "updates", "share", "held_out", "learners")
+        for name in ("meta_steps", "updates", "share", "held_out", "learners", "precision")
     }
     cells = []
     for repeat in range(given.repeats):
@@ -280,6 +302,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--learners", type=int, default=3, help="for each held-out alphabet")
     parser.add_argument("--held_out", type=int, default=2, help="alphabets")
     parser.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     return parser
 

@@ -95,8 +95,11 @@ def settle(config: C) -> C:
             drawings that it names are not there.
     """
     if config.task.kind == "omniglot":
+        from leap_rl.processor import check_precision
         from leap_rl.tasks.omniglot_games import settle_games
 
+        if computes_here(config):
+            check_precision("task.omniglot.precision", config.task.omniglot.precision)
         return replace(config, task=settle_games(config.task))
     from leap_rl.rl.hardware import check_machine, resolve
 

@@ -6,6 +6,7 @@ P: flattened shared parameters. N: drawings in a batch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from leap_rl.networks.encoders import initialize
 from leap_rl.parameters import Layout, flatten_parameters
 
 Share = Literal["all_but_last", "all"]
+Precision = Literal["float32", "bfloat16"]
 
 
 class Batch(NamedTuple):
@@ -58,7 +60,13 @@ class ClassifierLearner:
     """
 
     def __init__(
-        self, *, classes: int, share: Share, lr: float, head_generator: torch.Generator
+        self,
+        *,
+        classes: int,
+        share: Share,
+        lr: float,
+        head_generator: torch.Generator,
+        precision: Precision = "float32",
     ) -> None:
         """Draw the last layer from `head_generator`; the encoder is zero until `load_shared`.
 
@@ -67,8 +75,12 @@ class ClassifierLearner:
             share: Which parameters are the shared ones.
             lr: Learning rate.
             head_generator: Drawn from here and kept no longer.
+            precision: bfloat16 casts as torch's autocast does.
         """
         self._lr = lr
+        self._casting = partial(
+            torch.autocast, "cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"
+        )
         self.network = make_classifier(classes)
         initialize(self.network.head, head_generator)
         self.flat = flatten_parameters(self.network)
@@ -104,7 +116,9 @@ class ClassifierLearner:
 
     def figures(self, batch: Batch) -> Figures:
         """Return the loss of a batch, with its graph, and its error."""
-        return figures(self.network(batch.drawings), batch.labels)
+        with self._casting():
+            logits = self.network(batch.drawings)
+        return figures(logits.to(self.parameters.dtype), batch.labels)
 
     def backward(self, loss: Tensor) -> Tensor:
         """Compute the gradient and return its shared part, [P], a view until the next but one."""
@@ -126,8 +140,9 @@ class ClassifierLearner:
     def loss_at(self, vector: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch at other parameters, as a function that torch.func takes."""
         named: Mapping[str, Tensor] = self.flat.layout.named(vector)
-        logits = functional_call(self.network, dict(named), (batch.drawings,))
-        return figures(logits, batch.labels).loss
+        with self._casting():
+            logits = functional_call(self.network, dict(named), (batch.drawings,))
+        return figures(logits.to(vector.dtype), batch.labels).loss
 
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of all parameters, named encoder.* and head.*."""

@@ -12,6 +12,7 @@ from leap_rl.envs.vector import GameVector
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.parameters import Layout, flatten_parameters, layout_of
+from leap_rl.processor import check_precision
 from leap_rl.rl.config import GAINS, AgentConfig
 from leap_rl.rl.hardware import check_machine
 from leap_rl.supervised.classifier import shared_layout
@@ -83,6 +84,7 @@ class ConfiguredTasks:
             from leap_rl.tasks.omniglot_games import open_data
 
             open_data(self.task)
+            check_precision("task.omniglot.precision", self.task.omniglot.precision)
         elif self.task.kind != "quadratic":
             check_machine(self.agent)
 

@@ -78,6 +78,7 @@ class OmniglotTask:
             share=config.share,
             lr=config.lr,
             head_generator=self._generator(Purpose.HEADS),
+            precision=config.precision,
         )
         self._validation = Batch(
             # Turned once and for all: the same drawings then judge a task at any time.

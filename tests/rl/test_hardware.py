@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from leap_rl.processor import has_bfloat16_units
 from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.hardware import check_machine, has_bfloat16_units, resolve
+from leap_rl.rl.hardware import check_machine, resolve
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,7 @@ from torch import nn
 
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize
-from leap_rl.supervised.classifier import Batch, ClassifierLearner, Share, figures
+from leap_rl.supervised.classifier import Batch, ClassifierLearner, Precision, Share, figures
 
 LR = 0.1
 
@@ -16,8 +18,12 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def make_learner(share: Share = "all_but_last") -> ClassifierLearner:
-    learner = ClassifierLearner(classes=20, share=share, lr=LR, head_generator=generator(0))
+def make_learner(
+    share: Share = "all_but_last", precision: Precision = "float32"
+) -> ClassifierLearner:
+    learner = ClassifierLearner(
+        classes=20, share=share, lr=LR, head_generator=generator(0), precision=precision
+    )
     network = make_classifier(20)
     initialize(network.encoder, generator(1))
     for name, parameter in network.encoder.named_parameters():
@@ -57,6 +63,41 @@ def test_the_network_is_the_papers() -> None:
     torch.testing.assert_close(
         learner.figures(Batch(drawings, labels)).loss, expected, atol=1e-5, rtol=1e-4
     )
+
+
+def test_pooling_before_the_relu_changes_no_bit() -> None:
+    ours, papers = make_learner(), make_learner()
+    layers = dict(papers.network.encoder.named_children())
+    order = [f"{kind}{i}" for i in range(1, 5) for kind in ("conv", "norm", "relu", "pool")]
+    papers.network.encoder = nn.Sequential(
+        OrderedDict((name, layers[name]) for name in [*order, "flatten"])
+    )
+    for update in range(5):
+        for learner in (ours, papers):
+            learner.backward(learner.figures(batch(update)).loss)
+            learner.step()
+    assert torch.equal(ours.parameters, papers.parameters)
+    assert next(iter(layers)) == "conv1"
+    assert list(layers) != [*order, "flatten"]
+
+
+def test_bfloat16_learns_nearly_the_same_with_float32_parameters() -> None:
+    exact, rounded = make_learner(), make_learner(precision="bfloat16")
+    gradients = []
+    for learner in (exact, rounded):
+        loss = learner.figures(batch(0)).loss
+        assert loss.dtype == torch.float32
+        gradients.append(learner.backward(loss).clone())
+        learner.step()
+        assert learner.parameters.dtype == torch.float32
+    assert not torch.equal(*gradients)
+    assert (
+        F.cosine_similarity(*gradients, dim=0) > 0.9
+    )  # of noise, in whose maxima any rounding shows
+    # The same loss as a function of its parameters, as MAML differentiates it.
+    at = rounded.loss_at(rounded.parameters, batch(1))
+    torch.testing.assert_close(at, rounded.figures(batch(1)).loss, atol=1e-2, rtol=1e-2)
+    assert not torch.equal(at, exact.loss_at(rounded.parameters, batch(1)))
 
 
 def test_it_validates_on_the_batchs_own_statistics() -> None:
