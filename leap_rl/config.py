@@ -24,6 +24,10 @@ OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "t
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
 
 
+VALIDATION_GAMES = ("boxing", "seaquest")
+"""More than ten actions, so not in the pool to pretrain on, and none of the paper's nine either."""
+
+
 def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConfig) -> None:
     if not 0 <= seed < 2**SEED_BITS:
         raise ValueError(f"seed = {seed}: must be at least 0 and below 2**{SEED_BITS}")
@@ -86,6 +90,56 @@ def _check_supervised(runtime: RuntimeConfig, agent: AgentConfig) -> None:
 
 
 @dataclass(frozen=True)
+class ValidationConfig:
+    """Learning games from the initialization as it stands, while the run goes on."""
+
+    every_meta_steps: int | None = None
+    """Meta-steps between two validations; the first is of version 0, the baseline of the others.
+    A validation costs as much as meta-training on as many games. None: never."""
+
+    games: list[str] | str | None = None
+    """Games to learn, an agent each, with the budget of the run's tasks. Games that are neither
+    meta-trained on nor evaluated in the end keep what is measured in the end believable. None: for
+    Atari boxing and seaquest."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        if self.every_meta_steps is not None and self.every_meta_steps < 1:
+            raise ValueError(
+                f"validation.every_meta_steps = {self.every_meta_steps}: must be at least 1, or "
+                "null"
+            )
+        if self.every_meta_steps is None and self.games is not None:
+            raise ValueError(
+                f"validation.games = {self.games}: has no effect without "
+                "validation.every_meta_steps; give both"
+            )
+
+    def of(self, task: TaskConfig) -> TaskConfig:
+        """Return the tasks of validation, games spelled out, for a run with tasks like ``task``.
+
+        Raises:
+            ValueError: There are no such games, or none is named.
+        """
+        games = self.games
+        if games is None and task.kind == "atari":
+            games = list(VALIDATION_GAMES)
+        if games is None:
+            raise ValueError(
+                f"validation.games = null: name the games, as task.kind = {task.kind} has no "
+                "default"
+            )
+        try:
+            return replace(task, games=games)
+        except ValueError as error:
+            raise ValueError(str(error).replace("task.games", "validation.games")) from None
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """Meta-train an initialization over many games."""
 
@@ -101,6 +155,7 @@ class TrainConfig:
     meta: MetaConfig = field(default_factory=MetaConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def __post_init__(self) -> None:
@@ -110,6 +165,14 @@ class TrainConfig:
             ValueError: The seed is out of range, or two fields contradict each other.
         """
         _check(self.seed, self.runtime, self.task, self.agent)
+        if self.validation.every_meta_steps is not None:
+            self.validation.of(self.task)
+            if self.meta.method == "finetune":
+                raise ValueError(
+                    f"validation.every_meta_steps = {self.validation.every_meta_steps}: with "
+                    "meta.method = finetune a task's budget is that of a round, too short to judge "
+                    "by; leave it out, and use leap-rl evaluate"
+                )
         if self.meta.method == "finetune":
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
             object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
@@ -151,10 +214,63 @@ class LearnConfig:
         _check(self.seed, self.runtime, self.task, self.agent)
 
 
-Config = TrainConfig | LearnConfig
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Learn games from initializations and from random encoders, several agents each."""
+
+    command: ClassVar[str] = "evaluate"
+
+    seed: int = 0
+    """The evaluation's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The evaluation's folder, which must not hold a run yet. None makes
+    runs/evaluate-DATE-TIME."""
+
+    init: list[str] = field(default_factory=list)
+    """Files of the initializations that are compared."""
+
+    random: bool = True
+    """Learn from random encoders as well: the baseline that the others are compared with."""
+
+    seeds: int = 10
+    """Agents that learn each game from each initialization. Those of the same number share
+    everything but where their encoders start."""
+
+    save_agents: bool = False
+    """Keep the trained agents, heads and encoders, in RUN/agents."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse what the fields cannot mean together.
+
+        Raises:
+            ValueError: A field is out of range, or two fields contradict each other.
+        """
+        _check(self.seed, self.runtime, self.task, self.agent)
+        if self.seeds < 1:
+            raise ValueError(f"seeds = {self.seeds}: must be at least 1")
+        if not (self.init or self.random):
+            raise ValueError("init = []: name a run or an initialization, as --init runs/mine")
+        if self.task.kind in ("omniglot", "quadratic"):
+            raise ValueError(
+                f"task.kind = {self.task.kind}: has no episodes to compare by; "
+                + (
+                    "benchmarks/paper/omniglot_scores.py compares initializations of classifiers"
+                    if self.task.kind == "omniglot"
+                    else "evaluate games"
+                )
+            )
+
+
+Config = TrainConfig | LearnConfig | EvaluateConfig
 
 COMMANDS: dict[str, type[Config]] = {
-    config.command: config for config in (TrainConfig, LearnConfig)
+    config.command: config for config in (TrainConfig, LearnConfig, EvaluateConfig)
 }
 """The config of each command that makes a run."""
 
@@ -199,6 +315,8 @@ def init_of(config: Config) -> tuple[str, str]:
     """Return the name and the value of the option that says where the encoder starts."""
     if isinstance(config, TrainConfig):
         return "meta.init", config.meta.init
+    if isinstance(config, EvaluateConfig):
+        return "init", ", ".join(config.init)
     return "init", config.init
 
 
@@ -213,8 +331,8 @@ def fingerprint(
 
     Args:
         config: The run's config.
-        init_sha256: Of the file that the encoder starts from, which counts instead of its path;
-            none for a random start.
+        init_sha256: Of the file that the encoder starts from, which counts instead of its path,
+            or of all those files; none for a random start.
         origin: What says by its content which checkpoint a fork starts from; none for other runs.
         without: Options, by dotted name, that do not count: those that the leap_rl which made the
             run did not know.

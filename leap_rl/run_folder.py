@@ -40,6 +40,7 @@ from leap_rl.links import links
 from leap_rl.run_lock import LockedError, locked
 
 LATEST = "latest"
+BEST = "best"
 STATE = "state.json"
 SCHEMA = 2
 """Of state.json; 1 had no checksum."""
@@ -173,7 +174,22 @@ class RunFolder:
 
     def latest(self) -> int | None:
         """Return the newest checkpoint's number, or none before the first."""
-        pointer = self.path / "checkpoints" / LATEST
+        return self._pointer(LATEST)
+
+    def best(self) -> int | None:
+        """Return the number of the checkpoint that did best in validation, or none."""
+        return self._pointer(BEST)
+
+    def point_best(self, number: int) -> None:
+        """Say that checkpoint ``number`` did best in validation.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        write_atomically(self.path / "checkpoints" / BEST, f"{number:06d}\n".encode())
+
+    def _pointer(self, name: str) -> int | None:
+        pointer = self.path / "checkpoints" / name
         if not pointer.exists():
             return None
         text = pointer.read_bytes().strip()

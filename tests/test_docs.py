@@ -17,6 +17,7 @@ import torch
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
 from leap_rl.cli.chaos import ChaosConfig
+from leap_rl.cli.evaluate import SHORT, take_inits
 from leap_rl.cli.fork import take_at
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
@@ -99,6 +100,12 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
         return
     if command == "fork":
         rest = [rest[0], *take_at(rest[1:])[1]]
+    if command == "evaluate":
+        if not rest:
+            return  # the command as such is spoken of
+        inits, rest = take_inits(rest)
+        assert inits
+        rest += ["--init", str(inits)]
     if command in ("resume", "fork"):
         command, rest = "train", rest[1:]
     config = CONFIGS[command]
@@ -119,6 +126,7 @@ def known_options() -> set[str]:
 
 def test_every_option_that_is_spoken_of_exists() -> None:
     known = known_options() | {"--version", "--at"}
+    known |= SHORT.keys()
     known |= {"--threads"}  # of peers that run in environments of their own
     ours = [words for code in inline_code() if (words := code.split())]
     ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]

@@ -37,18 +37,14 @@ from leap_rl.tasks.omniglot_games import settle_games
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import read_initialization
 
-SGD = ("--meta.optimizer", "sgd", "--meta.meta_lr")
+METHODS = ("leap", "reptile", "finetune", "maml", "fomaml", "none")
+"""`none` learns from random starts."""
 
-METHODS: dict[str, tuple[str, ...]] = {
-    # The rates are the appendix's; with the factor p that Reptile's energy carries, 0.1 is 0.05.
-    "leap": (*SGD, "0.1", "--meta.p", "1"),
-    "reptile": (*SGD, "0.05"),
-    "finetune": ("--meta.updates_per_round", "{updates_per_round}"),
-    "maml": (*SGD, "0.5", "--task.omniglot.updates", "5"),
-    "fomaml": (*SGD, "0.5"),
-    "none": (),
-}
-"""What each method is called with; `none` learns from random starts."""
+META_LR = {"leap": 0.1, "reptile": 0.1, "maml": 0.5, "fomaml": 0.5}
+"""Of SGD: the appendix's. Finetuning takes the mean of the encoders, and has none."""
+
+MAML_UPDATES = 5
+"""Of a task in meta-training by MAML (section 4.1)."""
 
 UPDATES_PER_ROUND = 10
 """Of finetuning, whose outer step is the mean of the encoders. It gets as many rounds as make each
@@ -175,23 +171,27 @@ def _task(cell: Cell, data: str) -> TaskConfig:
 
 
 def _options(cell: Cell, data: str) -> list[str]:
+    method = cell["method"]
     options = {
         "--seed": cell["repeat"],
-        "--meta.method": cell["method"],
+        "--meta.method": method,
         "--meta.batch_size": cell["pretraining"],
         "--task.kind": "omniglot",
         "--task.data": data,
-        "--task.omniglot.updates": cell["updates"],
+        "--task.omniglot.updates": MAML_UPDATES if method == "maml" else cell["updates"],
         "--task.omniglot.share": cell["share"],
         "--task.omniglot.precision": cell["precision"],
         "--task.omniglot.split": cell["repeat"],
         "--task.omniglot.held_out": cell["held_out"],
         "--task.omniglot.pretraining": cell["pretraining"],
     }
-    words = [str(word) for pair in options.items() for word in pair]
-    return words + [
-        word.format(updates_per_round=_updates_per_round(cell)) for word in METHODS[cell["method"]]
-    ]
+    if method == "finetune":
+        options["--meta.updates_per_round"] = _updates_per_round(cell)
+    else:
+        options |= {"--meta.optimizer": "sgd", "--meta.meta_lr": cell["meta_lr"]}
+    if method == "leap":
+        options["--meta.p"] = 1
+    return [str(word) for pair in options.items() for word in pair]
 
 
 def available(methods: Sequence[str]) -> list[str]:
@@ -213,12 +213,20 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     for repeat in range(given.repeats):
         for pretraining in sorted(given.pretraining, reverse=True):
             cells += [
-                {"method": method, "pretraining": pretraining, "repeat": repeat, **common}
+                {
+                    "method": method,
+                    "pretraining": pretraining,
+                    "repeat": repeat,
+                    "meta_lr": META_LR.get(method),
+                    **common,
+                }
                 for method in given.methods
                 if method != "none"
             ]
         if "none" in given.methods:
-            cells.append({"method": "none", "pretraining": 0, "repeat": repeat, **common})
+            cells.append(
+                {"method": "none", "pretraining": 0, "repeat": repeat, "meta_lr": None, **common}
+            )
     return cells
 
 

@@ -167,7 +167,7 @@ class OneRound:
         self._trainers = trainers
         self._theta0: FloatVector = np.zeros(size, dtype=np.float32)
 
-    def theta0(self) -> FloatVector:
+    def theta0(self, start: int = 0) -> FloatVector:
         """Return zeros, [P]."""
         return self._theta0
 

@@ -12,11 +12,11 @@ from leap_rl.cli import EXIT_USAGE, UsageError
 from leap_rl.cli.launch import (
     carry_out,
     fill_folder,
-    make_meta_training,
     new_folder,
     settle,
     shown,
 )
+from leap_rl.cli.policies import make_meta_training
 from leap_rl.cli.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
 from leap_rl.cli.results import announce_initialization
 from leap_rl.config import TrainConfig, fingerprint

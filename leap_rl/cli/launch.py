@@ -16,12 +16,13 @@ from torch import Tensor
 from leap_rl import cli
 from leap_rl.cli import UsageError
 from leap_rl.cli.monitor import Monitor
+from leap_rl.cli.policies import make_learning, make_meta_training, make_policy, make_tasks
 from leap_rl.cli.record import Record, computes_here, versions_here
-from leap_rl.config import Config, TrainConfig, fingerprint, init_of, to_mapping
+from leap_rl.config import Config, LearnConfig, TrainConfig, fingerprint, init_of, to_mapping
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.config import LossDifference
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.sink import open_tracker
@@ -29,8 +30,6 @@ from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import ordered_deaths
 from leap_rl.training.initialization import read_initialization
 from leap_rl.training.interrupts import Interrupts, StopReason
-from leap_rl.training.learning import LearningFactory
-from leap_rl.training.meta_training import MetaTrainingFactory
 from leap_rl.training.open_round import Patience
 from leap_rl.training.phases import Phase
 from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_runtime
@@ -42,7 +41,7 @@ GPU_SHARE = 1 / 16
 """Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
 
 
-def create_run(config: Config) -> RunFolder:
+def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
     """Make a run's folder: its first checkpoint and its config.
 
     Raises:
@@ -51,7 +50,7 @@ def create_run(config: Config) -> RunFolder:
     """
     # What can be wrong with the config is found before anything is written.
     folder = None if config.run_dir is None else RunFolder(config.run_dir)
-    tasks = _tasks(config)
+    tasks = make_tasks(config)
     theta0, init_sha256 = _initialization(config, tasks)
     record = Record(
         fingerprint=fingerprint(config, init_sha256),
@@ -59,7 +58,10 @@ def create_run(config: Config) -> RunFolder:
         made_by=(versions_here(config, meta_step=0),),
     )
     folder = folder or new_folder(config.command)
-    write_first = partial(make_policy(config).write_first_checkpoint, folder, theta0)
+    policy = (
+        make_meta_training(config) if isinstance(config, TrainConfig) else make_learning(config)
+    )
+    write_first = partial(policy.write_first_checkpoint, folder, theta0)
     fill_folder(folder, config, record, write_first)
     return folder
 
@@ -100,13 +102,21 @@ def settle(config: C) -> C:
 
         if computes_here(config):
             check_precision("task.omniglot.precision", config.task.omniglot.precision)
-        return replace(config, task=settle_games(config.task))
+        return _settle_validation(replace(config, task=settle_games(config.task)), settle_games)
     from leap_rl.rl.hardware import check_machine, resolve
 
     config = replace(config, agent=resolve(config.agent))
     if computes_here(config):
         check_machine(config.agent)  # otherwise each trainer does so on its own
-    return config
+    return _settle_validation(config, lambda task: task)
+
+
+def _settle_validation(config: C, settle_games: Callable[[TaskConfig], TaskConfig]) -> C:
+    """Return the config with the games of validation spelled out."""
+    if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
+        return config
+    games = settle_games(config.validation.of(config.task)).resolved_games
+    return replace(config, validation=replace(config.validation, games=list(games)))
 
 
 def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> int:
@@ -152,7 +162,7 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
         run_dir=str(folder.path),
         fingerprint=stored["fingerprint"],
         method=config.meta.build() if isinstance(config, TrainConfig) else NoMethod(),
-        make_task=_tasks(config),
+        make_task=make_tasks(config),
         make_policy=make_policy(config),
         stream_every_s=config.runtime.stream_every_s,
         snapshot_every_s=config.runtime.snapshot_every_s,
@@ -220,7 +230,9 @@ def new_folder(command: str) -> RunFolder:
     raise UsageError(f"run_dir: {name} and 998 more are taken; name a folder")
 
 
-def _initialization(config: Config, tasks: ConfiguredTasks) -> tuple[Tensor, str | None]:
+def _initialization(
+    config: TrainConfig | LearnConfig, tasks: ConfiguredTasks
+) -> tuple[Tensor, str | None]:
     """Return version 0, float32 [P], and the SHA-256 of the file it comes from, if any."""
     option, init = init_of(config)
     if init == "random":
@@ -230,48 +242,6 @@ def _initialization(config: Config, tasks: ConfiguredTasks) -> tuple[Tensor, str
         return read_initialization(init, tasks.shared_layout())
     except ValueError as error:
         raise UsageError(f"{option} = {init}: {error}") from None
-
-
-def _tasks(config: Config) -> ConfiguredTasks:
-    loss_difference: LossDifference = "next_batch"
-    second_order = False
-    if isinstance(config, TrainConfig):
-        loss_difference = config.meta.loss_difference
-        second_order = config.meta.method == "maml"
-    return ConfiguredTasks(
-        task=config.task,
-        agent=config.agent,
-        loss_difference=loss_difference,
-        env_processes=config.runtime.env_processes,
-        second_order=second_order,
-    )
-
-
-def make_policy(config: Config) -> MetaTrainingFactory | LearningFactory:
-    """Return what makes a run's first checkpoint and its policy."""
-    if isinstance(config, TrainConfig):
-        return make_meta_training(config)
-    layout = _tasks(config).shared_layout()
-    return LearningFactory(
-        seed=config.seed, games=config.task.resolved_games, layout=layout, unit=config.task.unit
-    )
-
-
-def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
-    """Return what makes a meta-training run's checkpoints."""
-    tasks = _tasks(config)
-    optimizer, meta_lr = config.meta.outer
-    return MetaTrainingFactory(
-        seed=config.seed,
-        games=config.task.resolved_games,
-        batch_size=config.meta.batch_size,
-        meta_steps=config.meta.meta_steps,
-        meta_lr=meta_lr,
-        optimizer=optimizer,
-        layout=tasks.shared_layout(),
-        frames_per_agent_step=tasks.frames_per_agent_step,
-        unit=config.task.unit,
-    )
 
 
 def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:

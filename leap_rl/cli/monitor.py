@@ -83,7 +83,7 @@ class Monitor:
             for task in status.running
         )
         return RunView(
-            kind="train" if isinstance(self._config, TrainConfig) else "learn",
+            kind=self._config.command,
             meta_step=status.round,
             meta_steps=status.rounds,
             # A finished run has no open slots any more: all of the last round's are done.

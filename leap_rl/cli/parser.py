@@ -15,7 +15,7 @@ import yaml
 
 from leap_rl import plain_yaml
 from leap_rl.cli import UsageError
-from leap_rl.config import LearnConfig, TrainConfig
+from leap_rl.config import Config
 
 jsonargparse.set_parsing_settings(
     docstring_parse_attribute_docstrings=True,
@@ -50,7 +50,7 @@ def _texts(loaded: Any) -> Iterable[str]:
 
 jsonargparse.set_loader("yaml", _load_plain, exceptions=(yaml.YAMLError,))
 
-C = TypeVar("C", bound=TrainConfig | LearnConfig)
+C = TypeVar("C", bound=Config)
 
 _TYPES = {
     "<class 'int'>": "a whole number",

@@ -43,7 +43,7 @@ class Record:
 
     fingerprint: str
     init_sha256: str | None
-    """Of the file that the encoder starts from, if any."""
+    """Of the file that the encoder starts from, if any; of several, in order, with commas."""
     made_by: tuple[Mapping[str, Any], ...]
     """The versions that worked on the run, each from a meta-step on; the newest last."""
     origin: Origin | None = None
@@ -101,7 +101,9 @@ def read_run(folder: RunFolder) -> StoredRun:
     options = folder.read_config()
     command = options.pop("command", None)
     if not isinstance(command, str) or command not in COMMANDS:
-        raise UsageError(f"{folder.config_path}: command = {command!r}: must be train or learn")
+        raise UsageError(
+            f"{folder.config_path}: command = {command!r}: must be one of {', '.join(COMMANDS)}"
+        )
     record = _pop_record(options, folder)
     options["run_dir"] = str(folder.path)
     try:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leap_rl.cli.launch import program, shown
 from leap_rl.config import TrainConfig
+from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.omniglot_config import OmniglotConfig
 from leap_rl.tracking.jsonl import read_rows
@@ -59,6 +63,30 @@ def announce_agents(folder: RunFolder) -> None:
         if "dropped" in one:
             print(f"  {one['game']:<18} dropped: it {one['dropped']}")
     print(f"  figures            {shown(folder.path / 'metrics.jsonl')}")
+
+
+def announce_evaluation(folder: RunFolder) -> None:
+    """Print an evaluation's outcome: mean returns by game and initialization."""
+    evaluation = read_evaluation(folder)
+    print(f"\nEvaluated; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
+    width = max(map(len, evaluation.initializations))
+    for game in evaluation.games:
+        print(f"  {game}")
+        for name in evaluation.initializations:
+            curves = evaluation.of(name, game)
+            means = [
+                float(final.mean())
+                for curve in curves
+                if len(final := _final(curve, evaluation.agent_steps))
+            ]
+            score = f"{fmean(means):.2f}" if means else "no episode ended"
+            print(f"    {name:<{width}}  {score:>10}  ({len(means)} of {evaluation.seeds} agents)")
+    print(f"  folder  {shown(folder.path)}")
+
+
+def _final(curve: LearningCurve, agent_steps: int) -> NDArray[np.float64]:
+    """Return the returns of the episodes that ended in the budget's last part."""
+    return curve.returns[curve.agent_steps > (1 - FINAL_PART) * agent_steps]
 
 
 def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]) -> None:

@@ -10,8 +10,8 @@ from leap_rl import __version__
 from leap_rl.cli import EXIT_USAGE, UsageError
 from leap_rl.cli.launch import carry_out, program, shown
 from leap_rl.cli.record import StoredRun, differences, parse_over, read_run, versions_here
-from leap_rl.cli.results import announce_agents, announce_initialization
-from leap_rl.config import Config, TrainConfig, defining_options
+from leap_rl.cli.results import announce_agents, announce_evaluation, announce_initialization
+from leap_rl.config import Config, EvaluateConfig, TrainConfig, defining_options
 from leap_rl.run_folder import RunFolder
 
 _HELP = """\
@@ -35,6 +35,8 @@ def main(argv: Sequence[str]) -> int:
     status = carry_out(config, folder, resumes=True)
     if status == 0 and isinstance(config, TrainConfig):
         announce_initialization(folder, config)
+    elif status == 0 and isinstance(config, EvaluateConfig):
+        announce_evaluation(folder)
     elif status == 0:
         announce_agents(folder)
     return status

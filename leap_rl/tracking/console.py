@@ -32,6 +32,8 @@ PLAIN_FIRST_S = 2.0
 GAMES_IN_A_LINE = 4
 NARROW, WIDE = 50, 100
 """Columns from which each task has a bar, and from which its trainer's name is shown too."""
+_SLOTS = {"learn": "game", "evaluate": "agent"}
+"""What a slot is called in runs that have no meta-steps."""
 _WORDS: dict[Unit, str] = {"agent_steps": "agent steps", "examples": "examples"}
 
 
@@ -257,8 +259,8 @@ def _meta_step_fraction(view: RunView) -> float:
 
 
 def _start_line(view: RunView) -> str:
-    if view.kind == "learn":
-        return f"learning {_count(view.slots_total, 'game')}"
+    if view.kind in _SLOTS:
+        return f"learning: {_count(view.slots_total, _SLOTS[view.kind])}"
     start = f"from meta-step {view.meta_step}, " if view.meta_step else ""
     batch = _count(view.slots_total, "task")
     return f"training: {start}{_count(view.meta_steps, 'meta-step')} in all, {batch} each"
@@ -285,6 +287,7 @@ def _finished_line(row: Row, meta_steps: int) -> str:
         "throughput/examples_per_s": "{:,.0f} examples/s",
         "meta/contribution_norm": "contribution {:.3g}",
         "meta/step_ratio": "step/initialization {:.2e}",
+        "validation/gain": "validation gain {:+.2f}",
     }.items():
         if key in row:
             parts.append(form.format(row[key]))
@@ -313,14 +316,13 @@ def _finished_line(row: Row, meta_steps: int) -> str:
 
 
 def _place(view: RunView) -> str:
-    if view.kind == "learn":
+    if view.kind in _SLOTS:
         return "learning"
     return f"meta-step {min(view.meta_step + 1, view.meta_steps)} of {view.meta_steps}"
 
 
 def _slots(view: RunView) -> str:
-    noun = "game" if view.kind == "learn" else "task"
-    return f"{view.slots_done} of {_count(view.slots_total, noun)} done"
+    return f"{view.slots_done} of {_count(view.slots_total, _SLOTS.get(view.kind, 'task'))} done"
 
 
 def _pace(view: RunView, eta_s: float | None) -> str:

@@ -124,6 +124,13 @@ METRICS: tuple[Metric, ...] = (
         BOTH,
         "Mean raw return of the episodes that ended; absent when none did.",
     ),
+    Metric(
+        "evaluation/<initialization>/<game>/mean_return",
+        "raw score",
+        LEARN,
+        "In an evaluation: mean raw return of the episodes that ended since the last row, over all "
+        "agents of the initialization; absent when none did.",
+    ),
     Metric("return/<game>/episodes", "episodes", BOTH, "Number of episodes that ended."),
     Metric(
         "loss/<game>/total",
@@ -159,6 +166,32 @@ METRICS: tuple[Metric, ...] = (
         "0 to 1",
         BOTH_EXAMPLES,
         "Mean over the validations of the share of held-back examples classified wrongly.",
+    ),
+    Metric(
+        "validation/<game>/area",
+        "raw score",
+        META,
+        "Area under the learning curve of a validation game, learned from the initialization that "
+        "the meta-step began with: its mean return over the budget. In tasks without episodes, "
+        "minus the mean training error, or minus the mean loss.",
+    ),
+    Metric(
+        "validation/<game>/gain",
+        "raw score",
+        META,
+        "The area less that of version 0.",
+    ),
+    Metric(
+        "validation/gain",
+        "deviations",
+        META,
+        "Mean over the validation games of the gain in standard deviations of version 0's curve.",
+    ),
+    Metric(
+        "validation/best",
+        "meta-steps",
+        META,
+        "The version of the initialization with the highest mean gain so far: RUN@best.",
     ),
     Metric(
         "time/working_s",
@@ -225,7 +258,7 @@ METRICS: tuple[Metric, ...] = (
 @cache
 def _matchers() -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple(
-        (re.compile(re.escape(m.pattern).replace("<game>", "[^/]+")), m.pattern) for m in METRICS
+        (re.compile(re.sub("<[a-z]+>", "[^/]+", re.escape(m.pattern))), m.pattern) for m in METRICS
     )
 
 
@@ -283,6 +316,7 @@ def meta_step_row(
     slots: Sequence[SlotFigures],
     meta: MetaFigures,
     agent_steps_before: int,
+    validation: Mapping[str, float | int] | None = None,
     unit: Unit = "agent_steps",
 ) -> dict[str, float | int]:
     """The row of one committed meta-step, axis `meta_step`.
@@ -295,6 +329,7 @@ def meta_step_row(
         slots: the counted tasks, in slot order.
         meta: the outer step's figures.
         agent_steps_before: agent steps of all meta-steps before this one.
+        validation: figures of the initialization that the meta-step began with, if it was judged.
         unit: what agent steps are called in the row; a task that counts examples has no episodes.
     """
     new_agent_steps = sum(slot.agent_steps for slot in slots)
@@ -323,6 +358,7 @@ def meta_step_row(
     row["time/meta_step_s"] = meta.meta_step_s
     if meta.meta_step_s > 0:
         row[f"throughput/{unit}_per_s"] = new_agent_steps / meta.meta_step_s
+    row.update(validation or {})
     _assert_registered(row, "meta_step")
     return row
 
@@ -369,6 +405,22 @@ def dropped_row(
     """
     row: dict[str, float | int] = {unit: agent_steps, f"tasks/{game}/dropped": 1}
     _assert_registered(row, unit)
+    return row
+
+
+def evaluation_row(
+    agent_steps: int, mean_returns: Mapping[tuple[str, str], float]
+) -> dict[str, float | int]:
+    """One point of an evaluation's learning curves, axis `agent_steps`.
+
+    Args:
+        agent_steps: of each agent, from its start.
+        mean_returns: by initialization and game.
+    """
+    row: dict[str, float | int] = {"agent_steps": agent_steps}
+    for (initialization, game), mean in mean_returns.items():
+        row[f"evaluation/{initialization}/{game}/mean_return"] = mean
+    _assert_registered(row, "agent_steps")
     return row
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from leap_rl.tracking.metrics import Row, Unit
 
@@ -27,11 +26,12 @@ class TaskView:
 class RunView:
     """A run at one moment, as the console shows it. All of it is provisional but `last_row`."""
 
-    kind: Literal["train", "learn"]
+    kind: str
+    """The command that made the run: train, learn or evaluate."""
     meta_step: int
-    """The open meta-step, from 0; equal to `meta_steps` when the run is over. 0 for learn."""
+    """The open meta-step, from 0; equal to `meta_steps` when the run is over. 0 for others."""
     meta_steps: int
-    """How many the run is to do, those before a resume included; 1 for learn."""
+    """How many the run is to do, those before a resume included; 1 for others."""
     slots_done: int
     slots_total: int
     tasks: tuple[TaskView, ...]

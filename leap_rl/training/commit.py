@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +52,8 @@ def commit_round(
     }
     if kept:
         state["kept"] = kept
+    if closed.best is not None:
+        folder.point_best(closed.best)  # it is there: this round began with it, or one before
     on_phase(Phase.SERVER_STEPPING)
     folder.write_checkpoint(
         round_number + 1,
@@ -66,7 +67,7 @@ def commit_round(
 
 def _entry(slot: FilledSlot | DroppedSlot) -> dict[str, Any]:
     """Return what a checkpoint says of a slot."""
-    entry = {**asdict(slot.spec), "attempt": slot.attempt, "restarts": slot.restarts}
+    entry = {**slot.spec.plain(), "attempt": slot.attempt, "restarts": slot.restarts}
     if isinstance(slot, DroppedSlot):
         return entry | {"dropped": slot.reason}
     entry |= {"trainer": slot.record.trainer, "processor": slot.record.processor}

@@ -59,8 +59,8 @@ class Learning:
         self._plan = plan
         self._theta0: FloatVector = np.array(theta0.numpy())
 
-    def theta0(self) -> FloatVector:
-        """Return the initialization, [P]."""
+    def theta0(self, start: int = 0) -> FloatVector:
+        """Return the initialization, [P]; there is one."""
         return self._theta0
 
     def open(self, round_number: int) -> list[TaskSpec]:

@@ -27,6 +27,7 @@ from leap_rl.tracking.metrics import MetaFigures, SlotFigures, Unit, meta_step_r
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.validation import Judgement, Validation
 
 OUTER_OPTIMIZER = "outer_optimizer.safetensors"
 
@@ -68,6 +69,8 @@ class MetaTrainingFactory:
     frames_per_agent_step: int
     unit: Unit = "agent_steps"
     """What the tasks call what they count as agent steps."""
+    validation: Validation | None = None
+    """Which games judge the initialization meanwhile."""
 
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write version 0 of the initialization, float32 [P]."""
@@ -87,11 +90,12 @@ class MetaTrainingFactory:
             outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
             outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
             agent_steps = int(state["agent_steps"])
+            judgement = Judgement.from_state(state)
         except (KeyError, TypeError, ValueError) as error:
             raise RunFolderError(
                 f"{folder.checkpoint(number)}: is no checkpoint of this run: {error}"
             ) from None
-        return MetaTraining(self, outer, agent_steps=agent_steps)
+        return MetaTraining(self, outer, agent_steps=agent_steps, judgement=judgement)
 
     def adopt(self, files: Mapping[str, bytes], *, keep_optimizer: bool) -> dict[str, bytes]:
         """Return the files of the checkpoint that a fork starts with.
@@ -117,9 +121,17 @@ class MetaTraining:
 
     keeps_agents = False
 
-    def __init__(self, plan: MetaTrainingFactory, outer: OuterStep, *, agent_steps: int) -> None:
+    def __init__(
+        self,
+        plan: MetaTrainingFactory,
+        outer: OuterStep,
+        *,
+        agent_steps: int,
+        judgement: Judgement | None = None,
+    ) -> None:
         self._plan = plan
         self._outer = outer
+        self._judgement = judgement or Judgement()
         self._agent_steps = agent_steps
         self._theta0: FloatVector = outer.theta.numpy().copy()
 
@@ -128,18 +140,20 @@ class MetaTraining:
         """How many meta-steps the run has."""
         return self._plan.meta_steps
 
-    def theta0(self) -> FloatVector:
-        """Return the initialization of the open meta-step, [P]."""
+    def theta0(self, start: int = 0) -> FloatVector:
+        """Return the initialization of the open meta-step, [P]; there is one."""
         return self._theta0
 
     def open(self, round_number: int) -> list[TaskSpec]:
-        """Draw the meta-step's games."""
+        """Draw the meta-step's games; those that judge its initialization come last."""
         plan = self._plan
         games = draw_games(plan.seed, round_number, plan.games, plan.batch_size)
-        return [
+        batch = [
             TaskSpec(game=game, seed=task_seed(plan.seed, round_number, slot))
             for slot, game in enumerate(games)
         ]
+        judging = plan.validation.specs(plan.seed, round_number) if plan.validation else []
+        return batch + judging
 
     def close(
         self,
@@ -150,6 +164,9 @@ class MetaTraining:
         elapsed_s: float,
     ) -> ClosedRound:
         """Average the contributions in slot order and take one step of the initialization."""
+        judging = [slot for slot in slots if slot.spec.validates and not slot.cut_off]
+        slots = [slot for slot in slots if not slot.spec.validates]
+        dropped = [slot for slot in dropped if not slot.spec.validates]
         # Copies: a contribution may lie in memory that its runtime shares read-only.
         contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
         initialization_norm = _norm(self._outer.theta)
@@ -158,6 +175,7 @@ class MetaTraining:
             result = self._outer.step(contributions)
         except NonFiniteError as error:
             raise RunFailedError(f"meta-step {round_number}: {error}") from None
+        self._judgement, validation = self._judgement.judge(round_number, judging)
         row = meta_step_row(
             meta_step=round_number,
             slots=[
@@ -174,6 +192,7 @@ class MetaTraining:
                 dropped=[slot.spec.game for slot in dropped],
             ),
             agent_steps_before=self._agent_steps,
+            validation=validation,
             unit=self._plan.unit,
         )
         self._agent_steps += sum(slot.record.agent_steps for slot in slots)
@@ -181,7 +200,8 @@ class MetaTraining:
         return ClosedRound(
             rows=[LoggedRow(axis="meta_step", values=row)],
             files=initialization_files(self._plan.layout, self._outer),
-            state={"agent_steps": self._agent_steps},
+            state={"agent_steps": self._agent_steps, **self._judgement.state()},
+            best=self._judgement.best,
         )
 
 

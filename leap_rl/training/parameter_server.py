@@ -309,7 +309,7 @@ class ParameterServer:
             return
         filled = [slot for slot in results if isinstance(slot, FilledSlot)]
         dropped = [slot for slot in results if isinstance(slot, DroppedSlot)]
-        if not filled:
+        if all(slot.spec.validates for slot in filled):
             self._open.failure = (
                 f"round {number} has no task left: all were dropped, the first one since "
                 f"{dropped[0].spec.game} {dropped[0].reason}"
@@ -363,7 +363,7 @@ class ParameterServer:
             ),
             game=slot.spec.game,
             task_seed=slot.task_seed,
-            theta0=self._policy.theta0(),
+            theta0=self._policy.theta0(slot.spec.start),
             keep_agent=self._policy.keeps_agents,
             durable_n=slot.n,
             snapshot=snapshot,

@@ -81,8 +81,8 @@ class ServerActor:
         self._job = job
         self._made: ParameterServer | None = None
         self._alone = ExitStack()
-        self._theta0: FloatVector | None = None
-        self._theta0_ref: Reference | None = None
+        self._theta0s: list[tuple[FloatVector, Reference]] = []
+        self._theta0s_of = -1
 
     @property
     def _server(self) -> ParameterServer:
@@ -147,12 +147,16 @@ class ServerActor:
         return status
 
     def _by_reference(self, work: Work) -> tuple[Work, Reference | None]:
-        """Replace θ⁰ by a reference to it: it goes into the object store once a version."""
+        """Replace θ⁰ by a reference to it: it goes into the object store once a round."""
         if not isinstance(work, Assignment):
             return work, None
-        if self._theta0 is not work.theta0:
-            self._theta0, self._theta0_ref = work.theta0, ray.put(work.theta0)
-        return replace(work, theta0=_NOTHING), self._theta0_ref
+        if self._theta0s_of != work.ticket.round:
+            self._theta0s_of, self._theta0s = work.ticket.round, []
+        references = [known for theta0, known in self._theta0s if theta0 is work.theta0]
+        if not references:
+            references = [ray.put(work.theta0)]
+            self._theta0s.append((work.theta0, references[0]))
+        return replace(work, theta0=_NOTHING), references[0]
 
 
 @dataclass(frozen=True, slots=True)

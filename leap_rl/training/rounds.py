@@ -69,6 +69,8 @@ class ClosedRound:
     """The checkpoint's files by name."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the checkpoint's state.json."""
+    best: int | None = None
+    """The checkpoint that did best in validation so far, if any did."""
 
 
 class RoundPolicy(Protocol):
@@ -82,8 +84,12 @@ class RoundPolicy(Protocol):
     def keeps_agents(self) -> bool:
         """Whether trained agents are to be saved."""
 
-    def theta0(self) -> FloatVector:
-        """Return what the open round's tasks start from, [P]; the same array until it closes."""
+    def theta0(self, start: int = 0) -> FloatVector:
+        """Return what tasks of the open round start from, [P]; the same array until it closes.
+
+        Args:
+            start: Which of the round's starting points, as its tasks name it.
+        """
 
     def open(self, round_number: int) -> Sequence[TaskSpec]:
         """Return the tasks of a round, in slot order."""

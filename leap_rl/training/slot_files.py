@@ -69,7 +69,7 @@ class SlotFiles:
 
     def __init__(self, path: Path, spec: TaskSpec, fingerprint: str) -> None:
         self._path = path
-        self._head = {"fingerprint": fingerprint, "spec": asdict(spec)}
+        self._head = {"fingerprint": fingerprint, "spec": spec.plain()}
         self._spec = spec
 
     def write_lease(self, lease: Lease) -> None:

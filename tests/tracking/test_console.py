@@ -76,7 +76,7 @@ def test_plain_says_at_the_start_what_is_to_come() -> None:
     assert plain(replace(IDLE, meta_step=12)) == [
         "training: from meta-step 12, 100 meta-steps in all, 16 tasks each"
     ]
-    assert plain(replace(IDLE, kind="learn", meta_steps=1, slots_total=1)) == ["learning 1 game"]
+    assert plain(replace(IDLE, kind="learn", meta_steps=1, slots_total=1)) == ["learning: 1 game"]
 
 
 def test_plain_prints_its_first_progress_soon_and_then_now_and_then() -> None:

@@ -59,7 +59,7 @@ class FakePolicy:
     closed: list[tuple[int, list[FilledSlot]]] = field(default_factory=list)
     dropped: list[DroppedSlot] = field(default_factory=list)
 
-    def theta0(self) -> FloatVector:
+    def theta0(self, start: int = 0) -> FloatVector:
         return np.full(SIZE, self.opened, dtype=np.float32)
 
     def open(self, round_number: int) -> list[TaskSpec]:

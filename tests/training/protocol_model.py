@@ -120,7 +120,7 @@ class Averaging:
     def state(self) -> dict[str, int]:
         return {"episodes": self._episodes}
 
-    def theta0(self) -> FloatVector:
+    def theta0(self, start: int = 0) -> FloatVector:
         return self._theta
 
     def open(self, round_number: int) -> list[TaskSpec]:

@@ -1,0 +1,177 @@
+"""``leap-rl evaluate``: what agents learn from initializations, against random encoders."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from jsonargparse import ArgumentParser
+from torch import Tensor
+
+from leap_rl.cli import UsageError
+from leap_rl.cli.initializations import FoundInitialization, find_initialization
+from leap_rl.cli.launch import carry_out, fill_folder, new_folder, settle
+from leap_rl.cli.parser import config_parser, parse
+from leap_rl.cli.policies import make_evaluation, make_tasks
+from leap_rl.cli.record import Record, versions_here
+from leap_rl.cli.results import announce_evaluation
+from leap_rl.config import EvaluateConfig, fingerprint, flatten
+from leap_rl.run_folder import RunFolder
+from leap_rl.training.initialization import read_initialization
+
+SHORT = {
+    "--games": ["--task.games"],
+    "--agent_steps": ["--task.agent_steps"],
+    "--out": ["--run_dir"],
+    "--no_random": ["--random", "false"],
+}
+"""Short forms of options."""
+
+_FREE = ("task.games", "task.agent_steps", "task.on_divergence")
+"""What runs whose initializations are compared may differ in."""
+
+_DESCRIPTION = """\
+Learn games from initializations and from random encoders, several agents each, and compare.
+
+  leap-rl evaluate --init runs/mine --games held_out --seeds 10 --agent_steps 1000000
+
+  --init RUN_OR_FILE  what is compared; may be given several times. RUN, RUN@12 (its version 12),
+                      RUN@best (the best of those that were validated), a checkpoint's folder, or a
+                      file. Tasks and agents are set as the first one's run had them.
+  --games             short for --task.games: a name, a pool, or '["pong", "qbert"]'; held_out if
+                      nothing is said
+  --agent_steps       short for --task.agent_steps
+  --out               short for --run_dir
+  --no_random         leave out the baseline of random encoders (--random false)
+
+Agents of the same game and seed share everything but where their encoders start: heads, emulators,
+the draws of their actions. All run at once over the trainers; an evaluation that is stopped goes on
+by leap-rl resume, to the same curves."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    config, found = read_arguments(argv)
+    folder = create_evaluation(config, found)
+    status = carry_out(config, folder)
+    if status == 0:
+        announce_evaluation(folder)
+    return status
+
+
+def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundInitialization]]:
+    """Return the config that the arguments ask for, and the initializations that they name.
+
+    Raises:
+        UsageError: Something in them cannot be.
+    """
+    inits, options = take_inits(argv)
+    parser = _parser()
+    shows = ("--help", "-h", "--print_config", "--config")
+    if not inits and not any(word.partition("=")[0] in shows for word in options):
+        raise UsageError("init: name a run or an initialization, as --init runs/mine")
+    if not inits:  # they may stand in a config
+        inits = parse(parser, EvaluateConfig, options).init
+    found = [find_initialization(init) for init in inits]
+    _warn_of_differences(found)
+    defaults: dict[str, Any] = {"task": {"games": "held_out"}}
+    if found and found[0].options is not None:
+        stored = found[0].options
+        defaults = {
+            "task": {**stored["task"], "games": defaults["task"]["games"]},
+            **({"agent": stored["agent"]} if "agent" in stored else {}),
+        }
+        if stored["meta"]["method"] == "finetune":
+            del defaults["task"]["agent_steps"]  # which were a round's
+            if not any(word.partition("=")[0] == "--task.agent_steps" for word in options):
+                raise UsageError(
+                    "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
+                    f"{found[0].name} was finetuned, whose tasks have no budget"
+                )
+    given = [*options, f"--init=[{', '.join(repr(one.path) for one in found)}]"]
+    return settle(parse(_parser(), EvaluateConfig, given, defaults=defaults)), found
+
+
+def _parser() -> ArgumentParser:
+    parser = config_parser(EvaluateConfig, program="leap-rl evaluate")
+    parser.description = _DESCRIPTION
+    return parser
+
+
+def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what --init names, and the other arguments with the short ones spelled out."""
+    inits, options = [], []
+    words = iter(argv)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name == "--init":
+            value = value if equals else next(words, "")
+            if not value:
+                raise UsageError("init: name a run or an initialization, as --init runs/mine")
+            inits.append(value)
+        else:
+            option, *values = SHORT.get(name, [name])
+            options += [option + equals + value, *values]
+    return inits, options
+
+
+def create_evaluation(config: EvaluateConfig, found: Sequence[FoundInitialization]) -> RunFolder:
+    """Make an evaluation's folder, which holds copies of what it compares.
+
+    Raises:
+        UsageError: The folder holds a run already or cannot be written, or an initialization does
+            not fit.
+    """
+    folder = None if config.run_dir is None else RunFolder(config.run_dir)
+    layout = make_tasks(config).shared_layout()
+    given: dict[str, Tensor] = {}
+    digests = []
+    for one in found:
+        try:
+            theta0, digest = read_initialization(one.path, layout)
+        except ValueError as error:
+            raise UsageError(f"init = {one.given}: {error}") from None
+        given[_unique(one.name, given)] = theta0
+        digests.append(digest)
+    init_sha256 = ",".join(digests) or None
+    record = Record(
+        fingerprint=fingerprint(config, init_sha256),
+        init_sha256=init_sha256,
+        made_by=(versions_here(config, meta_step=0),),
+    )
+    folder = folder or new_folder(config.command)
+    write_first = partial(make_evaluation(config).write_first_checkpoint, folder, given)
+    fill_folder(folder, config, record, write_first)
+    return folder
+
+
+def _unique(name: str, taken: Mapping[str, object]) -> str:
+    name = name.replace("/", "-")  # it becomes a part of figures' keys
+    names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))]
+    return next(one for one in names if one not in taken and one != "random")
+
+
+def _warn_of_differences(found: Sequence[FoundInitialization]) -> None:
+    """Say where runs whose initializations are compared set tasks or agents differently."""
+    of_runs = [one for one in found if one.options is not None]
+    for other in of_runs[1:]:
+        first = of_runs[0]
+        options, theirs = _settings(first), _settings(other)
+        differing = [
+            f"{name} = {theirs.get(name)} (here {value})"
+            for name, value in options.items()
+            if name not in _FREE and theirs.get(name) != value
+        ]
+        if differing:
+            print(
+                f"leap-rl: {other.name} was meta-trained with {', '.join(differing)}; all agents "
+                f"learn as {first.name}'s did",
+                file=sys.stderr,
+            )
+
+
+def _settings(found: FoundInitialization) -> dict[str, Any]:
+    assert found.options is not None
+    return flatten({name: found.options.get(name, {}) for name in ("task", "agent")})

@@ -1,0 +1,220 @@
+"""Initializations are compared by what agents learn from them: whole evaluations of small games."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.cli.policies import make_evaluation, make_tasks
+from leap_rl.cli.record import read_run
+from leap_rl.config import EvaluateConfig
+from leap_rl.evaluation.results import RANDOM, LearningCurve, read_evaluation
+from leap_rl.messages import Complete
+from leap_rl.run_folder import RunFolder
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training.initialization import FILE_NAME, save_tensors
+from leap_rl.training.recorder import TaskRecorder
+from leap_rl.training.runtime_local import LocalLink
+
+QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
+LOCALLY = ["--runtime.kind", "local", *QUIET]
+CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "4"]
+CATCH += [
+    "--agent.lr",
+    "0.003",
+    "--task.agent_steps",
+    "800",
+    "--meta.batch_size",
+    "2",
+    "--meta.meta_steps",
+    "2",
+]
+GAMES = ["--games", '["catch", "catch_dark"]']
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "mine"
+    assert main(["train", *CATCH, *LOCALLY, "--run_dir", str(run)]) == 0
+    return run
+
+
+def evaluate(*argv: str | Path, runtime: list[str] = LOCALLY) -> int:
+    return main(["evaluate", *GAMES, "--seeds", "2", *runtime, *map(str, argv)])
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("evaluations") / "one"
+    assert evaluate("--init", trained, "--init", f"{trained}@1", "--out", out) == 0
+    return out
+
+
+def config_of(out: Path) -> EvaluateConfig:
+    config = read_run(RunFolder(out)).config
+    assert isinstance(config, EvaluateConfig)
+    return config
+
+
+def same(one: LearningCurve, other: LearningCurve) -> bool:
+    columns = ("agent_steps", "returns", "lengths")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
+
+
+def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) -> None:
+    config, evaluation = config_of(evaluated), read_evaluation(RunFolder(evaluated))
+    tasks = make_tasks(config)
+    policy = make_evaluation(config)(RunFolder(evaluated))
+    files, _ = RunFolder(trained).read_checkpoint(1)
+    assert evaluation.initializations == (RANDOM, "mine@2", "mine@1")
+    assert evaluation.complete
+    assert len(evaluation.curves) == 3 * 2 * 2
+    for curve in evaluation.curves:
+        own = derive_seed(0, Purpose.TASK, "evaluation", curve.game, curve.seed)
+        task = tasks(TaskSpec(game=curve.game, seed=own))
+        start = {"mine@2": 0, "mine@1": 1, RANDOM: 2 + curve.seed}[curve.initialization]
+        theta0 = torch.from_numpy(policy.theta0(start))
+        if curve.initialization == "mine@1":
+            assert save_tensors(tasks.shared_layout().named(theta0)) == files[FILE_NAME]
+        task.start(theta0)
+        recorder = TaskRecorder(task.agent_steps_total)
+        while not task.done:
+            recorder.add(task.advance(lambda *_, **__: None))
+        alone = recorder.episodes()
+        np.testing.assert_array_equal(curve.returns, alone.returns)
+        np.testing.assert_array_equal(curve.agent_steps, alone.agent_steps)
+        assert len(curve.returns) > 4
+
+
+def test_pairs_share_everything_but_the_encoder(evaluated: Path, tmp_path: Path) -> None:
+    """Given the very encoder that a baseline's agent starts with, an agent learns as that one."""
+    config = config_of(evaluated)
+    policy = make_evaluation(config)(RunFolder(evaluated))
+    random = [torch.from_numpy(policy.theta0(2 + seed)) for seed in range(2)]
+    assert not torch.equal(*random)
+    file = tmp_path / "first.safetensors"
+    file.write_bytes(save_tensors(make_tasks(config).shared_layout().named(random[0])))
+    options = [*CATCH[:2], *CATCH[4:10]]  # a file knows no run
+    assert evaluate("--init", file, *options, "--out", tmp_path / "out") == 0
+    evaluation = read_evaluation(RunFolder(tmp_path / "out"))
+    for game in evaluation.games:
+        first, second = evaluation.of("first", game)
+        baseline = evaluation.of(RANDOM, game)
+        assert same(first, baseline[0])
+        assert not same(second, baseline[1])
+
+
+def test_both_runtimes_and_a_stop_give_the_same_curves(
+    evaluated: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inits = ["--init", str(trained), "--init", f"{trained}@1"]
+    on_ray = ["--runtime.trainers", "2", *QUIET]
+    assert evaluate(*inits, "--out", tmp_path / "ray", runtime=on_ray) == 0
+
+    completed = []
+    complete = LocalLink.complete
+
+    def complete_thrice(link: LocalLink, message: Complete) -> object:
+        if len(completed) == 3:
+            raise KeyboardInterrupt
+        completed.append(message.ticket.slot)
+        return complete(link, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalLink, "complete", complete_thrice)
+        assert evaluate(*inits, "--out", tmp_path / "stopped") == EXIT_INTERRUPTED
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped").rglob("*")}
+    partial = read_evaluation(RunFolder(tmp_path / "stopped"))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped").rglob("*")} == before
+    assert not partial.complete
+    assert [curve.initialization for curve in partial.curves] == list(partial.initializations)
+    whole = read_evaluation(RunFolder(evaluated))
+    assert all(same(curve, whole.of(curve.initialization, "catch")[0]) for curve in partial.curves)
+
+    assert main(["resume", str(tmp_path / "stopped")]) == 0
+    for other in ("ray", "stopped"):
+        curves = pq.read_table(tmp_path / other / "curves" / "000000.parquet")
+        assert curves.equals(pq.read_table(evaluated / "curves" / "000000.parquet"))
+
+
+def test_it_logs_means_over_seeds(evaluated: Path) -> None:
+    evaluation = read_evaluation(RunFolder(evaluated))
+    rows = read_rows(evaluated / "metrics.jsonl")
+    last = [row for row in rows if "evaluation/mine@1/catch/mean_return" in row][-1]
+    before = [row["agent_steps"] for row in rows if row["agent_steps"] < last["agent_steps"]][-1]
+    returns = [
+        value
+        for curve in evaluation.of("mine@1", "catch")
+        for step, value in zip(curve.agent_steps, curve.returns, strict=True)
+        if before < step <= last["agent_steps"]
+    ]
+    assert last["evaluation/mine@1/catch/mean_return"] == pytest.approx(np.mean(returns))
+
+
+def test_agents_are_kept_where_that_is_asked_for(trained: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    argv = ["--init", trained, "--no_random", "--save_agents", "true", "--out", out]
+    assert evaluate(*argv, "--agent_steps", "40") == 0
+    assert read_evaluation(RunFolder(out)).initializations == ("mine@2",)
+    assert len(list((out / "agents").iterdir())) == 4
+    assert config_of(out).task.agent_steps == 40
+    assert config_of(out).task.num_envs == 4  # as in the run
+
+
+def test_a_bad_initialization_is_one_line(
+    trained: Path, evaluated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    young, other = tmp_path / "young", tmp_path / "other"
+    shutil.copytree(trained, young)
+    (young / "checkpoints" / "latest").write_text("000000\n")
+    encoder = ["--agent.encoder", "nature"]
+    assert main(["train", *CATCH, *encoder, *LOCALLY, "--run_dir", str(other)]) == 0
+    (tmp_path / "file.safetensors").write_bytes(b"no tensors")
+    capsys.readouterr()
+    for argv, expected in {
+        (): "init: name a run or an initialization, as --init runs/mine",
+        ("--init", "nowhere"): "init = nowhere: there is no such run or file",
+        ("--init", young): "the run has made no meta-step yet",
+        ("--init", f"{trained}@7"): "has no version 7; it has 0 to 2",
+        ("--init", f"{trained}@best"): "no version of the run was validated",
+        ("--init", evaluated): "is a run of leap-rl evaluate, which makes no initialization",
+        ("--init", tmp_path): "no run is here",
+        ("--init", trained, "--init", other): f"init = {other}: ",
+        ("--init", tmp_path / "file.safetensors", *CATCH[:2]): "no safetensors file",
+        ("--init", trained, "--games", "pongo"): "task.games: 'pongo'",
+        ("--init", trained, "--seeds", "0"): "seeds = 0: must be at least 1",
+        ("--init", trained, "--task.kind", "omniglot"): "omniglot_scores.py",
+    }.items():
+        out = tmp_path / "out"
+        assert evaluate(*argv, "--out", out) == EXIT_USAGE, argv
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.startswith("leap-rl: ")
+        assert expected in line
+        assert not out.exists()
+
+
+def test_what_learns_otherwise_is_told(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert main(["train", *CATCH, "--agent.lr", "0.5", *LOCALLY, "--run_dir", str(other)]) == 0
+    argv = ["--init", trained, "--init", other, "--agent_steps", "40"]
+    assert evaluate(*argv, "--out", tmp_path / "out") == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "leap-rl: other@2 was meta-trained with agent.lr = 0.5 (here 0.003); all agents learn as "
+        "mine@2's did"
+    )
+
+
+def test_what_is_no_evaluation_cannot_be_read_as_one(trained: Path) -> None:
+    with pytest.raises(ValueError, match="is no evaluation"):
+        read_evaluation(RunFolder(trained))

@@ -1,0 +1,222 @@
+"""Games that judge the initialization while it is meta-trained, and change nothing of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.cli.initializations import find_initialization
+from leap_rl.cli.policies import make_tasks
+from leap_rl.cli.record import read_run
+from leap_rl.messages import Complete, CurvePoint, TaskRecord, Ticket
+from leap_rl.run_folder import RunFolder
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training.initialization import FILE_NAME, read_initialization
+from leap_rl.training.recorder import TaskRecorder
+from leap_rl.training.rounds import FilledSlot
+from leap_rl.training.runtime_local import LocalLink
+from leap_rl.training.validation import Judgement, Validation, learning_curve
+from tests.training.fakes import FakePolicy, assigned, claim, complete, make_server
+from tests.training.test_divergence import diverged
+
+ROOT = Path(__file__).parents[2]
+QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
+QUIET += ["--tracking.console", "quiet"]
+BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "400", *QUIET]
+BOWLS += ["--task.games", '["bowl_0", "bowl_1", "bowl_2"]', "--meta.meta_steps", "5"]
+JUDGED = ["--validation.every_meta_steps", "2", "--validation.games", '["bowl_5", "bowl_6"]']
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "judged"
+    assert main(["train", *BOWLS, *JUDGED, "--run_dir", str(run)]) == 0
+    return run
+
+
+MESSAGE = complete(Ticket(fingerprint="f", round=0, slot=0, attempt=1), claim())
+
+
+def sums(run: Path) -> list[str]:
+    folder = RunFolder(run)
+    return [folder.read_state(number)["sha256"][FILE_NAME] for number in folder.checkpoints()]
+
+
+def figures(run: Path) -> list[dict[str, float]]:
+    rows = read_rows(run / "metrics.jsonl")
+    return [{k: v for k, v in row.items() if k.startswith("validation/")} for row in rows]
+
+
+def test_being_judged_changes_no_bit(judged: Path, tmp_path: Path) -> None:
+    assert main(["train", *BOWLS, "--run_dir", str(tmp_path / "blind")]) == 0
+    assert sums(judged) == sums(tmp_path / "blind")
+    assert [bool(one) for one in figures(judged)] == [True, False, True, False, True]
+    blind = read_rows(tmp_path / "blind" / "metrics.jsonl")
+    for row, other in zip(read_rows(judged / "metrics.jsonl"), blind, strict=True):
+        assert {key for key in row if not key.startswith("validation/")} == other.keys()
+        assert row["agent_steps"] == other["agent_steps"]
+
+
+def test_a_version_is_judged_as_an_agent_would_learn_from_it(judged: Path) -> None:
+    config = read_run(RunFolder(judged)).config
+    tasks = make_tasks(config)
+    found = figures(judged)
+    for version in (0, 4):
+        file = RunFolder(judged).checkpoint(version) / FILE_NAME
+        theta0, _ = read_initialization(str(file), tasks.shared_layout())
+        task = tasks(
+            TaskSpec(game="bowl_5", seed=derive_seed(0, Purpose.TASK, "validation", "bowl_5"))
+        )
+        task.start(theta0)
+        recorder = TaskRecorder(task.agent_steps_total)
+        while not task.done:
+            recorder.add(task.advance(lambda *_, **__: None))
+        area = -np.mean([point.losses["total"] for point in recorder.curve])
+        assert found[version]["validation/bowl_5/area"] == pytest.approx(area, rel=1e-12)
+    gained = found[4]["validation/bowl_5/area"] - found[0]["validation/bowl_5/area"]
+    assert found[4]["validation/bowl_5/gain"] == pytest.approx(gained)
+    assert found[0]["validation/gain"] == 0
+
+
+def test_the_best_version_is_kept_and_found(judged: Path) -> None:
+    found = figures(judged)
+    gains = {version: found[version]["validation/gain"] for version in (0, 2, 4)}
+    best = max(gains, key=lambda version: gains[version])
+    assert best > 0  # bowls whose lowest points lie about one place are learned faster from there
+    assert found[4]["validation/best"] == best
+    assert RunFolder(judged).best() == best
+    one = find_initialization(f"{judged}@best")
+    assert one.path == str(RunFolder(judged).checkpoint(best) / FILE_NAME)
+
+
+def test_a_stop_and_a_resume_change_no_figure(
+    judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped within meta-step 2, whose first validation task is complete by then."""
+    completed = []
+    original = LocalLink.complete
+
+    def complete_some(link: LocalLink, message: Complete) -> object:
+        completed.append(message.ticket)
+        if (message.ticket.round, len(completed)) == (2, 13):
+            raise KeyboardInterrupt
+        return original(link, message)
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalLink, "complete", complete_some)
+        argv = ["train", *BOWLS, *JUDGED, "--run_dir", str(run)]
+        assert main(argv) == EXIT_INTERRUPTED
+    assert [ticket.round for ticket in completed][-1] == 2
+    assert main(["resume", str(run)]) == 0
+    assert figures(run) == figures(judged)
+    assert sums(run) == sums(judged)
+    assert RunFolder(run).best() == RunFolder(judged).best()
+
+
+def curve(*means: float | None) -> TaskRecord:
+    points = [
+        CurvePoint(
+            agent_steps=10 * (place + 1),
+            losses={"total": 2.0},
+            episodes=0 if mean is None else 2,
+            return_sum=0.0 if mean is None else 2 * mean,
+            agent_steps_per_s=1.0,
+        )
+        for place, mean in enumerate(means)
+    ]
+    return replace(MESSAGE.record, curve=tuple(points), losses={"total": 2.0})
+
+
+def judging(game: str, *means: float | None) -> FilledSlot:
+    return FilledSlot(
+        spec=TaskSpec(game=game, seed=0, validates=True),
+        attempt=1,
+        contribution=MESSAGE.contribution,
+        record=curve(*means),
+        episodes=MESSAGE.episodes,
+    )
+
+
+def test_a_curve_holds_on_where_no_episode_ended() -> None:
+    assert learning_curve(curve(None, 1.0, None, 4.0)) == [1.0, 1.0, 4.0]
+    assert learning_curve(curve(None, None)) == [-2.0, -2.0]
+
+
+def test_gains_are_in_deviations_of_version_0() -> None:
+    nothing, row = Judgement().judge(0, [])
+    assert (nothing, row) == (Judgement(), {})
+    first, row = nothing.judge(0, [judging("a", 0.0, 2.0), judging("b", 10.0, 30.0)])
+    assert row == {
+        "validation/a/area": 1.0,
+        "validation/a/gain": 0.0,
+        "validation/b/area": 20.0,
+        "validation/b/gain": 0.0,
+        "validation/gain": 0.0,
+        "validation/best": 0,
+    }
+    restored = Judgement.from_state(first.state())
+    assert restored == first
+    second, row = restored.judge(3, [judging("a", 3.0, 3.0), judging("b", 25.0, 25.0)])
+    assert row["validation/a/gain"] == 2.0
+    assert row["validation/b/gain"] == 5.0
+    assert row["validation/gain"] == (2.0 / 1.0 + 5.0 / 10.0) / 2
+    assert (second.best, row["validation/best"]) == (3, 3)
+    third, row = second.judge(6, [judging("a", 1.5, 1.5)])
+    assert row["validation/gain"] == 0.5
+    assert (third.best, third.best_gain) == (3, 1.25)
+
+
+def test_tasks_are_the_same_for_every_version() -> None:
+    plan = Validation(every_meta_steps=3, games=("a", "b"))
+    assert plan.specs(7, 1) == plan.specs(7, 2) == []
+    assert plan.specs(7, 0) == plan.specs(7, 6)
+    assert plan.specs(8, 0) != plan.specs(7, 0)
+    assert len({spec.seed for spec in plan.specs(7, 0)}) == 2
+
+
+class JudgingPolicy(FakePolicy):
+    """A round of one task that contributes and one that judges."""
+
+    def open(self, round_number: int) -> list[TaskSpec]:
+        specs = super().open(round_number)
+        return [*specs[:-1], replace(specs[-1], validates=True)]
+
+
+def test_a_round_is_not_closed_on_what_judges_alone(tmp_path: Path) -> None:
+    policy = JudgingPolicy(batch=2)
+    server = make_server(RunFolder(tmp_path), policy, on_divergence="drop_task")
+    server.diverged(diverged(assigned(server.claim(claim("a"))).ticket))
+    judging_one = assigned(server.claim(claim("b")))
+    server.complete(complete(judging_one.ticket, claim("b", number=2)))
+    assert not policy.closed
+    assert "round 0 has no task left" in (server.status().failure or "")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--validation.every_meta_steps", "0"], "validation.every_meta_steps = 0: must be"),
+        (["--validation.games", "pong"], "validation.games = pong: has no effect without"),
+        (["--validation.every_meta_steps", "1"], "validation.games = null: name the games"),
+        (
+            ["--validation.every_meta_steps", "1", "--validation.games", "bowl_99"],
+            "validation.games: 'bowl_99' is no game",
+        ),
+        ([*JUDGED, "--meta.method", "finetune"], "with meta.method = finetune"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(
+    options: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(["train", *BOWLS, *options, "--run_dir", str(run)]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert expected in line
+    assert not run.exists()
