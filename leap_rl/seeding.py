@@ -13,6 +13,8 @@ and no two streams share theirs.
                     ├─ actions                   sampling from the policy
                     ├─ restart, number r         the seed in its place, after numbers went bad
                     └─ data                      anything else that a task draws
+
+    seed of an analysis ── bootstrap             what an interval redraws
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class Purpose(StrEnum):
     ACTIONS = "actions"
     RESTART = "restart"
     DATA = "data"
+    BOOTSTRAP = "bootstrap"
 
 
 def derive_seed(seed: int, purpose: Purpose, *path: int | str) -> int:

@@ -1,13 +1,42 @@
-"""Means over repetitions, and how sure they are."""
+"""Means, interquartile means and probabilities over repetitions, and how sure they are.
+
+Scores of several games come as strata: one array a game, of one score an agent. Games are fixed and
+agents are drawn, so that an interval speaks of other seeds in the same games, never of other games.
+
+Two kinds of interval, both of 95 %:
+
+* Student's, for means (:func:`mean_interval`, :func:`stratified_mean_interval`). It stays honest
+  with few values, as it is wide then.
+* The percentile bootstrap, stratified over games, for everything else (Agarwal et al. 2021, "Deep
+  Reinforcement Learning at the Edge of the Statistical Precipice"). With less than some five values
+  a game it is too narrow: docs/evaluation.md has its measured coverage.
+
+Dimensions: G games, n scores in a game, N over all games, R resamples, T thresholds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from statistics import fmean, stdev
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, stats
 
 CONFIDENCE = 0.95
+RESAMPLES = 10_000
+"""Of a bootstrap: its own noise moves the ends of an interval by some 1 % of its width."""
+
+ENOUGH_SEEDS = 6
+"""The fewest pairs of which chance alone puts all on one side in less than 5 % of the cases:
+2 · 0.5⁶ = 3 %."""
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Strata: TypeAlias = Sequence[FloatArray]
+"""Scores by game: G arrays [..., n], where the games may differ in n."""
+Statistic: TypeAlias = Callable[[Strata], FloatArray]
+"""Strata [..., n] to values [...], or [..., T]."""
 
 
 class Mean(NamedTuple):
@@ -19,7 +48,23 @@ class Mean(NamedTuple):
     repeats: int
 
 
-def mean_interval(values: Sequence[float]) -> Mean:
+class Estimate(NamedTuple):
+    """A value and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class EstimatedCurve(NamedTuple):
+    """Values [T] and their intervals, each for itself."""
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def mean_interval(values: Sequence[float] | FloatArray) -> Mean:
     """Return the mean of independent values and Student's 95 % interval around it.
 
     The interval takes the values for normally distributed; of a single one it is infinitely wide.
@@ -27,45 +72,216 @@ def mean_interval(values: Sequence[float]) -> Mean:
     Raises:
         ValueError: There are no values.
     """
-    if not values:
+    if len(values) == 0:
         raise ValueError("values: there are none to take the mean of")
-    mean, n = fmean(values), len(values)
-    if n == 1:
-        return Mean(mean, -math.inf, math.inf, 1)
-    half = student_quantile(0.5 + CONFIDENCE / 2, n - 1) * stdev(values) / math.sqrt(n)
-    return Mean(mean, mean - half, mean + half, n)
+    return stratified_mean_interval([np.asarray(values, dtype=np.float64)])
 
 
-def student_quantile(probability: float, degrees: int) -> float:
-    """Return t with P(T ≤ t) = probability ≥ 1/2 for Student's distribution, to 1e-9.
+def stratified_mean_interval(strata: Strata) -> Mean:
+    """Return the mean over games of their means, each game counting the same, and its interval.
 
-    Its distribution function is a finite sum for whole degrees of freedom (Abramowitz and Stegun,
-    26.7.3 and 26.7.4), which bisection inverts.
+    The variance is Σ s²/n over games, by G²; the degrees of freedom are Welch's and
+    Satterthwaite's: (Σ s²/n)² / Σ (s²/n)²/(n − 1). With one game it is Student's interval. A game
+    with a single value says nothing of its spread, and makes the interval infinitely wide.
+
+    Raises:
+        ValueError: There are no games, or one has no values.
     """
-    low, high = 0.0, 1.0
-    while student_probability(high, degrees) < probability:
-        high *= 2.0
-    while high - low > 1e-9 * max(1.0, high):
-        middle = (low + high) / 2
-        if student_probability(middle, degrees) < probability:
-            low = middle
-        else:
-            high = middle
-    return high
+    _check(strata)
+    repeats = sum(len(stratum) for stratum in strata)
+    mean = math.fsum(float(np.mean(stratum)) for stratum in strata) / len(strata)
+    if min(len(stratum) for stratum in strata) == 1:
+        return Mean(mean, -math.inf, math.inf, repeats)
+    shares = np.array([np.var(stratum, ddof=1) / len(stratum) for stratum in strata])
+    if not shares.any():
+        return Mean(mean, mean, mean, repeats)
+    degrees = shares.sum() ** 2 / sum(
+        share**2 / (len(stratum) - 1) for share, stratum in zip(shares, strata, strict=True)
+    )
+    half = float(_student(degrees) * math.sqrt(shares.sum()) / len(strata))
+    return Mean(mean, mean - half, mean + half, repeats)
 
 
-def student_probability(t: float, degrees: int) -> float:
-    """Return P(T ≤ t) for Student's distribution with so many degrees of freedom."""
-    angle = math.atan(t / math.sqrt(degrees))
-    cosine = math.cos(angle)
-    if degrees % 2:
-        term, total = cosine, 0.0
-        for k in range(1, degrees // 2 + 1):
-            total += term
-            term *= cosine**2 * 2 * k / (2 * k + 1)
-        return 0.5 + (angle + math.sin(angle) * total) / math.pi
-    term, total = 1.0, 0.0
-    for k in range(1, degrees // 2 + 1):
-        total += term
-        term *= cosine**2 * (2 * k - 1) / (2 * k)
-    return 0.5 + math.sin(angle) * total / 2
+def paired_difference(ours: FloatArray, theirs: FloatArray) -> Mean:
+    """Return the mean difference of pairs, [n] each, and Student's interval around it."""
+    _check_pairs(ours, theirs)
+    return mean_interval(ours - theirs)
+
+
+def relative_gains(ours: FloatArray, theirs: FloatArray) -> FloatArray:
+    """Return values [n] whose mean is r = mean(ours) / mean(theirs) − 1, and whose spread is r's.
+
+    The denominator is drawn too, so value i is r + (xᵢ − (1 + r) yᵢ) / mean(y): the ratio
+    linearised in both means, as for the ratio estimator of survey sampling (Cochran, Sampling
+    Techniques, chapter 6).
+
+    Raises:
+        ValueError: The mean of `theirs` is not above 0.
+    """
+    _check_pairs(ours, theirs)
+    base = float(np.mean(theirs))
+    if base <= 0:
+        raise ValueError(f"theirs: their mean is {base:g}, and nothing is a share of that")
+    ratio = float(np.mean(ours)) / base
+    return (ratio - 1) + (ours - ratio * theirs) / base
+
+
+def interquartile_mean(strata: Strata) -> FloatArray:
+    """Return the mean of the middle half of all scores, [...]; of N, ⌊N/4⌋ go at each end.
+
+    Agarwal et al. 2021, section 4.3: as robust as the median to a game with outlying scores, and
+    less noisy.
+    """
+    pooled = np.concatenate(strata, axis=-1)
+    return np.asarray(stats.trim_mean(pooled, 0.25, axis=-1), dtype=np.float64)
+
+
+def probability_of_improvement(ours: Strata, theirs: Strata) -> FloatArray:
+    """Return the mean over games of P(X > Y) + P(X = Y)/2, [...], for one agent X of ours and Y.
+
+    Agarwal et al. 2021, section 4.3: Mann and Whitney's U over n·m. It says how likely ours is
+    better in a game, not by how much.
+    """
+    chances = [
+        np.mean(
+            0.5 * (x[..., :, None] > y[..., None, :]) + 0.5 * (x[..., :, None] >= y[..., None, :]),
+            axis=(-2, -1),
+        )
+        for x, y in zip(ours, theirs, strict=True)
+    ]
+    return np.asarray(np.mean(chances, axis=0), dtype=np.float64)
+
+
+def performance_profile(strata: Strata, thresholds: FloatArray) -> FloatArray:
+    """Return the share of agents whose score is above each threshold, [..., T].
+
+    Agarwal et al. 2021, section 4.2 (run-score distributions). Each game counts the same.
+    """
+    shares = [
+        [np.mean(stratum > threshold, axis=-1) for threshold in thresholds] for stratum in strata
+    ]
+    return np.asarray(np.moveaxis(np.mean(shares, axis=0), 0, -1), dtype=np.float64)
+
+
+def resample(
+    strata: Strata, statistic: Statistic, *, seed: int, resamples: int = RESAMPLES
+) -> FloatArray:
+    """Return a statistic of strata redrawn with replacement within each game, [R] or [R, T]."""
+    _check(strata)
+    rng = np.random.default_rng(seed)
+    return statistic(
+        [
+            stratum[rng.integers(0, len(stratum), (resamples, len(stratum)))]
+            for stratum in (np.asarray(each, dtype=np.float64) for each in strata)
+        ]
+    )
+
+
+def bootstrap_interval(
+    strata: Strata,
+    statistic: Statistic,
+    *,
+    seed: int,
+    resamples: int = RESAMPLES,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Estimate:
+    """Return a statistic and its stratified percentile bootstrap interval.
+
+    Args:
+        strata: Scores by game, [n] each.
+        statistic: Strata [R, n] to values [R].
+        seed: Of the resampling.
+        resamples: R.
+        bounds: Of what the statistic can be: the interval where a game has a single score, as
+            redrawing that one tells nothing.
+    """
+    curve = bootstrap_curve(
+        strata,
+        lambda drawn: statistic(drawn)[..., None],
+        seed=seed,
+        resamples=resamples,
+        bounds=bounds,
+    )
+    return Estimate(*(float(part[0]) for part in curve))
+
+
+def bootstrap_curve(
+    strata: Strata,
+    statistic: Statistic,
+    *,
+    seed: int,
+    resamples: int = RESAMPLES,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> EstimatedCurve:
+    """Return what :func:`bootstrap_interval` does for a statistic of T values, [R, T]."""
+    _check(strata)
+    value = statistic([np.asarray(stratum, dtype=np.float64)[None] for stratum in strata])[0]
+    if min(len(stratum) for stratum in strata) == 1:
+        return EstimatedCurve(value, *(np.full_like(value, bound) for bound in bounds))
+    drawn = resample(strata, statistic, seed=seed, resamples=resamples)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    return EstimatedCurve(value, low, high)
+
+
+def improvement_interval(ours: Strata, theirs: Strata, *, seed: int) -> Estimate:
+    """Return the probability of improvement and its interval, both sides redrawn by themselves."""
+    games = len(ours)
+    return bootstrap_interval(
+        [*ours, *theirs],
+        lambda drawn: probability_of_improvement(drawn[:games], drawn[games:]),
+        seed=seed,
+        bounds=(0.0, 1.0),
+    )
+
+
+def detectable_effect(pairs: int, *, power: float = 0.8) -> float:
+    """Return the true difference, in deviations of the pairs' differences, that mostly shows.
+
+    It shows if Student's interval leaves out 0, which then happens with probability `power`: from
+    the non-central distribution. `pairs` must be at least 2.
+    """
+    quantile, root = _student(pairs - 1), math.sqrt(pairs)
+
+    def missed(effect: float) -> float:
+        # The chance to find an effect of the wrong sign is nothing beside `power`.
+        return float(stats.nct.sf(quantile, pairs - 1, effect * root)) - power
+
+    return float(optimize.brentq(missed, 0.0, 2 * quantile / root))
+
+
+def what_seeds_can_say(pairs: int) -> str:
+    """Return in plain words what can and cannot be said with so many seeds a game."""
+    if pairs == 0:
+        return "No pair of agents is finished, so nothing can be said."
+    if pairs == 1:
+        return (
+            "One seed says nothing of how another would come out: what is seen may be chance, and "
+            "there are no intervals."
+        )
+    said = (
+        f"With {pairs} seeds a game's 95 % interval reaches "
+        f"{_student(pairs - 1) / math.sqrt(pairs):.1f} standard deviations of the pairs' "
+        f"differences to each side; a true difference of {detectable_effect(pairs):.1f} of them "
+        "shows in 4 of 5 such evaluations, smaller ones mostly do not."
+    )
+    if pairs < ENOUGH_SEEDS:
+        said += (
+            f" {pairs} seeds are few: that all of a game's pairs agree on which is better happens "
+            f"by chance alone in {200 * 0.5**pairs:.0f} % of games."
+        )
+    return said
+
+
+def _student(degrees: float) -> float:
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))
+
+
+def _check(strata: Strata) -> None:
+    if not strata or min(len(stratum) for stratum in strata) == 0:
+        raise ValueError("strata: a game has no scores, or there are no games")
+
+
+def _check_pairs(ours: ArrayLike, theirs: ArrayLike) -> None:
+    if np.shape(ours) != np.shape(theirs):
+        raise ValueError(f"pairs: {np.shape(ours)} scores against {np.shape(theirs)}")

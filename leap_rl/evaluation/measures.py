@@ -1,0 +1,189 @@
+"""What one agent's learning curve comes to: how high, how fast, how steadily.
+
+The curve is the moving mean of raw returns over episodes in the order in which they ended, "scores
+are reported as moving average over 500 episodes" (the paper, figure of the appendix on Atari). It
+is a step function of agent steps: from the end of an episode until the next one ends it has the
+mean of the last `window` episodes, of fewer at the start.
+
+Measures are NaN where an agent finished too few episodes for them.
+
+Dimensions: E episodes of an agent, T points of a grid, n agents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leap_rl.evaluation.results import LearningCurve
+from leap_rl.evaluation.statistics import FloatArray
+
+PAPER_WINDOW = 500
+"""Episodes of the paper's moving mean."""
+WINDOW_SHARE = 0.1
+"""The largest part of an agent's episodes that a window takes unless one is asked for."""
+GRID_POINTS = 200
+END_SHARE = 0.1
+"""The part of the budget at its start and its end that the first and final performance are of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentMeasures:
+    """One agent's measures, in raw returns where nothing else is said."""
+
+    initialization: str
+    game: str
+    seed: int
+    episodes: int
+    area: float
+    final: float
+    drawdown: float
+    agent_steps_to_level: float
+    """Infinite where the level was not reached, NaN where the game has none."""
+
+
+def window_of(curves: Iterable[LearningCurve]) -> int:
+    """Return the window for a game's agents: the paper's 500 episodes, or as many as fit.
+
+    A tenth of the median agent's episodes where those are fewer than 5,000, so that a curve has at
+    least some ten windows beside each other; at least 1.
+    """
+    episodes = [len(curve.returns) for curve in curves]
+    median = float(np.median(episodes)) if episodes else 0.0
+    return max(1, min(PAPER_WINDOW, round(WINDOW_SHARE * median)))
+
+
+def moving_mean(returns: FloatArray, window: int) -> FloatArray:
+    """Return the mean of each return and the `window` − 1 before it, [E]; of fewer at the start.
+
+    Raises:
+        ValueError: `window` is below 1.
+    """
+    if window < 1:
+        raise ValueError(f"window = {window}: a mean is over at least 1 episode")
+    sums = np.concatenate([[0.0], np.cumsum(returns, dtype=np.float64)])
+    ends = np.arange(1, len(returns) + 1)
+    starts = np.maximum(ends - window, 0)
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts), dtype=np.float64)
+
+
+def grid(budget: int, points: int = GRID_POINTS) -> NDArray[np.int64]:
+    """Return so many equally spaced agent steps, the last at the end of the budget, [T]."""
+    return np.round(np.linspace(budget / points, budget, points)).astype(np.int64)
+
+
+def on_grid(curve: LearningCurve, agent_steps: NDArray[np.int64], window: int) -> FloatArray:
+    """Return the curve at agent steps, [T]: NaN before the first episode ended."""
+    means = moving_mean(curve.returns, window)
+    newest = np.searchsorted(curve.agent_steps, agent_steps, side="right")
+    return np.concatenate([[np.nan], means])[newest]
+
+
+def area(curve: LearningCurve, budget: int, window: int) -> float:
+    """Return the area under the curve by the budget: its mean over all agent steps.
+
+    Before the first episode ended the curve counts as what it begins with.
+    """
+    means = moving_mean(curve.returns, window)
+    if not len(means):
+        return math.nan
+    ends = np.append(curve.agent_steps[1:], budget)
+    starts = np.concatenate([[0], curve.agent_steps[1:]])
+    return float(np.sum(means * (ends - starts)) / budget)
+
+
+def final_performance(curve: LearningCurve, budget: int) -> float:
+    """Return the mean return of episodes that ended in the last tenth of the budget.
+
+    Of the last episode where none ended there.
+    """
+    if not len(curve.returns):
+        return math.nan
+    late = curve.agent_steps > (1 - END_SHARE) * budget
+    return float(np.mean(curve.returns[late] if late.any() else curve.returns[-1:]))
+
+
+def first_performance(curve: LearningCurve, budget: int) -> float:
+    """Return the mean return of episodes that ended in the first tenth of the budget.
+
+    Of the first episode where none ended there.
+    """
+    if not len(curve.returns):
+        return math.nan
+    early = curve.agent_steps <= END_SHARE * budget
+    return float(np.mean(curve.returns[early] if early.any() else curve.returns[:1]))
+
+
+def agent_steps_to(curve: LearningCurve, level: float, window: int) -> float:
+    """Return the agent steps after which the curve is at a level for the first time.
+
+    Only means over a full window count, so that one lucky episode does not. Infinite if that
+    does not happen, NaN for a level that is NaN.
+    """
+    if math.isnan(level):
+        return math.nan
+    there = np.flatnonzero(_full_means(curve, window) >= level)
+    return float(curve.agent_steps[there[0] + window - 1]) if len(there) else math.inf
+
+
+def drawdown(curve: LearningCurve, budget: int, window: int) -> float:
+    """Return by how much the curve lies below the best it had been, on the mean over agent steps.
+
+    Our measure of how volatile one agent's learning is: 0 for one that never loses what it has
+    learned, however fast it learns. Drawdowns as a measure of risk across time are those of Chan
+    et al. 2020, "Measuring the Reliability of Reinforcement Learning Algorithms"; theirs is the
+    mean of the worst ones, which with few seeds is noise. Only means over a full window count;
+    NaN where there is none.
+    """
+    means = _full_means(curve, window)
+    if not len(means):
+        return math.nan
+    below = np.maximum.accumulate(means) - means
+    starts = curve.agent_steps[window - 1 :]
+    spans = np.append(starts[1:], budget) - starts
+    return float(np.sum(below * spans) / spans.sum()) if spans.sum() else 0.0
+
+
+def spread_over_seeds(curves: Sequence[FloatArray]) -> float:
+    """Return the standard deviation over agents of their curves [T], on the mean over the grid.
+
+    The paper's volatility, as "seen by the confidence intervals": a quarter of the mean height of
+    the band that its figure draws. NaN where no two agents have a value at the same point.
+    """
+    if not len(curves):
+        return math.nan
+    of_each = np.stack(curves)
+    known = np.isfinite(of_each).sum(axis=0) >= 2
+    if not known.any():
+        return math.nan
+    return float(np.mean(np.nanstd(of_each[:, known], axis=0, ddof=1)))
+
+
+def measure(curve: LearningCurve, *, budget: int, window: int, level: float) -> AgentMeasures:
+    """Return an agent's measures.
+
+    Args:
+        curve: Its episodes.
+        budget: Its agent steps.
+        window: Episodes of the moving mean.
+        level: The return that :func:`agent_steps_to` looks for; NaN for none.
+    """
+    return AgentMeasures(
+        initialization=curve.initialization,
+        game=curve.game,
+        seed=curve.seed,
+        episodes=len(curve.returns),
+        area=area(curve, budget, window),
+        final=final_performance(curve, budget),
+        drawdown=drawdown(curve, budget, window),
+        agent_steps_to_level=agent_steps_to(curve, level, window),
+    )
+
+
+def _full_means(curve: LearningCurve, window: int) -> FloatArray:
+    """The moving means that are over a full window, [E − window + 1] or none."""
+    return moving_mean(curve.returns, window)[window - 1 :]

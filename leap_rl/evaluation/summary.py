@@ -1,0 +1,134 @@
+"""What there is to say of an evaluation, as plain data. `comparison.py` makes it.
+
+Over games each game counts the same; a pair is two agents of the same game and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from leap_rl.evaluation.measures import AgentMeasures
+from leap_rl.evaluation.normalization import Scale
+from leap_rl.evaluation.results import RANDOM, Evaluation
+from leap_rl.evaluation.statistics import Estimate, Mean
+
+Measure: TypeAlias = Literal["area", "final"]
+Yardstick: TypeAlias = Literal["baseline", "human"]
+"""What scores are normalised by: the reference's episodes, or random play and a human."""
+Agents: TypeAlias = Mapping[tuple[str, str], Sequence[AgentMeasures]]
+"""By initialization and game, in the order of seeds: agents that are finished and have an episode;
+none where there are none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GameSetting:
+    """How a game's agents are measured."""
+
+    game: str
+    window: int
+    """Episodes of the moving mean."""
+    scale: Scale | None
+    """Of the reference's episodes; none before one has ended."""
+    human: Scale | None
+    level: float
+    """The return to be reached; NaN where the reference does not improve."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GameScores:
+    """The agents of an initialization in a game, in raw returns where nothing else is said."""
+
+    initialization: str
+    game: str
+    agents: int
+    """At least one."""
+    area: Mean
+    final: Mean
+    human_final: float | None
+    """Mean human-normalised final performance; none for a game without human scores."""
+    drawdown: Mean | None
+    spread: float
+    """Over seeds, in deviations of the baseline's episodes; NaN below two agents."""
+    agent_steps_to_level: float
+    """Median over agents; infinite where most do not get there, NaN where there is no level."""
+    reached_level: int
+    """Agents that got there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GameComparison:
+    """An initialization against the reference in one game; differences are ours less theirs."""
+
+    game: str
+    pairs: int
+    area_difference: Mean
+    """Raw."""
+    area_gain: Mean | None
+    """As a share of the reference's; none where returns can be negative or its area is 0."""
+    final_difference: Mean
+    drawdown_difference: Mean | None
+    """Raw; below 0 is steadier."""
+    spread_ratio: float | None
+    """Ours over theirs; below 1 is steadier. None where it is not defined."""
+    improvement: Estimate
+    """Probability that one of our agents has the larger area."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """An initialization against the reference; over games each counts the same."""
+
+    initialization: str
+    reference: str
+    games: tuple[GameComparison, ...]
+    """Those with a pair."""
+    area_gain: Mean | None
+    """None unless every game has one."""
+    area_difference: Mean | None
+    """This one and those below are in deviations of the baseline's episodes; None without pairs."""
+    final_difference: Mean | None
+    drawdown_difference: Mean | None
+    spread_ratio: Mean | None
+    """Geometric mean over games, and its interval over them."""
+    improvement: Estimate | None
+
+    @property
+    def pairs(self) -> tuple[int, int]:
+        """The fewest and the most pairs of a game; 0 without any."""
+        counts = [game.pairs for game in self.games]
+        return min(counts, default=0), max(counts, default=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Aggregate:
+    """An initialization's score over games."""
+
+    initialization: str
+    measure: Measure
+    yardstick: Yardstick
+    games: tuple[str, ...]
+    """Those with agents and, for human scores, with such a score."""
+    interquartile_mean: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """All that is to be said of an evaluation, except in words (`verdict.py`)."""
+
+    evaluation: Evaluation
+    reference: str
+    """What initializations are set against: the baseline where there is one, else the first."""
+    settings: Mapping[str, GameSetting]
+    """By game."""
+    agents: Agents
+    scores: tuple[GameScores, ...]
+    aggregates: tuple[Aggregate, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    """Of every initialization but the reference."""
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the reference is agents whose encoders start at random."""
+        return self.reference == RANDOM

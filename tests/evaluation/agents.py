@@ -1,0 +1,84 @@
+"""Evaluations that tests make up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from leap_rl.evaluation.results import RANDOM, Evaluation, LearningCurve
+
+
+def agent(
+    agent_steps: Sequence[int],
+    returns: Sequence[float],
+    *,
+    initialization: str = RANDOM,
+    game: str = "breakout",
+    seed: int = 0,
+) -> LearningCurve:
+    """An agent with these episodes."""
+    ends = np.array(agent_steps, dtype=np.int64)
+    return LearningCurve(
+        initialization=initialization,
+        game=game,
+        seed=seed,
+        agent_steps=ends,
+        returns=np.array(returns, dtype=np.float64),
+        lengths=np.diff(ends, prepend=0),
+    )
+
+
+def learner(
+    initialization: str,
+    game: str,
+    seed: int,
+    *,
+    budget: int = 100_000,
+    episodes: int = 300,
+    start: float = 10.0,
+    end: float = 50.0,
+    half: float = 0.4,
+    noise: float = 8.0,
+    luck: float = 4.0,
+    floor: float = -np.inf,
+) -> LearningCurve:
+    """An agent whose returns rise like a sigmoid, earlier or later from one seed to the next.
+
+    `half` is the part of the budget at which half of the rise is over. Agents of the same game and
+    seed share some of their luck.
+    """
+    key = [sum(map(ord, text)) for text in (initialization, game)]
+    shared, own = np.random.default_rng([seed, key[1]]), np.random.default_rng([seed, *key])
+    ends = np.sort(own.integers(1, budget + 1, episodes))
+    when = half * np.exp(0.15 * own.normal() + 0.1 * shared.normal())
+    height = end + luck * (own.normal() + shared.normal())
+    rise = 1 / (1 + np.exp(-12 * (ends / budget - when)))
+    slow = np.convolve(own.normal(size=episodes), np.ones(40) / 40, mode="same")
+    returns = start + (height - start) * rise * (1 + slow) + noise * own.normal(size=episodes)
+    return agent(
+        [int(end) for end in ends],
+        [float(each) for each in np.maximum(returns, floor).round()],
+        initialization=initialization,
+        game=game,
+        seed=seed,
+    )
+
+
+def evaluation(
+    curves: Sequence[LearningCurve],
+    *,
+    budget: int = 100_000,
+    seeds: int | None = None,
+    initializations: Sequence[str] | None = None,
+    games: Sequence[str] | None = None,
+) -> Evaluation:
+    """An evaluation with these finished agents, of whatever they are of."""
+    names = dict.fromkeys(curve.initialization for curve in curves)
+    return Evaluation(
+        initializations=tuple(initializations or names),
+        games=tuple(games or dict.fromkeys(curve.game for curve in curves)),
+        seeds=seeds or 1 + max((curve.seed for curve in curves), default=0),
+        agent_steps=budget,
+        curves=tuple(curves),
+    )

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from leap_rl.evaluation.measures import (
+    agent_steps_to,
+    area,
+    drawdown,
+    final_performance,
+    first_performance,
+    grid,
+    measure,
+    moving_mean,
+    on_grid,
+    spread_over_seeds,
+    window_of,
+)
+from tests.evaluation.agents import agent
+
+NOBODY = agent([], [])
+
+
+def test_the_moving_mean_is_over_the_newest_episodes() -> None:
+    returns = np.random.default_rng(0).normal(1e4, 1e3, 50)
+    literal = [np.mean(returns[max(0, i - 6) : i + 1]) for i in range(50)]
+    np.testing.assert_allclose(moving_mean(returns, 7), literal, rtol=1e-12)
+    with pytest.raises(ValueError, match="window = 0"):
+        moving_mean(returns, 0)
+
+
+def test_the_window_is_the_papers_or_a_tenth_of_what_there_is() -> None:
+    long = [agent(range(1, 20_001), [0.0] * 20_000)] * 3
+    short = [agent(range(1, count + 1), [0.0] * count) for count in (60, 80, 400)]
+    assert window_of(long) == 500
+    assert window_of(short) == 8
+    assert window_of([NOBODY]) == window_of([]) == 1
+
+
+def test_the_grid_ends_with_the_budget() -> None:
+    assert grid(1000, 4).tolist() == [250, 500, 750, 1000]
+
+
+def test_on_the_grid_the_curve_is_what_ended_last() -> None:
+    one = agent([100, 250, 600], [1.0, 3.0, 8.0])
+    found = on_grid(one, np.array([50, 100, 249, 250, 700]), 2)
+    np.testing.assert_array_equal(found, [np.nan, 1.0, 1.0, 2.0, 5.5])
+    assert np.isnan(on_grid(NOBODY, grid(1000, 4), 2)).all()
+
+
+def test_the_area_is_the_mean_over_agent_steps() -> None:
+    one = agent([100, 250, 600], [1.0, 3.0, 8.0])
+    # By hand: what it begins with until 250, then 2.0 until 600, then 5.5 until 1000.
+    assert area(one, 1000, 2) == pytest.approx((250 * 1.0 + 350 * 2.0 + 400 * 5.5) / 1000)
+    assert area(agent([100], [7.0]), 1000, 500) == 7.0
+    assert math.isnan(area(NOBODY, 1000, 2))
+
+
+def test_the_area_is_that_of_the_drawn_curve() -> None:
+    rng = np.random.default_rng(1)
+    one = agent(np.sort(rng.integers(1, 10_001, 300)).tolist(), rng.normal(5, 2, 300).tolist())
+    fine = np.arange(1, 10_001)
+    drawn = on_grid(one, fine, 20)
+    drawn = np.where(np.isnan(drawn), one.returns[0], drawn)
+    assert area(one, 10_000, 20) == pytest.approx(drawn.mean(), rel=1e-3)
+
+
+def test_the_first_and_the_final_performance_are_of_a_tenth_of_the_budget() -> None:
+    one = agent([50, 100, 101, 900, 901, 1000], [1.0, 3.0, 50.0, 60.0, 5.0, 7.0])
+    assert first_performance(one, 1000) == 2.0
+    assert final_performance(one, 1000) == 6.0
+    late = agent([400, 500], [1.0, 2.0])
+    assert (first_performance(late, 1000), final_performance(late, 1000)) == (1.0, 2.0)
+    assert math.isnan(first_performance(NOBODY, 1000))
+    assert math.isnan(final_performance(NOBODY, 1000))
+
+
+def test_a_level_is_reached_by_a_full_window_alone() -> None:
+    one = agent([10, 20, 30, 40, 50], [9.0, 1.0, 5.0, 7.0, 9.0])
+    assert agent_steps_to(one, 6.0, 2) == 40
+    assert agent_steps_to(one, 5.0, 2) == 20
+    assert agent_steps_to(one, 6.0, 1) == 10
+    assert agent_steps_to(one, 8.5, 2) == math.inf
+    assert agent_steps_to(one, 6.0, 6) == agent_steps_to(NOBODY, 6.0, 1) == math.inf
+    assert math.isnan(agent_steps_to(one, math.nan, 2))
+
+
+def test_the_drawdown_is_what_was_lost_of_what_had_been_reached() -> None:
+    rising = agent([100, 200, 300], [1.0, 5.0, 9.0])
+    assert drawdown(rising, 1000, 1) == 0.0
+    falling = agent([100, 200, 300], [5.0, 2.0, 4.0])
+    # From 200 to 300 it is 3 below its best, from 300 to 1000 it is 1, of 900 agent steps in all.
+    assert drawdown(falling, 1000, 1) == pytest.approx((100 * 3.0 + 700 * 1.0) / 900)
+    assert drawdown(falling, 1000, 3) == 0.0
+    assert math.isnan(drawdown(falling, 1000, 4))
+    assert math.isnan(drawdown(NOBODY, 1000, 1))
+    assert drawdown(agent([1000], [1.0]), 1000, 1) == 0.0
+
+
+def test_the_spread_is_the_deviation_over_agents_where_two_are_known() -> None:
+    nan = np.nan
+    curves = [np.array([nan, 1.0, 4.0]), np.array([nan, 3.0, 4.0]), np.array([9.0, nan, 7.0])]
+    expected = (np.std([1.0, 3.0], ddof=1) + np.std([4.0, 4.0, 7.0], ddof=1)) / 2
+    assert spread_over_seeds(curves) == pytest.approx(expected)
+    assert math.isnan(spread_over_seeds(curves[:1]))
+    assert math.isnan(spread_over_seeds([]))
+
+
+def test_an_agent_is_measured_whole() -> None:
+    one = agent([100, 250, 600], [1.0, 3.0, 8.0], initialization="leap", game="pong", seed=3)
+    found = measure(one, budget=1000, window=2, level=2.0)
+    assert (found.initialization, found.game, found.seed, found.episodes) == ("leap", "pong", 3, 3)
+    assert (found.area, found.final) == (area(one, 1000, 2), 8.0)
+    assert (found.drawdown, found.agent_steps_to_level) == (0.0, 250)

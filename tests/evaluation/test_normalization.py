@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES
+from leap_rl.evaluation.normalization import HUMAN_AND_RANDOM, human_scale, reference_scale
+from tests.evaluation.agents import agent
+
+
+def test_the_table_has_games_that_exist_and_humans_who_play_better_than_chance() -> None:
+    assert set(HUMAN_AND_RANDOM) <= set(ACTION_COUNTS)
+    assert all(scores.human > scores.random for scores in HUMAN_AND_RANDOM.values())
+    # Atari-57 less Surround, which Gym's list has not.
+    assert len(HUMAN_AND_RANDOM) == 56
+
+
+def test_random_play_is_0_and_the_human_1() -> None:
+    scale = human_scale("breakout")
+    assert scale is not None
+    np.testing.assert_allclose(scale(np.array([1.7, 30.5, 59.3])), [0.0, 1.0, 2.0])
+    pong = human_scale("pong")
+    assert pong is not None
+    assert pong(np.array([-20.7 + 35.3 / 2])) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("game", ["air_raid", *CATCH_GAMES, "CartPole-v1"])
+def test_a_game_that_no_human_played_has_no_scale(game: str) -> None:
+    assert human_scale(game) is None
+
+
+def test_the_baselines_episodes_have_mean_0_and_deviation_1() -> None:
+    agents = [agent([1, 2], [1.0, 3.0]), agent([1, 2, 3], [5.0, -9.0, 2.5]), agent([], [])]
+    scale = reference_scale(agents)
+    assert scale is not None
+    normalized = scale(np.array([1.0, 3.0, 5.0, -9.0, 2.5]))
+    assert normalized.mean() == pytest.approx(0.0)
+    assert normalized.std() == pytest.approx(1.0)
+
+
+def test_equal_returns_are_counted_in_raw_points() -> None:
+    scale = reference_scale([agent([1, 2, 3], [0.1, 0.1, 0.1])])
+    assert scale is not None
+    assert scale.unit == 1.0
+    assert scale(np.array([2.1])) == pytest.approx(2.0)
+    assert reference_scale([agent([], [])]) is None
