@@ -55,6 +55,7 @@ def run_cell(cell: Cell, *, data: str) -> dict[str, Any]:
         batches=[task.batch(update) for update in range(cell["updates"])],
         lr=cell["lr"],
         block=columns,
+        block_alone=cell["through"] == "layer",
     )
     precision = {
         str(update): relative_precision(block)
@@ -67,7 +68,9 @@ def run_cell(cell: Cell, *, data: str) -> dict[str, Any]:
 def cells_of(given: argparse.Namespace) -> list[Cell]:
     """Return the experiment's cells."""
     alphabets = settle_games(TaskConfig(kind="omniglot", games="all", data=given.data))
-    common = {name: getattr(given, name) for name in ("updates", "every", "columns", "seed")}
+    common = {
+        name: getattr(given, name) for name in ("updates", "every", "columns", "through", "seed")
+    }
     return [
         {"lr": lr, "alphabet": alphabet, **common}
         for alphabet in alphabets.resolved_games[: given.alphabets]
@@ -110,6 +113,12 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=int, default=5, help="updates between two looks")
     parser.add_argument(
         "--columns", type=int, default=576, help="of the block; fewer to try it out"
+    )
+    parser.add_argument(
+        "--through",
+        choices=("network", "layer"),
+        default="network",
+        help="layer leaves out what goes through other layers' updates",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))

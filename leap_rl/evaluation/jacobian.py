@@ -26,6 +26,7 @@ def jacobian_blocks(
     batches: Sequence[B],
     lr: float,
     block: Sequence[int],
+    block_alone: bool = False,
 ) -> Iterator[Tensor]:
     """Descend from a point, and yield after each update the block of its Jacobian, [C, C].
 
@@ -37,6 +38,8 @@ def jacobian_blocks(
         batches: One an update.
         lr: α.
         block: Which C of the parameters.
+        block_alone: Leave out what goes through the other parameters, as if these did not depend on
+            the block: the recursion with the Hessian's block alone.
     """
     theta = start.detach().clone()
     indices = torch.tensor(list(block))
@@ -47,7 +50,10 @@ def jacobian_blocks(
         (gradient,) = torch.autograd.grad(loss(theta, batch), theta, create_graph=True)
         for column in columns:
             (curved,) = torch.autograd.grad(gradient, theta, column, retain_graph=True)
-            column.sub_(curved, alpha=lr)
+            if block_alone:
+                column[indices] -= lr * curved[indices]
+            else:
+                column.sub_(curved, alpha=lr)
         theta = (theta - lr * gradient).detach()
         yield columns[:, indices].T.clone()
 

@@ -23,6 +23,16 @@ def test_on_a_bowl_it_is_a_power() -> None:
         torch.testing.assert_close(block, whole[[0, 2]][:, [0, 2]])
 
 
+def test_alone_a_block_is_a_power_of_its_own() -> None:
+    root = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    curvature, start = root @ root.T, torch.ones(4, dtype=torch.float64)
+    batches = [curvature] * 3
+    blocks = jacobian_blocks(bowl, start, batches=batches, lr=0.1, block=[0, 2], block_alone=True)
+    step = torch.eye(2, dtype=torch.float64) - 0.1 * curvature[[0, 2]][:, [0, 2]]
+    for i, block in enumerate(blocks, start=1):
+        torch.testing.assert_close(block, torch.linalg.matrix_power(step, i))
+
+
 def test_it_is_the_derivative_of_the_end_by_the_start() -> None:
     def quartic(theta: Tensor, batch: Tensor) -> Tensor:
         return ((theta - batch) ** 4).sum() / 4 + theta.prod()
