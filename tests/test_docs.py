@@ -21,6 +21,7 @@ from leap_rl.cli.evaluate import SHORT, take_inits
 from leap_rl.cli.fork import take_at
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
+from leap_rl.cli.report import options as report_options
 from leap_rl.config import COMMANDS as RUNS
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
@@ -85,7 +86,7 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
         return
     assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
-    if "--help" in rest or command not in (*CONFIGS, "resume", "fork", "bench", "plan"):
+    if "--help" in rest or command not in (*CONFIGS, "report", "resume", "fork", "bench", "plan"):
         return
     if command == "bench":
         name, *rest = rest
@@ -100,7 +101,11 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
         return
     if command == "fork":
         rest = [rest[0], *take_at(rest[1:])[1]]
+    if command == "report":
+        report_options().parse_args(rest)
+        return
     if command == "evaluate":
+        rest = [word for word in rest if word != "--open"]
         if not rest:
             return  # the command as such is spoken of
         inits, rest = take_inits(rest)
@@ -126,7 +131,7 @@ def known_options() -> set[str]:
 
 def test_every_option_that_is_spoken_of_exists() -> None:
     known = known_options() | {"--version", "--at"}
-    known |= SHORT.keys()
+    known |= {*SHORT, "--open"}
     known |= {"--threads"}  # of peers that run in environments of their own
     ours = [words for code in inline_code() if (words := code.split())]
     ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "fork": "make a new run that starts from a checkpoint of another, with other options",
     "learn": "learn games without meta-learning, from a random or a given initialization",
     "evaluate": "compare initializations by what agents learn from them on held-out games",
+    "report": "write a page on runs and evaluations: verdict, figures, tables",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
     "chaos": "kill a run's processes on purpose, and see the same bits come out",

@@ -44,20 +44,23 @@ Learn games from initializations and from random encoders, several agents each, 
                       nothing is said
   --agent_steps       short for --task.agent_steps
   --out               short for --run_dir
+  --open              show the report in the browser when it is done
   --no_random         leave out the baseline of random encoders (--random false)
 
 Agents of the same game and seed share everything but where their encoders start: heads, emulators,
 the draws of their actions. All run at once over the trainers; an evaluation that is stopped goes on
-by leap-rl resume, to the same curves."""
+by leap-rl resume, to the same curves. When it is done a report says what came out: a page in its
+folder, which leap-rl report makes anew at any time."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
-    config, found = read_arguments(argv)
+    opens = "--open" in argv
+    config, found = read_arguments([word for word in argv if word != "--open"])
     folder = create_evaluation(config, found)
     status = carry_out(config, folder)
     if status == 0:
-        announce_evaluation(folder)
+        announce_evaluation(folder, opens=opens)
     return status
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-
-import numpy as np
-from numpy.typing import NDArray
+from textwrap import fill
 
 from leap_rl.cli.launch import program, shown
 from leap_rl.config import TrainConfig
-from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.omniglot_config import OmniglotConfig
 from leap_rl.tracking.jsonl import read_rows
@@ -43,11 +40,19 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
             f"--task.games held_out --task.data {config.task.data}{more}"
         )
     if config.task.kind == "atari":
-        print("\nNext, let an agent learn a game it never saw from this initialization:")
         print(
-            f"  {program()} learn --init {initialization} --task.games '[\"breakout\"]' "
-            f"--task.agent_steps 96000"
+            "\nNext, see whether agents learn a game it never saw faster from this initialization:"
         )
+        print(
+            f"  {program()} evaluate --init {shown(folder.path)} --games breakout --seeds 3 "
+            f"--agent_steps {_some(config, 48_000)} --open"
+        )
+
+
+def _some(config: TrainConfig, agent_steps: int) -> int:
+    """Return about so many agent steps, a whole number of updates."""
+    each = config.task.agent_steps_per_update
+    return max(1, round(agent_steps / each)) * each
 
 
 def announce_agents(folder: RunFolder) -> None:
@@ -65,28 +70,23 @@ def announce_agents(folder: RunFolder) -> None:
     print(f"  figures            {shown(folder.path / 'metrics.jsonl')}")
 
 
-def announce_evaluation(folder: RunFolder) -> None:
-    """Print an evaluation's outcome: mean returns by game and initialization."""
+def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
+    """Print an evaluation's outcome, and write its report."""
+    from leap_rl.cli.report import announce_report, write_report
+    from leap_rl.evaluation.comparison import summarize
+    from leap_rl.evaluation.results import read_evaluation
+    from leap_rl.evaluation.verdict import notes_of, verdict_of
+
     evaluation = read_evaluation(folder)
-    print(f"\nEvaluated; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
-    width = max(map(len, evaluation.initializations))
-    for game in evaluation.games:
-        print(f"  {game}")
-        for name in evaluation.initializations:
-            curves = evaluation.of(name, game)
-            means = [
-                float(final.mean())
-                for curve in curves
-                if len(final := _final(curve, evaluation.agent_steps))
-            ]
-            score = f"{fmean(means):.2f}" if means else "no episode ended"
-            print(f"    {name:<{width}}  {score:>10}  ({len(means)} of {evaluation.seeds} agents)")
-    print(f"  folder  {shown(folder.path)}")
-
-
-def _final(curve: LearningCurve, agent_steps: int) -> NDArray[np.float64]:
-    """Return the returns of the episodes that ended in the budget's last part."""
-    return curve.returns[curve.agent_steps > (1 - FINAL_PART) * agent_steps]
+    print()
+    if evaluation.curves:
+        summary = summarize(evaluation)
+        for sentence in [*map(verdict_of, summary.comparisons), *notes_of(summary)]:
+            print(fill(sentence, width=100, subsequent_indent="  "))
+    else:
+        print("Every task was dropped: there is nothing to compare.")
+    print(f"\n  folder  {shown(folder.path)}")
+    announce_report(write_report([folder]), opens=opens)
 
 
 def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]) -> None:

@@ -1,0 +1,163 @@
+"""A page on runs and evaluations, from what is on disk at any time."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
+from leap_rl.cli.command_line import command_of
+from leap_rl.cli.parser import config_parser, parse
+from leap_rl.cli.record import read_run
+from leap_rl.config import COMMANDS, TrainConfig, defining_options
+from leap_rl.evaluation.run_part import history_sentence, run_verdict, slot_history
+from leap_rl.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
+QUIET += ["--tracking.console", "quiet"]
+CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "4"]
+CATCH += ["--task.agent_steps", "800", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "mine"
+    judged = ["--validation.every_meta_steps", "1", "--validation.games", '["catch"]']
+    assert main(["train", *CATCH, *judged, *QUIET, "--run_dir", str(run)]) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("evaluations") / "eval"
+    argv = ["--init", str(trained), "--games", "catch", "--seeds", "2", "--out", str(out)]
+    assert main(["evaluate", *argv, *QUIET]) == 0
+    return out
+
+
+def test_a_report_tells_of_run_and_evaluation(
+    trained: Path, evaluated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pages" / "index.html"
+    capsys.readouterr()
+    assert main(["report", str(evaluated), str(trained), "--out", str(out)]) == 0
+    assert str(out) in capsys.readouterr().out
+    page = out.read_text()
+    for said in (
+        "mine@2 against random: ",
+        "with 2 seeds",
+        "Meta-trained for 2 of 2 meta-steps (finished).",
+        "In validation, version 1 gains ",
+        "4 tasks count; each was done in one go.",
+        "6 tasks count; each was done in one go.",
+        "leap-rl evaluate --init ",
+        "task.num_envs",
+        "2.13.0",
+    ):
+        assert said in page, said
+    assert len(list(out.parent.rglob("*.png"))) >= 2
+
+
+def test_an_evaluation_ends_with_its_report(evaluated: Path) -> None:
+    assert "mine@2 against random" in (evaluated / "report" / "index.html").read_text()
+
+
+def test_it_is_made_while_a_run_is_under_way(trained: Path, tmp_path: Path) -> None:
+    young, half = tmp_path / "young", tmp_path / "half"
+    for run, latest, rows in ((young, 0, 0), (half, 1, 1)):
+        shutil.copytree(trained, run)
+        for number in range(latest + 1, 3):
+            shutil.rmtree(RunFolder(run).checkpoint(number))
+        (run / "checkpoints" / "latest").write_text(f"{latest:06d}\n")
+        lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (run / "metrics.jsonl").write_text("".join(lines[:rows]))
+        assert main(["report", str(run)]) == 0
+    page = (young / "report" / "index.html").read_text()
+    assert "No meta-step is done yet" in page
+    assert "leap-rl resume" in page
+    page = (half / "report" / "index.html").read_text()
+    assert "Meta-trained for 1 of 2 meta-steps (under way, 50% done)." in page
+
+
+def test_an_evaluation_without_a_finished_agent_says_so(evaluated: Path, tmp_path: Path) -> None:
+    young = tmp_path / "young"
+    shutil.copytree(evaluated, young)
+    shutil.rmtree(RunFolder(young).checkpoint(1))
+    (young / "checkpoints" / "latest").write_text("000000\n")
+    assert main(["report", str(young)]) == 0
+    assert "No agent is finished yet" in (young / "report" / "index.html").read_text()
+
+
+def test_what_cannot_be_reported_is_one_line(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone, damaged = tmp_path / "alone", tmp_path / "damaged"
+    learn = ["learn", *CATCH[:2], "--task.games", "catch", *CATCH[4:8], *QUIET]
+    assert main([*learn, "--run_dir", str(alone)]) == 0
+    shutil.copytree(trained, damaged)
+    (damaged / "metrics.jsonl").write_text("{\n{}\n")
+    capsys.readouterr()
+    for argv, status, expected in (
+        ([tmp_path / "nowhere"], EXIT_USAGE, "no run is here"),
+        ([alone], EXIT_USAGE, "is a run of leap-rl learn"),
+        ([damaged], EXIT_USAGE, "line 1: not a JSON object"),
+        ([trained, "--out", tmp_path], EXIT_USAGE, "is a folder; name a file"),
+        ([trained, "--out", damaged / "config.yaml" / "x.html"], EXIT_FAILED, "config.yaml"),
+    ):
+        assert main(["report", *map(str, argv)]) == status, argv
+        (line,) = capsys.readouterr().err.splitlines()
+        assert expected in line
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.stem)
+def test_the_command_of_a_config_makes_that_config(path: Path) -> None:
+    config = parse(config_parser(TrainConfig, program="test"), TrainConfig, ["--config", str(path)])
+    program, command, *options = shlex.split(command_of(config))
+    assert (program, command) == ("leap-rl", "train")
+    again = parse(config_parser(TrainConfig, program="test"), TrainConfig, options)
+    assert defining_options(again) == defining_options(config)
+    assert again.meta == config.meta
+
+
+def test_the_command_of_an_evaluation_makes_that_evaluation(evaluated: Path) -> None:
+    config = read_run(RunFolder(evaluated)).config
+    _, command, *options = shlex.split(command_of(config))
+    kind = COMMANDS[command]
+    assert defining_options(parse(config_parser(kind, program="test"), kind, options)) == (
+        defining_options(config)
+    )
+
+
+def test_what_went_wrong_on_the_way_is_told(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_checkpoint(0, {}, {})
+    slots = [
+        {"game": "pong", "attempt": 3, "restarts": 1, "processor": "one"},
+        {"game": "qbert", "attempt": 1, "restarts": 0, "processor": "two", "cut_off": True},
+        {"game": "boxing", "attempt": 1, "restarts": 0, "dropped": "went wrong"},
+    ]
+    folder.write_checkpoint(1, {}, {"slots": slots})
+    history = slot_history(folder)
+    assert history.dropped == ["boxing in round 0: went wrong"]
+    assert history.processors == {"one": 1, "two": 1}
+    assert history_sentence(history) == (
+        "2 tasks count; 1 of them took another trainer to finish (2 more attempts, each from the "
+        "newest snapshot on), 1 began again with another seed, 1 was cut off, 1 more was dropped."
+    )
+    (folder.checkpoint(1) / "state.json").write_text("{")
+    assert history_sentence(slot_history(folder)) == "No task is counted yet."
+
+
+def test_a_verdict_says_what_it_does_not_know() -> None:
+    rows = [
+        {"meta_step": step, "path/a/energy": 10.0 - step, "path/b/energy": 5.0}
+        for step in range(20)
+    ]
+    verdict = run_verdict(rows, 40)
+    assert verdict[0] == "Meta-trained for 20 of 40 meta-steps (under way, 50% done)."
+    assert verdict[1] == "Nothing here says whether the initialization helps: evaluate it."
+    assert "fell in 1 of the 2 games" in verdict[2]
