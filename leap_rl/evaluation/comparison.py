@@ -229,17 +229,18 @@ class _Pairs:
         return np.array([ours[seed] for seed in seeds]), np.array([theirs[seed] for seed in seeds])
 
     def difference(self, game: str, of: PairedMeasure) -> Mean | None:
-        """In raw returns; None without a pair."""
+        """Scores in raw returns; None without a pair."""
         ours, theirs = self.values(game, of)
         return paired_difference(ours, theirs) if len(ours) else None
 
     def difference_over_games(self, of: PairedMeasure) -> Mean | None:
-        """In deviations of the reference's episodes; None without a pair."""
+        """Scores in deviations of the reference's episodes; None without a pair."""
         strata = []
         for game, setting in self.summary.settings.items():
             ours, theirs = self.values(game, of)
             if len(ours) and setting.scale is not None:
-                strata.append((ours - theirs) / setting.scale.unit)
+                unit = 1.0 if of == "drawdown" else setting.scale.unit
+                strata.append((ours - theirs) / unit)
         return stratified_mean_interval(strata) if strata else None
 
     def gains(self, game: str) -> FloatArray | None:

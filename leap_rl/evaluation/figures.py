@@ -1,14 +1,35 @@
-"""Figures of curves with their intervals, and tables, as files. The one importer of matplotlib."""
+"""Panels of curves, intervals and heat maps, and tables, as files. The one importer of matplotlib.
+
+What is to be drawn is plain data, which others compose. Equal figures are equal files.
+"""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 FORMATS = ("png", "svg")
+DPI = 150
+
+# Okabe and Ito 2008, "Color Universal Design": told apart with any kind of colour vision. Their
+# yellow is left out, too faint for a line on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# From the eighth line on colours come again, with other dashes.
+DASHES = ("-", "--", ":", "-.")
+
+STYLE: Any = {
+    "svg.hashsalt": "leap_rl",
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.constrained_layout.h_pad": 0.08,
+    "figure.constrained_layout.w_pad": 0.08,
+}
 
 
 @dataclass(frozen=True)
@@ -19,51 +40,244 @@ class Line:
     y: Sequence[float]
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
+    group: str | None = None
+    """Lines of a group are thin and share a colour and an entry of the legend; else the label is
+    its own."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of a figure."""
+    """Curves over a common axis."""
 
     lines: Mapping[str, Line]
     """By label, in the order of the legend."""
     x_label: str
     y_label: str
     log_y: bool = False
+    title: str = ""
 
 
-def draw(panels: Sequence[Panel], path: Path) -> list[Path]:
-    """Draw panels side by side, and write them to `path` with each suffix of `FORMATS`.
+@dataclass(frozen=True)
+class IntervalPanel:
+    """Values with their intervals, one under the other."""
 
-    Equal figures are equal files.
+    rows: Mapping[str, tuple[float, float, float]]
+    """Value, low and high by label, from the top; an infinite interval is not drawn."""
+    x_label: str
+    mark: float | None = None
+    """Where a line stands that says: no difference."""
+    title: str = ""
+    group: str | None = None
+    """What all rows are of, and have their colour from; else each has that of its label."""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A square of values between -limit and limit; NaN is left blank."""
+
+    labels: Sequence[str]
+    values: Sequence[Sequence[float]]
+    value_label: str
+    limit: float = 1.0
+    title: str = ""
+
+
+AnyPanel: TypeAlias = Panel | IntervalPanel | HeatMap
+
+
+def draw(
+    panels: Sequence[AnyPanel],
+    path: Path,
+    *,
+    columns: int | None = None,
+    names: Sequence[str] = (),
+) -> list[Path]:
+    """Draw panels, and write them to `path` with each suffix of `FORMATS`.
+
+    Args:
+        panels: From left to right and from the top; at least one.
+        path: Of the files, without suffix.
+        columns: Of the grid that they fill; one row of all unless given.
+        names: Labels and groups that get the first colours in this order, drawn here or not, so
+            that several figures have them in the same.
     """
     import matplotlib
 
     matplotlib.use("agg")
-    matplotlib.rcParams["svg.hashsalt"] = "leap_rl"
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(5.2 * len(panels), 3.6), layout="constrained", squeeze=False
-    )
-    for panel, axis in zip(panels, axes[0], strict=True):
-        for label, line in panel.lines.items():
-            (drawn,) = axis.plot(
-                line.x, line.y, label=label, marker="o" if len(line.x) < 10 else ""
-            )
-            if line.low is not None and line.high is not None:
-                axis.fill_between(line.x, line.low, line.high, color=drawn.get_color(), alpha=0.15)
-        axis.set(xlabel=panel.x_label, ylabel=panel.y_label)
-        if panel.log_y:
-            axis.set_yscale("log")
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files = [path.with_suffix(f".{form}") for form in FORMATS]
-    for file in files:
-        figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
-    plt.close(figure)
+    columns = min(columns or len(panels), len(panels))
+    shown = _names(panels)
+    colours = {
+        name: (PALETTE[i % len(PALETTE)], DASHES[i // len(PALETTE) % len(DASHES)])
+        for i, name in enumerate(dict.fromkeys([*names, *shown]))
+    }
+    with matplotlib.rc_context(STYLE):
+        width, height = _size(panels)
+        rows = -(-len(panels) // columns)
+        # Rows of intervals have their names beside them.
+        legend = len(panels) > 1 and len(shown) > 1 and isinstance(panels[0], Panel)
+        figure, axes = plt.subplots(
+            rows,
+            columns,
+            figsize=(width * columns, height * rows + 0.35 * legend),
+            layout="constrained",
+            squeeze=False,
+        )
+        for index, axis in enumerate(axes.flat):
+            if index < len(panels):
+                _draw_panel(panels, index, columns, axis, colours)
+            else:
+                axis.set_visible(False)
+        if legend:
+            _add_legend(figure, {name: colours[name] for name in shown})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files = [path.with_name(f"{path.name}.{form}") for form in FORMATS]
+        for file in files:
+            dated = {"Date": None} if file.suffix == ".svg" else None
+            figure.savefig(file, dpi=DPI, metadata=dated)
+        plt.close(figure)
     return files
+
+
+def _size(panels: Sequence[AnyPanel]) -> tuple[float, float]:
+    """Width and height of each panel in inches."""
+    if len(panels) == 1 and isinstance(panels[0], Panel):
+        return 5.2, 3.6
+    sizes = [(3.4, 2.7)]
+    for panel in panels:
+        if isinstance(panel, IntervalPanel):
+            longest = max(len(label) for label in panel.rows)
+            sizes.append((3.4 + 0.08 * longest, 1.2 + 0.32 * len(panel.rows)))
+        elif isinstance(panel, HeatMap):
+            side = 2.6 + 0.3 * len(panel.labels)
+            sizes.append((side + 0.9, side))
+    return max(width for width, _ in sizes), max(height for _, height in sizes)
+
+
+def _names(panels: Sequence[AnyPanel]) -> dict[str, None]:
+    """What has a colour of its own, in the order in which it comes."""
+    names: dict[str, None] = {}
+    for panel in panels:
+        if isinstance(panel, Panel):
+            names |= {line.group or label: None for label, line in panel.lines.items()}
+        elif isinstance(panel, IntervalPanel):
+            names |= dict.fromkeys([panel.group] if panel.group else panel.rows)
+    return names
+
+
+def _draw_panel(
+    panels: Sequence[AnyPanel],
+    index: int,
+    columns: int,
+    axis: Any,
+    colours: Mapping[str, tuple[str, str]],
+) -> None:
+    panel = panels[index]
+    axis.set_title(panel.title)
+    if isinstance(panel, HeatMap):
+        _draw_heat_map(panel, axis)
+    elif isinstance(panel, IntervalPanel):
+        _draw_intervals(panel, axis, colours)
+    else:
+        _draw_lines(panel, axis, colours)
+        # What the neighbour says already is not said again.
+        left = panels[index - 1] if index % columns else None
+        below = panels[index + columns] if index + columns < len(panels) else None
+        if isinstance(below, Panel) and below.x_label == panel.x_label:
+            axis.set_xlabel("")
+        if isinstance(left, Panel) and left.y_label == panel.y_label:
+            axis.set_ylabel("")
+        if len(panels) == 1 and len(panel.lines) > 1:
+            axis.legend(fontsize="small")
+
+
+def _draw_lines(panel: Panel, axis: Any, colours: Mapping[str, tuple[str, str]]) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    for label, line in panel.lines.items():
+        colour, dashes = colours[line.group or label]
+        axis.plot(
+            line.x,
+            line.y,
+            label=label,
+            color=colour,
+            linestyle=dashes,
+            linewidth=1.7 if line.group is None else 0.9,
+            alpha=1.0 if line.group is None else 0.75,
+            marker="o" if len(line.x) < 10 else "",
+            markersize=4,
+        )
+        if line.low is not None and line.high is not None:
+            axis.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+    axis.set(xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.log_y:
+        axis.set_yscale("log")
+    steps = [1, 2, 2.5, 5, 10]
+    axis.xaxis.set_major_locator(MaxNLocator(5, steps=steps, integer=_whole(panel)))
+    for one in (axis.xaxis, axis.yaxis):
+        if max(abs(end) for end in one.get_view_interval()) >= 10_000 and not panel.log_y:
+            one.set_major_formatter(EngFormatter(sep=""))
+    axis.grid(alpha=0.3)
+
+
+def _whole(panel: Panel) -> bool:
+    """Whether the x axis counts something."""
+    return all(float(x).is_integer() for line in panel.lines.values() for x in line.x)
+
+
+def _draw_intervals(
+    panel: IntervalPanel, axis: Any, colours: Mapping[str, tuple[str, str]]
+) -> None:
+    for place, (label, (value, low, high)) in enumerate(panel.rows.items()):
+        colour, _ = colours[panel.group or label]
+        if math.isfinite(low) and math.isfinite(high):
+            axis.plot([low, high], [place, place], color=colour, linewidth=7, alpha=0.35)
+        axis.plot([value], [place], color=colour, marker="o", markersize=7)
+    if panel.mark is not None:
+        axis.axvline(panel.mark, color="black", linewidth=0.9, linestyle="--")
+    axis.set(xlabel=panel.x_label, ylim=(len(panel.rows) - 0.5, -0.5))
+    axis.set_yticks(range(len(panel.rows)), list(panel.rows))
+    axis.margins(x=0.08)
+    axis.locator_params(axis="x", nbins=5)
+    axis.grid(axis="x", alpha=0.3)
+
+
+def _draw_heat_map(panel: HeatMap, axis: Any) -> None:
+    import numpy as np
+
+    values = np.ma.masked_invalid(np.array(panel.values, dtype=float))
+    image = axis.imshow(values, cmap="PuOr_r", vmin=-panel.limit, vmax=panel.limit)
+    places = range(len(panel.labels))
+    axis.set_xticks(places, panel.labels, rotation=90)
+    axis.set_yticks(places, panel.labels)
+    axis.set_facecolor("#DDDDDD")
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    for row, column in np.argwhere(~np.ma.getmaskarray(values)):
+        if len(panel.labels) > 12:
+            break
+        value = values[row, column]
+        dark = abs(value) > 0.6 * panel.limit
+        axis.text(
+            column,
+            row,
+            f"{value:.2f}".replace("-0.00", "0.00"),
+            ha="center",
+            va="center",
+            fontsize="small",
+            color="white" if dark else "black",
+        )
+    axis.figure.colorbar(image, ax=axis, shrink=0.8, label=panel.value_label)
+
+
+def _add_legend(figure: Any, shown: Mapping[str, tuple[str, str]]) -> None:
+    from matplotlib.lines import Line2D
+
+    looks: Sequence[Any] = list(shown.values())
+    entries = [Line2D([], [], color=colour, ls=dashes, lw=2.2) for colour, dashes in looks]
+    ncols = min(4, len(shown))
+    figure.legend(entries, list(shown), loc="outside upper center", ncols=ncols, frameon=False)
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> list[Path]:

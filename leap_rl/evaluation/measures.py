@@ -33,7 +33,7 @@ END_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentMeasures:
-    """One agent's measures, in raw returns where nothing else is said."""
+    """One agent's measures; the area and the final performance are raw returns."""
 
     initialization: str
     game: str
@@ -42,6 +42,7 @@ class AgentMeasures:
     area: float
     final: float
     drawdown: float
+    """A share of what had been gained."""
     agent_steps_to_level: float
     """Infinite where the level was not reached, NaN where the game has none."""
 
@@ -131,21 +132,25 @@ def agent_steps_to(curve: LearningCurve, level: float, window: int) -> float:
 
 
 def drawdown(curve: LearningCurve, budget: int, window: int) -> float:
-    """Return by how much the curve lies below the best it had been, on the mean over agent steps.
+    """Return which share of what had been gained is lost, on the mean over agent steps.
 
-    Our measure of how volatile one agent's learning is: 0 for one that never loses what it has
-    learned, however fast it learns. Drawdowns as a measure of risk across time are those of Chan
-    et al. 2020, "Measuring the Reliability of Reinforcement Learning Algorithms"; theirs is the
-    mean of the worst ones, which with few seeds is noise. Only means over a full window count;
-    NaN where there is none.
+    Our measure of how volatile one agent's learning is. With the curve m, its best so far M and
+    its beginning m₀ it is ∫ (M − m) / ∫ (M − m₀): 0 for an agent that never loses what it has
+    learned, however much that is. Drawdowns as a measure of risk across time are those of Chan et
+    al. 2020, "Measuring the Reliability of Reinforcement Learning Algorithms"; theirs is the mean
+    of the worst ones, in raw returns. Only means over a full window count; NaN where there is none.
     """
     means = _full_means(curve, window)
     if not len(means):
         return math.nan
-    below = np.maximum.accumulate(means) - means
+    best = np.maximum.accumulate(means)
     starts = curve.agent_steps[window - 1 :]
     spans = np.append(starts[1:], budget) - starts
-    return float(np.sum(below * spans) / spans.sum()) if spans.sum() else 0.0
+    lost = float(np.sum((best - means) * spans))
+    gained = float(np.sum((best - means[0]) * spans))
+    if gained > 0:
+        return lost / gained
+    return 1.0 if lost > 0 else 0.0
 
 
 def spread_over_seeds(curves: Sequence[FloatArray]) -> float:

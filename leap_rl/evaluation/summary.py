@@ -50,7 +50,7 @@ class GameScores:
     """Mean human-normalised final performance; none for a game without human scores."""
     drawdown: Mean | None
     spread: float
-    """Over seeds, in deviations of the baseline's episodes; NaN below two agents."""
+    """Over seeds, in deviations of the reference's episodes; NaN below two agents."""
     agent_steps_to_level: float
     """Median over agents; infinite where most do not get there, NaN where there is no level."""
     reached_level: int
@@ -69,7 +69,7 @@ class GameComparison:
     """As a share of the reference's; none where returns can be negative or its area is 0."""
     final_difference: Mean
     drawdown_difference: Mean | None
-    """Raw; below 0 is steadier."""
+    """A share; below 0 is steadier."""
     spread_ratio: float | None
     """Ours over theirs; below 1 is steadier. None where it is not defined."""
     improvement: Estimate
@@ -87,9 +87,11 @@ class Comparison:
     area_gain: Mean | None
     """None unless every game has one."""
     area_difference: Mean | None
-    """This one and those below are in deviations of the baseline's episodes; None without pairs."""
+    """In deviations of the reference's episodes; None without pairs."""
     final_difference: Mean | None
+    """As the area's."""
     drawdown_difference: Mean | None
+    """A share of what had been gained."""
     spread_ratio: Mean | None
     """Geometric mean over games, and its interval over them."""
     improvement: Estimate | None

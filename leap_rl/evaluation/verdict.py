@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from leap_rl.evaluation.measures import PAPER_WINDOW
 from leap_rl.evaluation.statistics import CONFIDENCE, ENOUGH_SEEDS, Mean, what_seeds_can_say
-from leap_rl.evaluation.summary import Comparison, Summary
+from leap_rl.evaluation.summary import Comparison, GameSetting, Summary
 
 Conclusion: TypeAlias = Literal["better", "worse", "open"]
 MANY_COMPARISONS = 5
@@ -103,29 +105,37 @@ def _seeds(fewest: int, most: int) -> str:
 
 
 def _about_games(summary: Summary) -> Iterable[str]:
-    evaluation = summary.evaluation
-    for game, setting in summary.settings.items():
-        curves = [curve for curve in evaluation.curves if curve.game == game]
-        silent = sum(not len(curve.returns) for curve in curves)
-        if silent:
-            agents = "1 agent that is" if silent == 1 else f"{silent} agents that are"
-            yield f"{game}: {agents} finished without the end of an episode, and left out."
-        if len(curves) == silent:
-            continue
-        if setting.window < PAPER_WINDOW:
-            yield (
-                f"{game}: curves are means of {setting.window} episodes; the paper's are of "
-                f"{PAPER_WINDOW}."
-            )
-        returns = [
-            value
-            for curve in evaluation.of(summary.reference, game)
-            for value in (curve.returns.min(initial=math.inf), curve.returns.max(initial=-math.inf))
-        ]
-        if setting.scale is not None and min(returns) == max(returns):
+    played = {scores.game for scores in summary.scores}
+    silent: dict[str, int] = {}
+    for curve in summary.evaluation.curves:
+        if not len(curve.returns):
+            silent[curve.game] = silent.get(curve.game, 0) + 1
+    for game, count in silent.items():
+        agents = "1 agent that is" if count == 1 else f"{count} agents that are"
+        yield f"{game}: {agents} finished without the end of an episode, and left out."
+    settings = {game: each for game, each in summary.settings.items() if game in played}
+    short = [f"{game} {each.window}" for game, each in settings.items() if _is_short(each)]
+    if short:
+        yield (
+            f"Curves are means of fewer episodes than the paper's {PAPER_WINDOW}: "
+            f"{', '.join(short)}."
+        )
+    for game, setting in settings.items():
+        if setting.scale is not None and _all_equal(summary, game):
             yield (
                 f"{game}: all returns of {summary.reference} are {setting.scale.zero:g}, so that "
                 "normalised scores are raw points above that."
             )
-        if setting.human is None:
-            yield f"{game}: nobody's score is known, so no human-normalised one is given."
+    unknown = [game for game, each in settings.items() if each.human is None]
+    if unknown:
+        yield f"No human's score is known, so none is human-normalised: {', '.join(unknown)}."
+
+
+def _is_short(setting: GameSetting) -> bool:
+    return setting.window < PAPER_WINDOW
+
+
+def _all_equal(summary: Summary, game: str) -> bool:
+    curves = summary.evaluation.of(summary.reference, game)
+    returns = np.concatenate([curve.returns for curve in curves])
+    return bool(np.ptp(returns) == 0)

@@ -1,12 +1,12 @@
 """Sums, norms and refusals of flattened parameter vectors.
 
-Dimensions: P flattened shared parameters.
+Dimensions: P flattened shared parameters, B vectors of a batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ SEGMENTS_PER_BLOCK = 32
 
 # Short enough for a float32 sum of squares: one norm over 675,120 equal elements is off by 3e-4.
 _NORM_ROW = 256
+
+# A batch of 16 in float64 is 8 MB at a time, whatever the number of parameters.
+_GRAM_COLUMNS = 65_536
 
 
 class NonFiniteError(ValueError):
@@ -75,6 +78,16 @@ def norm(vector: Tensor) -> float:
     row_norms = torch.linalg.vector_norm(vector[:in_rows].view(rows, _NORM_ROW), dim=1)
     rest = torch.linalg.vector_norm(vector[in_rows:])
     return math.hypot(torch.linalg.vector_norm(row_norms, dtype=torch.float64).item(), rest.item())
+
+
+def pairwise_cosines(vectors: Sequence[Tensor]) -> Tensor:
+    """The cosine of each of B float32 [P] with each, float64 [B, B]; NaN where one of them is 0."""
+    gram = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    for columns in zip(*(torch.split(vector, _GRAM_COLUMNS) for vector in vectors), strict=True):
+        block = torch.stack(columns).double()
+        gram += block @ block.T
+    norms = gram.diagonal().sqrt()
+    return gram / (norms[:, None] * norms)
 
 
 def check_vector(name: str, vector: Tensor, *, like: Tensor) -> None:

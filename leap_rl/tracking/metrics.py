@@ -119,6 +119,13 @@ METRICS: tuple[Metric, ...] = (
         "Norm of the game's own contribution.",
     ),
     Metric(
+        "cosine/<game>/<game>",
+        "-1 to 1",
+        META,
+        "Cosine between the contributions of two games of the batch, named in alphabetical order; "
+        "of one game with itself where it fills several slots. Absent when either is zero.",
+    ),
+    Metric(
         "return/<game>/mean",
         "raw score",
         BOTH,
@@ -308,6 +315,9 @@ class MetaFigures:
     tasks_cut_off: int = 0
     dropped: Sequence[str] = ()
     """The games of the tasks that were dropped."""
+    cosines: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
+    """Between the contributions of two slots, by their games in alphabetical order: one for each
+    pair of slots with these games, those left out in which a contribution is zero."""
 
 
 def meta_step_row(
@@ -348,6 +358,8 @@ def meta_step_row(
 
     for game in dict.fromkeys(slot.game for slot in slots):
         row.update(_game_figures(game, [slot for slot in slots if slot.game == game], unit))
+    for (first, second), cosines in meta.cosines.items():
+        row[f"cosine/{first}/{second}"] = fmean(cosines)
 
     row["tasks/restarted"] = meta.tasks_restarted
     row["tasks/cut_off"] = meta.tasks_cut_off

@@ -8,8 +8,10 @@ Dimensions: P flattened shared parameters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -19,6 +21,7 @@ from torch import Tensor
 from leap_rl.messages import FloatVector
 from leap_rl.meta.gradient_path import NonFiniteError
 from leap_rl.meta.outer_step import OuterStep
+from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.seeding import Purpose, derive_seed
@@ -190,6 +193,7 @@ class MetaTraining:
                 tasks_restarted=sum(slot.restarts > 0 for slot in everyone),
                 tasks_cut_off=sum(slot.cut_off for slot in slots),
                 dropped=[slot.spec.game for slot in dropped],
+                cosines=_cosines([slot.spec.game for slot in slots], contributions),
             ),
             agent_steps_before=self._agent_steps,
             validation=validation,
@@ -215,6 +219,20 @@ def initialization_files(layout: Layout, outer: OuterStep) -> dict[str, bytes]:
 
 def _norm(vector: Tensor) -> float:
     return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+
+
+def _cosines(
+    games: Sequence[str], contributions: Sequence[Tensor]
+) -> dict[tuple[str, str], list[float]]:
+    """Those of each pair of slots, by their games; a pair in which one is zero has none."""
+    found: dict[tuple[str, str], list[float]] = {}
+    between = pairwise_cosines(contributions)
+    for first, second in combinations(range(len(games)), 2):
+        cosine = float(between[first, second])
+        if math.isfinite(cosine):
+            one, other = sorted((games[first], games[second]))
+            found.setdefault((one, other), []).append(cosine)
+    return found
 
 
 def _figures(

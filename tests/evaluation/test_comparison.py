@@ -66,6 +66,10 @@ def test_a_games_difference_is_the_mean_of_its_pairs() -> None:
         for seed in range(4)
     ]
     assert found.drawdown_difference == pytest.approx(mean_interval(losses))
+    assert comparison.drawdown_difference is not None
+    both = [game.drawdown_difference for game in comparison.games if game.drawdown_difference]
+    # A share is not divided by the deviation of scores.
+    assert comparison.drawdown_difference.mean == pytest.approx((both[0].mean + both[1].mean) / 2)
 
 
 def test_over_games_differences_are_in_the_baselines_deviations() -> None:
@@ -253,7 +257,7 @@ def test_a_game_without_human_scores_has_the_baselines_scale_alone(game: str) ->
     summary = summarize(evaluation(curves))
     assert {found.yardstick for found in summary.aggregates} == {"baseline"}
     assert all(scores.human_final is None for scores in summary.scores)
-    assert f"{game}: nobody's score is known" in " ".join(notes_of(summary))
+    assert f"none is human-normalised: {game}." in " ".join(notes_of(summary))
 
 
 def judged(differences: list[float], games: int = 1) -> str:

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from leap_rl.evaluation.curves import Curve, learn, moving_average
-from leap_rl.evaluation.figures import Line, Panel, draw, markdown, write_table
 from leap_rl.evaluation.runs import mean_over_games, meta_train
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
@@ -48,16 +47,3 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     argv = ["--task.kind", "omniglot", "--task.data", str(tmp_path / "none")]
     with pytest.raises(RuntimeError, match=r"train ended with status 2: .*no such file"):
         meta_train(tmp_path / "run", argv, meta_steps=1)
-
-
-def test_figures_and_tables_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
-    line = Line([1, 2], [0.5, 0.25], [0.4, 0.2], [0.6, 0.3])
-    panels = [Panel({"leap": line}, "x", "y"), Panel({"leap": line}, "x", "y", log_y=True)]
-    once, twice = (draw(panels, tmp_path / name / "figure") for name in ("a", "b"))
-    assert [file.suffix for file in once] == [".png", ".svg"]
-    assert once[1].read_bytes() == twice[1].read_bytes()
-    rows = [{"method": "leap", "error": 0.5}, {"method": "none", "error": 0.75}]
-    as_csv, as_markdown = write_table(rows, tmp_path / "table")
-    assert as_csv.read_text() == "method,error\nleap,0.5\nnone,0.75\n"
-    assert as_markdown.read_text() == markdown(rows)
-    assert markdown(rows).splitlines()[2] == "| leap | 0.5 |"

@@ -87,14 +87,19 @@ def test_a_level_is_reached_by_a_full_window_alone() -> None:
     assert math.isnan(agent_steps_to(one, math.nan, 2))
 
 
-def test_the_drawdown_is_what_was_lost_of_what_had_been_reached() -> None:
+def test_the_drawdown_is_the_share_that_was_lost_of_what_had_been_gained() -> None:
     rising = agent([100, 200, 300], [1.0, 5.0, 9.0])
     assert drawdown(rising, 1000, 1) == 0.0
-    falling = agent([100, 200, 300], [5.0, 2.0, 4.0])
-    # From 200 to 300 it is 3 below its best, from 300 to 1000 it is 1, of 900 agent steps in all.
-    assert drawdown(falling, 1000, 1) == pytest.approx((100 * 3.0 + 700 * 1.0) / 900)
-    assert drawdown(falling, 1000, 3) == 0.0
-    assert math.isnan(drawdown(falling, 1000, 4))
+    unsteady = agent([100, 200, 300, 400], [1.0, 5.0, 2.0, 4.0])
+    # From 100 to 200 nothing is gained; then 4 are, of which 3 are lost until 400, then 1.
+    assert drawdown(unsteady, 1000, 1) == pytest.approx((100 * 3 + 600 * 1) / (800 * 4))
+    # Of any scale of scores.
+    scaled = agent([100, 200, 300, 400], [-20.0, 20.0, -10.0, 10.0])
+    assert drawdown(scaled, 1000, 1) == pytest.approx(drawdown(unsteady, 1000, 1))
+    falling = agent([100, 200], [5.0, 1.0])
+    assert drawdown(falling, 1000, 1) == 1.0
+    assert drawdown(falling, 1000, 2) == 0.0
+    assert math.isnan(drawdown(falling, 1000, 3))
     assert math.isnan(drawdown(NOBODY, 1000, 1))
     assert drawdown(agent([1000], [1.0]), 1000, 1) == 0.0
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leap_rl.meta import Leap
-from leap_rl.meta.vectors import norm
+from leap_rl.meta.vectors import norm, pairwise_cosines
 
 SEGMENTS = 31_250
 P = 200
@@ -65,3 +65,15 @@ def test_norm_is_within_1e_6(size, kind):
     }[kind]
     exact = torch.linalg.vector_norm(vector.double()).item()
     assert norm(vector) == pytest.approx(exact, rel=1e-6)
+
+
+def test_cosines_are_those_in_float64_across_blocks_and_nan_for_a_zero() -> None:
+    generator = torch.Generator().manual_seed(4)
+    vectors = [torch.randn(150_001, generator=generator) + 0.5 * k for k in range(3)]
+    vectors.append(torch.zeros(150_001))
+    found = pairwise_cosines(vectors)
+    exact = torch.stack(vectors[:3]).double()
+    exact /= exact.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(found[:3, :3], exact @ exact.T, rtol=1e-9, atol=1e-9)
+    assert found[3].isnan().all()
+    assert found[:, 3].isnan().all()

@@ -114,6 +114,15 @@ def test_what_went_wrong_is_counted() -> None:
     assert dropped_row(game="pong", agent_steps=7) == {"agent_steps": 7, "tasks/pong/dropped": 1}
 
 
+def test_two_games_cosine_is_the_mean_over_their_slots() -> None:
+    cosines = {("breakout", "pong"): [0.5, 0.1], ("pong", "pong"): [0.9]}
+    row = meta_step_row(
+        meta_step=0, slots=[PONG], meta=replace(META, cosines=cosines), agent_steps_before=0
+    )
+    told = {key: value for key, value in row.items() if key.startswith("cosine/")}
+    assert told == {"cosine/breakout/pong": pytest.approx(0.3), "cosine/pong/pong": 0.9}
+
+
 def test_a_game_in_several_slots_is_averaged_and_its_episodes_pooled() -> None:
     other = replace(PONG, game="breakout", working_s=10.0)
     again = replace(

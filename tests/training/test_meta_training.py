@@ -97,6 +97,28 @@ def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
     assert row["return/pong/mean"] == 2.5
 
 
+def test_a_meta_steps_row_says_which_games_pull_together(tmp_path: Path) -> None:
+    folder, plan = RunFolder(tmp_path), factory()
+    plan.write_first_checkpoint(folder, torch.zeros(SIZE))
+    policy = plan(folder)
+    games = ["tennis", "pong", "tennis", "alien"]
+    rng = np.random.default_rng(0)
+    values = [rng.normal(1, 1, SIZE).astype(np.float32) for _ in games]
+    values[3][:] = 0.0  # its task moved nothing, so that it has no direction
+    slots = [slot(each, game) for each, game in zip(values, games, strict=True)]
+    row = policy.close(0, slots, dropped=(), elapsed_s=1.0).rows[0].values
+
+    def cosine(first: int, second: int) -> float:
+        one, other = values[first].astype(float), values[second].astype(float)
+        return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+    told = {key: value for key, value in row.items() if key.startswith("cosine/")}
+    assert told == {
+        "cosine/pong/tennis": pytest.approx((cosine(0, 1) + cosine(1, 2)) / 2),
+        "cosine/tennis/tennis": pytest.approx(cosine(0, 2)),
+    }
+
+
 def test_a_restored_policy_steps_on_to_the_same_bits(tmp_path: Path) -> None:
     plan = factory("adam", 0.1)
     theta0 = torch.linspace(0, 1, SIZE)

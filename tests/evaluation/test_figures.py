@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from leap_rl.evaluation.figures import (
+    PALETTE,
+    HeatMap,
+    IntervalPanel,
+    Line,
+    Panel,
+    draw,
+    markdown,
+    write_table,
+)
+
+LINE = Line([1, 2], [0.5, 0.25], [0.4, 0.2], [0.6, 0.3])
+
+
+def colours(svg: Path) -> set[str]:
+    return {colour.upper() for colour in re.findall(r"#[0-9a-f]{6}", svg.read_text())}
+
+
+def test_figures_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
+    panels = [
+        Panel({"leap": LINE, "none": LINE}, "x", "y"),
+        IntervalPanel({"leap": (1.0, 0.5, 2.0), "none": (0.5, -1.0, 1.0)}, "x", mark=0.0),
+        HeatMap(["a", "b"], [[float("nan"), 0.2], [0.2, 0.9]], "cosine"),
+    ]
+    once, twice = (draw(panels, tmp_path / name / "v1.0") for name in ("a", "b"))
+    assert [file.name for file in once] == ["v1.0.png", "v1.0.svg"]
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(once, twice, strict=True))
+    assert once[0].read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_name_has_its_colour_whatever_else_is_drawn(tmp_path: Path) -> None:
+    alone = Panel({"seed 0": Line([1, 2], [3, 4], group="leap")}, "x", "y")
+    (_, svg) = draw([alone], tmp_path / "alone", names=["random", "leap"])
+    assert PALETTE[1] in colours(svg)
+    assert PALETTE[0] not in colours(svg)
+    (_, svg) = draw([alone], tmp_path / "first")
+    assert PALETTE[0] in colours(svg)
+
+
+def test_what_has_no_interval_is_drawn_as_a_point(tmp_path: Path) -> None:
+    unsure = IntervalPanel({"leap": (1.0, float("-inf"), float("inf"))}, "x")
+    sure = IntervalPanel({"leap": (1.0, 0.5, 1.5)}, "x")
+    (_, without), (_, with_bar) = (
+        draw([panel], tmp_path / name) for name, panel in (("unsure", unsure), ("sure", sure))
+    )
+    # Point and bar in the colour of the row, the bar see-through.
+    assert "opacity: 0.35" not in without.read_text()
+    assert "opacity: 0.35" in with_bar.read_text()
+
+
+@pytest.mark.parametrize("columns", [None, 2])
+def test_a_grid_has_a_place_for_each_panel(tmp_path: Path, columns: int | None) -> None:
+    panels = [Panel({"leap": LINE}, "x", "y", title=f"game {i}") for i in range(3)]
+    (_, svg) = draw(panels, tmp_path / "grid", columns=columns)
+    text = svg.read_text()
+    assert [f"<!-- game {i} -->" in text for i in range(3)] == [True] * 3
+    # Said once a row and once a column.
+    assert text.count("<!-- y -->") == (2 if columns else 1)
+
+
+def test_tables_are_files(tmp_path: Path) -> None:
+    rows = [{"method": "leap", "error": 0.5}, {"method": "none", "error": 0.75}]
+    as_csv, as_markdown = write_table(rows, tmp_path / "table")
+    assert as_csv.read_text() == "method,error\nleap,0.5\nnone,0.75\n"
+    assert as_markdown.read_text() == markdown(rows)
+    assert markdown(rows).splitlines()[2] == "| leap | 0.5 |"

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from leap_rl.evaluation.meta_figures import (
+    cosine_map,
+    cosine_table,
+    draw_meta_figures,
+    path_panels,
+)
+
+ROWS = [
+    {
+        "meta_step": 0,
+        "path/pong/energy": 4.0,
+        "path/pong/cosine": 0.9,
+        "path/space_invaders/energy": 2.0,
+        "cosine/pong/space_invaders": 0.5,
+        "cosine/alien/pong": -0.25,
+        "cosine/pong/pong": 0.75,
+    },
+    {"meta_step": 2, "path/pong/energy": 3.0, "cosine/pong/space_invaders": 0.0},
+]
+
+
+def test_a_games_path_is_drawn_over_the_meta_steps_that_had_it() -> None:
+    pong, invaders = path_panels(ROWS)
+    assert (pong.title, pong.y_label) == ("Pong", "path energy")
+    assert (pong.lines["energy"].x, pong.lines["energy"].y) == ([0, 2], [4.0, 3.0])
+    assert invaders.lines["energy"].x == [0]
+    (length,) = path_panels([{"meta_step": 1, "path/pong/length": 7.0}])
+    assert length.y_label == "path length"
+    assert path_panels([{"meta_step": 0, "path/pong/displacement": 1.0}]) == []
+
+
+def test_cosines_are_averaged_over_the_meta_steps_that_had_both_games() -> None:
+    table = cosine_table(ROWS)
+    assert sorted(table.games) == ["alien", "pong", "space_invaders"]
+    at = {game: place for place, game in enumerate(table.games)}
+    alien, pong, invaders = at["alien"], at["pong"], at["space_invaders"]
+    assert table.means[pong, invaders] == table.means[invaders, pong] == 0.25
+    assert table.means[alien, pong] == -0.25
+    assert table.means[pong, pong] == 0.75
+    assert np.isnan(table.means[alien, invaders])
+    assert np.isnan(table.means[alien, alien])
+    assert (table.meta_steps[pong, invaders], table.meta_steps[alien, invaders]) == (2, 0)
+
+
+def test_games_that_pull_together_are_neighbours() -> None:
+    first, second = ["a", "c", "e"], ["b", "d", "f"]
+    row = {
+        f"cosine/{one}/{other}": 0.5 if (one in first) == (other in first) else -0.5
+        for one in "abcdef"
+        for other in "abcdef"
+        if one < other
+    }
+    games = cosine_table([row]).games
+    assert {frozenset(games[:3]), frozenset(games[3:])} == {frozenset(first), frozenset(second)}
+
+
+def test_the_maps_colours_end_at_the_largest_cosine_between_two_games() -> None:
+    drawn = cosine_map(cosine_table(ROWS))
+    assert drawn.limit == 0.25
+    assert "Space Invaders" in drawn.labels
+    zeros = cosine_map(cosine_table([{"cosine/a/b": 0.0}]))
+    assert zeros.limit == 1.0
+
+
+def test_what_the_rows_have_is_drawn(tmp_path: Path) -> None:
+    files = draw_meta_figures(ROWS, tmp_path)
+    assert {file.stem for file in files} == {"paths", "cosines"}
+    assert draw_meta_figures([{"meta_step": 0, "return/pong/mean": 1.0}], tmp_path) == []

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leap_rl.evaluation.comparison import normalized_scores, summarize
+from leap_rl.evaluation.measures import grid, on_grid
+from leap_rl.evaluation.results import RANDOM
+from leap_rl.evaluation.summary import Summary
+from leap_rl.evaluation.transfer_figures import (
+    difference_panels,
+    draw_transfer_figures,
+    mean_panels,
+    profile_panels,
+    score_panels,
+    seed_panels,
+    title_of,
+)
+from tests.evaluation.agents import agent, evaluation, learner
+
+BUDGET = 100_000
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return summarize(
+        evaluation(
+            [
+                learner(name, game, seed, half=half, floor=0)
+                for name, half in ((RANDOM, 0.5), ("leap", 0.3))
+                for game in ("breakout", "catch")
+                for seed in range(3)
+            ]
+        )
+    )
+
+
+def test_the_papers_figure_is_the_normalized_mean_with_two_deviations(summary: Summary) -> None:
+    panel = mean_panels(summary)[0]
+    assert panel.title == "Breakout"
+    line = panel.lines["leap"]
+    setting = summary.settings["breakout"]
+    assert setting.scale is not None
+    points = grid(BUDGET)
+    raw = np.array(
+        [on_grid(c, points, setting.window) for c in summary.evaluation.of("leap", "breakout")]
+    )
+    scores = setting.scale(raw[:, -1])
+    assert line.x[-1] == BUDGET
+    assert line.y[-1] == pytest.approx(scores.mean())
+    assert line.low is not None
+    assert line.high is not None
+    assert line.high[-1] - line.y[-1] == pytest.approx(2 * scores.std(ddof=1))
+    assert line.y[-1] - line.low[-1] == pytest.approx(2 * scores.std(ddof=1))
+    assert np.isfinite(line.y).all()
+    assert line.x[0] == points[~np.isnan(raw).any(axis=0)][0]
+
+
+def test_every_seed_has_its_line_in_the_colour_of_its_initialization(summary: Summary) -> None:
+    panel = seed_panels(summary)[1]
+    assert [line.group for line in panel.lines.values()] == [RANDOM] * 3 + ["leap"] * 3
+    curve = summary.evaluation.of("leap", "catch")[1]
+    drawn = on_grid(curve, grid(BUDGET), summary.settings["catch"].window)
+    np.testing.assert_array_equal(panel.lines["leap, seed 1"].y, drawn)
+
+
+def test_scores_and_differences_are_those_of_the_summary(summary: Summary) -> None:
+    panels = score_panels(summary)
+    assert [panel.title for panel in panels] == ["area under the curve", "final performance"] * 2
+    found = {(a.initialization, a.measure, a.yardstick): a for a in summary.aggregates}
+    assert panels[2].rows["leap"] == found["leap", "area", "human"].interquartile_mean
+    area, _, drawdown = difference_panels(summary)
+    (comparison,) = summary.comparisons
+    assert comparison.area_difference is not None
+    assert list(area.rows) == ["Breakout", "Catch", "all games"]
+    assert area.rows["all games"] == comparison.area_difference[:3]
+    scale = summary.settings["catch"].scale
+    assert scale is not None
+    raw = comparison.games[1].area_difference
+    assert area.rows["Catch"][0] == pytest.approx(raw.mean / scale.unit)
+    shares = comparison.games[1].drawdown_difference
+    assert shares is not None
+    assert drawdown.rows["Catch"] == shares[:3]
+
+
+def test_the_profile_falls_from_all_agents_to_none(summary: Summary) -> None:
+    baseline, human = profile_panels(summary)
+    assert "human" in human.x_label
+    scores = np.concatenate(list(normalized_scores(summary, "leap", "final", "baseline").values()))
+    line = baseline.lines["leap"]
+    assert line.y[0] == 1.0
+    assert min(panel.lines[name].y[-1] for panel in (baseline, human) for name in panel.lines) == 0
+    middle = len(line.x) // 2
+    assert line.y[middle] == pytest.approx(np.mean(scores > line.x[middle]))
+    assert profile_panels(summary) == profile_panels(summary)
+
+
+def test_all_figures_are_drawn(summary: Summary, tmp_path: Path) -> None:
+    files = draw_transfer_figures(summary, tmp_path)
+    names = {"curves", "seeds", "scores", "differences", "profile"}
+    assert {file.stem for file in files} == names
+    assert all(file.stat().st_size > 1000 for file in files)
+
+
+def test_what_there_is_of_a_part_is_drawn(tmp_path: Path) -> None:
+    curves = [
+        learner(RANDOM, "breakout", 0),
+        agent([], [], seed=1),
+        learner("leap", "pong", 0, start=-20, end=0),
+    ]
+    part = summarize(evaluation(curves, seeds=2, budget=BUDGET))
+    # Nothing normalises leap's pong as long as the baseline has not played it.
+    assert [panel.title for panel in mean_panels(part)] == ["Breakout"]
+    assert mean_panels(part)[0].lines[RANDOM].low is None
+    assert [panel.title for panel in seed_panels(part)] == ["Breakout", "Pong"]
+    assert difference_panels(part) == []
+    assert math.isinf(score_panels(part)[0].rows[RANDOM][1])
+    assert draw_transfer_figures(part, tmp_path / "part")
+    empty = evaluation([], initializations=[RANDOM], games=["pong"], seeds=1)
+    assert draw_transfer_figures(summarize(empty), tmp_path / "empty") == []
+
+
+def test_a_games_title_is_its_name() -> None:
+    assert title_of("space_invaders") == "Space Invaders"
+    assert title_of("CartPole-v1") == "CartPole-v1"
