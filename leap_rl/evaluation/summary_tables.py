@@ -17,7 +17,8 @@ def summary_tables(summary: Summary) -> list[Table]:
             rows=[_difference(comparison, game) for game in comparison.games],
             says="Differences of pairs, with 95 % intervals over seeds. The area is the mean "
             "return over the whole budget; the final return is of its last tenth. A drawdown is by "
-            "how much an agent lies below the best that it had been: less is steadier.",
+            "how much an agent lies below the best that it had been, as a share of what it had "
+            "gained: less is steadier.",
         )
         for comparison in summary.comparisons
         if comparison.games
