@@ -197,7 +197,7 @@ class _Dashboard:
 def _task_table(tasks: tuple[TaskView, ...], *, width: int, unit: Unit) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     # Columns that may wrap are narrowed first: a long name is cut before any number is.
-    table.add_column("game", max_width=24)
+    table.add_column("game", max_width=36)
     if width >= NARROW:
         table.add_column(width=10)
     played = unit == "agent_steps"
