@@ -20,6 +20,7 @@ from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.fork import take_at
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
+from leap_rl.cli.play import PlayConfig
 from leap_rl.config import COMMANDS as RUNS
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
@@ -84,7 +85,7 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
         return
     assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
-    if "--help" in rest or command not in (*CONFIGS, "resume", "fork", "bench", "plan"):
+    if "--help" in rest or command not in (*CONFIGS, "resume", "fork", "bench", "plan", "play"):
         return
     if command == "bench":
         name, *rest = rest
@@ -93,6 +94,9 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
             return  # the measurement as such is spoken of
         rest = join_list(take_json(rest)[0], "--trainers")
         parse(bench_parser(name), BENCHES[name], rest)
+        return
+    if command == "play":
+        parse(config_parser(PlayConfig, program="test"), PlayConfig, rest[1:])
         return
     if command == "plan":
         parse(config_parser(PlanConfig, program="test"), PlanConfig, take_json(rest)[0])
@@ -108,7 +112,10 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
 def known_options() -> set[str]:
     """The options of all commands, and of the scripts in benchmarks."""
     parsers: list[argparse.ArgumentParser] = [bench_parser(name) for name in BENCHES]
-    parsers += [config_parser(config, program="test") for config in (*CONFIGS.values(), PlanConfig)]
+    parsers += [
+        config_parser(config, program="test")
+        for config in (*CONFIGS.values(), PlanConfig, PlayConfig)
+    ]
     benchmarks = ROOT / "benchmarks"
     for script in sorted([*benchmarks.glob("*.py"), *benchmarks.glob("paper/*.py")]):
         parsers.append(runpy.run_path(str(script))["options"]())
