@@ -125,7 +125,7 @@ def known_options() -> set[str]:
 
 
 def test_every_option_that_is_spoken_of_exists() -> None:
-    known = known_options() | {"--version", "--at"}
+    known = known_options() | {"--version", "--at", "--once"}
     known |= {"--threads"}  # of peers that run in environments of their own
     ours = [words for code in inline_code() if (words := code.split())]
     ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]

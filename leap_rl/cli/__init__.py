@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "resume": "go on with a run that was stopped",
     "fork": "make a new run that starts from a checkpoint of another, with other options",
     "learn": "learn games without meta-learning, from a random or a given initialization",
+    "watch": "show how a run stands that goes on in another terminal",
     "play": "film a trained agent, with its score",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",

@@ -24,7 +24,7 @@ from leap_rl.tracking.metrics import Row, Unit
 from leap_rl.tracking.views import RunView, TaskView
 
 __all__ = ["Console", "PlainConsole", "QuietConsole", "RichConsole", "RunView", "TaskView"]
-__all__ += ["make_console"]
+__all__ += ["make_console", "print_view"]
 
 REFRESHES_PER_S = 4
 PLAIN_FIRST_S = 2.0
@@ -76,6 +76,12 @@ def make_console(
     if kind == "plain":
         return PlainConsole(stream, every_s=plain_every_s)
     return QuietConsole()
+
+
+def print_view(view: RunView, stream: TextIO) -> None:
+    """Print one view as it would be drawn, with all its tasks and no time left, which takes two."""
+    rows = len(view.tasks) + 8
+    Terminal(file=stream, height=rows).print(_Dashboard(view, None))
 
 
 class QuietConsole(Console):

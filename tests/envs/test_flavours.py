@@ -35,24 +35,13 @@ def state_of(ale: ALEInterface) -> bytes:
     return frozen
 
 
-def all_flavours() -> list[str]:
-    """Those that are not the game itself."""
-    every = [
-        Flavour(game=game, mode=mode, difficulty=difficulty).name
-        for game in ACTION_COUNTS
-        for mode in modes(game)
-        for difficulty in difficulties(game)
-    ]
-    return [name for name in every if "@" in name]
-
-
 @pytest.mark.parametrize("game", ["asteroids", "assault", "freeway"])
 def test_modes_and_difficulties_are_ales(game: str) -> None:
     check_table([game])
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_modes_and_difficulties_of_all_games_are_ales() -> None:
     check_table(ACTION_COUNTS)
 
@@ -70,7 +59,7 @@ def test_the_first_mode_is_what_an_emulator_starts_in(game: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_first_mode_of_every_game_is_what_an_emulator_starts_in() -> None:
     for game in ACTION_COUNTS:
         check_default(game)
@@ -93,7 +82,7 @@ def test_a_game_has_the_same_actions_and_screen_in_every_mode(game: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_every_game_has_the_same_actions_and_screen_in_every_mode() -> None:
     for game in ACTION_COUNTS:
         check_actions(game)
@@ -217,10 +206,14 @@ def test_flavours_go_on_with_the_same_bits_in_another_process(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_every_flavour_goes_on_with_the_same_bits_in_another_process(tmp_path: Path) -> None:
-    names = all_flavours()
-    assert len(names) == 376
+@pytest.mark.timeout(900)
+def test_the_last_flavour_of_every_game_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    last = [
+        Flavour(game=game, mode=modes(game)[-1], difficulty=difficulties(game)[-1]).name
+        for game in ACTION_COUNTS
+    ]
+    names = [name for name in last if "@" in name]
+    assert len(names) == 48
     check_games(names, tmp_path)
 
 
