@@ -11,6 +11,7 @@
                                         keep their tasks
     RUN/curves/000012.parquet           the episodes of round 12
     RUN/agents/                         trained agents, where asked for
+    RUN/live.json                       how the run stands, while its driver lives; for display only
     RUN/.lock                           held by the driver that works here, and who that is
     RUN/.server                         held by its parameter server
 
@@ -37,7 +38,7 @@ import yaml
 
 from leap_rl import plain_yaml
 from leap_rl.links import links
-from leap_rl.run_lock import LockedError, locked
+from leap_rl.run_lock import Holder, LockedError, living_holder, locked
 
 LATEST = "latest"
 BEST = "best"
@@ -49,7 +50,7 @@ CHECKSUM = "checksum"
 
 _WRITTEN = (
     *("config.yaml", "checkpoints", "slots", "curves", "agents"),
-    *("metrics.jsonl", "tensorboard", ".lock", ".server"),
+    *("metrics.jsonl", "tensorboard", "live.json", ".lock", ".server"),
 )
 """What a run writes, and what it writes into."""
 
@@ -132,6 +133,10 @@ class RunFolder:
                 f"{self.path}: {error} works in this run's folder; wait for it, stop it, or choose "
                 "another folder"
             ) from None
+
+    def worker(self) -> Holder | None:
+        """Return the process that works in the folder, if one is alive; takes no lock."""
+        return living_holder(self.path / ".lock")
 
     def _refuse_links(self) -> None:
         wandb = (self.path / name for name in _WANDB)

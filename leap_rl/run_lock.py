@@ -91,6 +91,25 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def living_holder(path: Path) -> Holder | None:
+    """Return who holds the lock of a file, as the file says; takes no lock and writes nothing.
+
+    Returns:
+        None where nobody does, or who did has died or was not heard of for a minute.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        holder = _read(descriptor)
+    finally:
+        os.close(descriptor)
+    if holder is None or not holder.heard_within(ALIVE_S):
+        return None
+    return holder if holder.host != socket.gethostname() or _runs(holder.pid) else None
+
+
 def _acquire(descriptor: int, started: float) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

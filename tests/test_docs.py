@@ -22,9 +22,11 @@ from leap_rl.cli.fork import take_at
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.report import options as report_options
+from leap_rl.cli.play import PlayConfig
 from leap_rl.config import COMMANDS as RUNS
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
+OTHERS = ("resume", "fork", "report", "bench", "plan", "play")
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
@@ -86,7 +88,7 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
         return
     assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
-    if "--help" in rest or command not in (*CONFIGS, "report", "resume", "fork", "bench", "plan"):
+    if "--help" in rest or command not in (*CONFIGS, *OTHERS):
         return
     if command == "bench":
         name, *rest = rest
@@ -95,6 +97,9 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
             return  # the measurement as such is spoken of
         rest = join_list(take_json(rest)[0], "--trainers")
         parse(bench_parser(name), BENCHES[name], rest)
+        return
+    if command == "play":
+        parse(config_parser(PlayConfig, program="test"), PlayConfig, rest[1:])
         return
     if command == "plan":
         parse(config_parser(PlanConfig, program="test"), PlanConfig, take_json(rest)[0])
@@ -120,7 +125,10 @@ def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.Mo
 def known_options() -> set[str]:
     """The options of all commands, and of the scripts in benchmarks."""
     parsers: list[argparse.ArgumentParser] = [bench_parser(name) for name in BENCHES]
-    parsers += [config_parser(config, program="test") for config in (*CONFIGS.values(), PlanConfig)]
+    parsers += [
+        config_parser(config, program="test")
+        for config in (*CONFIGS.values(), PlanConfig, PlayConfig)
+    ]
     benchmarks = ROOT / "benchmarks"
     for script in sorted([*benchmarks.glob("*.py"), *benchmarks.glob("paper/*.py")]):
         parsers.append(runpy.run_path(str(script))["options"]())
@@ -130,8 +138,7 @@ def known_options() -> set[str]:
 
 
 def test_every_option_that_is_spoken_of_exists() -> None:
-    known = known_options() | {"--version", "--at"}
-    known |= {*SHORT, "--open"}
+    known = known_options() | {"--version", "--at", "--once", "--open", *SHORT}
     known |= {"--threads"}  # of peers that run in environments of their own
     ours = [words for code in inline_code() if (words := code.split())]
     ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]

@@ -52,7 +52,9 @@ def resolve_game(game: str) -> str:
     """
     try:
         games = resolve_games([game])
-    except ValueError:
+    except ValueError as error:
+        if "@" in game or ":" in game:
+            raise ValueError(str(error).replace("task.games", "game", 1)) from None
         close = get_close_matches(game.lower(), ACTION_COUNTS, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ValueError(

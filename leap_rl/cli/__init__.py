@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "learn": "learn games without meta-learning, from a random or a given initialization",
     "evaluate": "compare initializations by what agents learn from them on held-out games",
     "report": "write a page on runs and evaluations: verdict, figures, tables",
+    "watch": "show how a run stands that goes on in another terminal",
+    "play": "film a trained agent, with its score",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
     "chaos": "kill a run's processes on purpose, and see the same bits come out",

@@ -5,25 +5,50 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, POOLS
+from leap_rl.envs.flavours import difficulties, listed, modes
+from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="leap-rl games",
-        description="List the games with their action counts and pools. A pool's name can stand "
-        "in task.games for all of its games.",
+        description="List the games with their action counts, modes, difficulties and pools. A "
+        "pool's name can stand in task.games for all of its games.",
     )
-    parser.parse_args(argv)
-    print(f"{'game':<20} {'actions':>7}  pools")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="list the games that such entries of task.games stand for, such as paper, pong@mode=1 "
+        "or flavours:freeway, the pool of a game's modes",
+    )
+    names = parser.parse_args(argv).names
+    if names:
+        for game in resolve_games(names):
+            print(game)
+    else:
+        _list_all()
+    return 0
+
+
+def _list_all() -> None:
+    print(f"{'game':<18} {'actions':>7}  {'modes':<23} {'difficulties':<13} pools")
     for game, actions in ACTION_COUNTS.items():
         pools = [name for name, games in POOLS.items() if game in games and name != "all"]
         mark = "  (held out)" if "held_out" in pools else ""
-        print(f"{game:<20} {actions:>7}  {', '.join(pools)}{mark}")
-    print(f"\n{'pool':<20} {'games':>7}")
+        flavours = f"{_short(modes(game)):<23} {_short(difficulties(game)):<13}"
+        print(f"{game:<18} {actions:>7}  {flavours} {', '.join(pools)}{mark}".rstrip())
+    print(f"\n{'pool':<18} {'games':>7}")
     for name, games in POOLS.items():
-        print(f"{name:<20} {len(games):>7}")
+        print(f"{name:<18} {len(games):>7}")
+    print("\nA game's modes and difficulties are games too, the first of each being the default:")
+    print("freeway@mode=4,difficulty=1; the pool flavours:freeway is all of its modes.")
     print(f"\ntask.kind = catch, our own small game: {', '.join(CATCH_GAMES)}")
     print("task.kind = omniglot: the alphabets in task.data, see docs/omniglot.md")
-    return 0
+
+
+def _short(numbers: Sequence[int]) -> str:
+    """Return rising numbers in one column, such as `0 to 31, 128` or `0, 4, ... 44`."""
+    text = listed(numbers)
+    return text if len(text) <= 23 else f"{listed(numbers[:2])}, ... {numbers[-1]}"

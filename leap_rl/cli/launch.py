@@ -25,6 +25,7 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tracking.console import make_console
+from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.sink import open_tracker
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import ordered_deaths
@@ -182,7 +183,7 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
             run_config=to_mapping(config),
             kind=config.command,
         ) as tracker,
-        make_console(config.tracking.console) as console,
+        LiveConsole(make_console(config.tracking.console), folder.path) as console,
     ):
         console.message(f"{config.command}: run folder {shown(folder.path)}")
         origin = stored.get("origin")

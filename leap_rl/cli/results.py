@@ -92,10 +92,11 @@ def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
 def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]) -> None:
     """Print how well each game's agent plays, by slot."""
     print(f"\nLearned; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
+    width = max(18, *map(len, learned.values())) if learned else 18
     for slot, game in learned.items():
         agent_steps, episodes, mean_return = _outcome(game, rows)
         score = f"{mean_return:.2f} ({episodes} episodes)" if episodes else "no episode ended"
-        print(f"  {game:<18} {agent_steps:>9} agent steps  {score:<24}", end="")
+        print(f"  {game:<{width}} {agent_steps:>9} agent steps  {score:<24}", end="")
         print(f"  {shown(folder.agent(slot, game))}")
 
 

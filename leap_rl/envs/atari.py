@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from leap_rl.envs.atari_config import AtariSettings
 from leap_rl.envs.emulator import NOOP, Emulator, Starts
+from leap_rl.envs.flavours import find_flavour
 from leap_rl.envs.games import ACTION_COUNTS
+from leap_rl.envs.names import split_name
 from leap_rl.envs.palette import luminances, palette
 from leap_rl.envs.preprocessing import WIDTH, Painter
 from leap_rl.envs.state import (
@@ -51,7 +53,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     (0.12.1).
 
     Args:
-        game: a key of `games.ACTION_COUNTS`.
+        game: a key of `games.ACTION_COUNTS`, or a flavour's name in its one spelling.
         num_envs: B.
         settings: how the emulator is run.
         first: the number of the first of these environments among all; for `workers`.
@@ -70,7 +72,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         self._emulators = [Emulator(game, settings) for _ in range(num_envs)]
         one = self._emulators[0]
         self._starts = Starts(one, settings)
-        colors = palette(game)
+        colors = palette(one.game)
         self._painter = Painter(
             one.height,
             luminances(colors)[:, None] if settings.grayscale else colors,
@@ -269,17 +271,18 @@ def make_atari(
     """Make B environments of one Atari game.
 
     Args:
-        game: a key of `games.ACTION_COUNTS`.
+        game: a key of `games.ACTION_COUNTS`, or one of its flavours (`pong@mode=1`).
         num_envs: B.
         seed: the sole source of randomness.
         settings: how the emulator is run; by default as in the paper.
         processes: how many step the environments; changes no bit. 1 is this one.
 
     Raises:
-        ValueError: there is no such game, or `processes` does not lie in 1..B.
+        ValueError: there is no such game or flavour, or `processes` does not lie in 1..B.
     """
-    if game not in ACTION_COUNTS:
+    if split_name(game)[0] not in ACTION_COUNTS:
         raise ValueError(f"game = {game!r}: no Atari game has that name (leap-rl games lists all)")
+    game = find_flavour(game).name
     settings = settings or AtariSettings()
     envs: AtariEnvs | WorkerEnvs
     if processes == 1:

@@ -28,6 +28,7 @@ from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.flavours import find_flavour
 from leap_rl.envs.palette import luminances
 from leap_rl.envs.preprocessing import WIDTH, resize_area
 
@@ -52,10 +53,12 @@ class Emulator:
     """An ALE emulator with the state that ALE does not keep.
 
     Args:
-        game: a key of `games.ACTION_COUNTS`.
+        name: a key of `games.ACTION_COUNTS`, or the name of a flavour of one.
         settings: how it is run.
     """
 
+    game: str
+    """The game, whatever the flavour."""
     ale: ALEInterface
     actions: list[int]
     """ALE's number of each of the game's minimal actions."""
@@ -66,19 +69,24 @@ class Emulator:
     pressed: bytearray | None
     """One action a frame since the start state, if `replayed`."""
 
-    def __init__(self, game: str, settings: AtariSettings) -> None:
+    def __init__(self, name: str, settings: AtariSettings) -> None:
+        flavour = find_flavour(name)
+        self.game = flavour.game
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self.ale = ALEInterface()
         self.ale.setInt("random_seed", 0)  # of ALE's sticky actions, which are off
         self.ale.setFloat("repeat_action_probability", 0.0)
-        rom = roms.get_rom_path(game)
-        assert rom is not None, f"ale_py has no ROM of {game}"
+        rom = roms.get_rom_path(self.game)
+        assert rom is not None, f"ale_py has no ROM of {self.game}"
         self.ale.loadROM(rom)
+        # From the next reset on. A state has them too, for its own emulator and any other.
+        self.ale.setMode(flavour.mode)
+        self.ale.setDifficulty(flavour.difficulty)
         self.actions = [action.value for action in self.ale.getMinimalActionSet()]
         self.height, width = self.ale.getScreenDims()
         assert width == WIDTH, f"a screen of {width} columns"
         self.held = NOOP
-        self.replayed = game in REPLAYED or settings.frameskip < 3
+        self.replayed = self.game in REPLAYED or settings.frameskip < 3
         self.pressed = bytearray() if self.replayed else None
 
     @property

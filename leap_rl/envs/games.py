@@ -7,6 +7,8 @@ The Atari games are the 62 of OpenAI Gym's list, complete since its version 0.12
 pool of 25. (The paper's "27 games" can be read as 27 after the hold-out; no list of Gym's gives
 that. Gym 0.10 and 0.11 lack Adventure and Defender, of 18 actions, which changes no pool but the
 large ones.)
+
+A game's modes and difficulties are games too, see `flavours`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import chain
+
+from leap_rl.envs.flavours import Flavour, difficulties, find_flavour, modes
+from leap_rl.envs.names import join_name, split_name
 
 ACTION_COUNTS: dict[str, int] = {
     "adventure": 18,
@@ -116,6 +121,9 @@ POOLS: dict[str, tuple[str, ...]] = {
 }
 """Lists of games that have a name of their own; `all` is all of Atari."""
 
+FLAVOURS_OF = "flavours:"
+"""Before a game's name: the pool of all its modes, at its default difficulty."""
+
 _GAMES_BY_KEY = {game.replace("_", ""): game for game in (*ACTION_COUNTS, *CATCH_GAMES)}
 
 
@@ -123,11 +131,13 @@ def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
     """Turn a list of games and pools into a list of games.
 
     Args:
-        games: names of games (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do) and
-            of pools (a key of `POOLS`), mixed as one likes.
+        games: names of games (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do), of
+            their flavours (`pong@mode=1`) and of pools (a key of `POOLS`, or `flavours:pong`),
+            mixed as one likes.
 
     Returns:
-        The games' names in snake_case, pools spelled out, in the order given.
+        The games' names in snake_case, flavours in their one spelling, pools spelled out, in the
+        order given.
 
     Raises:
         ValueError: a name is unknown, a game comes twice, or there is none.
@@ -148,12 +158,40 @@ def _resolve_name(name: str) -> tuple[str, ...]:
     """Return the games that one entry of the list stands for."""
     if name in POOLS:
         return POOLS[name]
+    if name.startswith(FLAVOURS_OF):
+        return _flavours(name)
+    try:
+        base, arguments = split_name(name)
+        game = _find_game(base, or_pools=tuple(POOLS))
+        if not arguments:
+            return (game,)
+        if game not in ACTION_COUNTS:
+            raise ValueError(f"{name!r}: {game} has no modes or difficulties; leave out the @")
+        return (find_flavour(join_name(game, arguments)).name,)
+    except ValueError as error:
+        raise ValueError(f"task.games: {error}") from None
+
+
+def _flavours(name: str) -> tuple[str, ...]:
+    """Return a game's modes, each a game."""
+    try:
+        game = _find_game(name.removeprefix(FLAVOURS_OF))
+    except ValueError as error:
+        raise ValueError(f"task.games = {name}: {error}") from None
+    levels = difficulties(game)
+    if len(modes(game)) == 1:
+        example = join_name(game, {"difficulty": levels[-1]})
+        hint = f"; name its difficulties one by one, such as {example}" if len(levels) > 1 else ""
+        raise ValueError(f"task.games = {name}: {game} has one mode{hint}")
+    return tuple(Flavour(game=game, mode=mode, difficulty=levels[0]).name for mode in modes(game))
+
+
+def _find_game(name: str, or_pools: tuple[str, ...] = ()) -> str:
     # ALE/UpNDown-v5, UpNDown and up_n_down have the same key.
     key = re.sub(r"^ALE/|-v\d+$", "", name).replace("_", "").lower()
     if key in _GAMES_BY_KEY:
-        return (_GAMES_BY_KEY[key],)
-    close = get_close_matches(name.lower(), (*_GAMES_BY_KEY.values(), *POOLS), n=1)
+        return _GAMES_BY_KEY[key]
+    close = get_close_matches(name.lower(), (*_GAMES_BY_KEY.values(), *or_pools), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(
-        f"task.games: no game or pool is named {name!r}{hint} (leap-rl games lists all)"
-    )
+    sought = "game or pool" if or_pools else "game"
+    raise ValueError(f"no {sought} is named {name!r}{hint} (leap-rl games lists all)")

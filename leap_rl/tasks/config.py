@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from leap_rl.envs.atari_config import PRESETS, AtariSettings
 from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, resolve_games
+from leap_rl.envs.names import split_name
 from leap_rl.tasks.omniglot_config import POOLS, OmniglotConfig
 
 TaskKind = Literal["atari", "catch", "quadratic", "omniglot"]
@@ -106,8 +107,10 @@ class TaskConfig:
     games: list[str] | str = "pretraining"
     """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
     actions, less the held-out: paper), held_out, large_action, paper, all. `leap-rl games` lists
-    them. omniglot: alphabets by the names of their folders, or the pools pretraining, held_out and
-    all, see task.omniglot. For the other kinds, pretraining and all are all that there is."""
+    them. A game's modes and difficulties are games too, such as freeway@mode=4,difficulty=1, and
+    flavours:freeway is the pool of its modes. omniglot: alphabets by the names of their folders,
+    or the pools pretraining, held_out and all, see task.omniglot. For the other kinds, pretraining
+    and all are all that there is."""
 
     agent_steps: int = 5_000_000
     """Budget of a task in agent steps, one action of one environment each. Paper ("trained
@@ -217,7 +220,10 @@ class TaskConfig:
             # Which alphabets there are, the data says: omniglot_games.settle_games.
             return () if set(games) & set(POOLS) else tuple(games)
         if self.kind == "atari":
-            return self._checked(resolve_games(games), tuple(ACTION_COUNTS))
+            flavours = resolve_games(games)
+            own_games = tuple(dict.fromkeys(split_name(flavour)[0] for flavour in flavours))
+            self._checked(own_games, tuple(ACTION_COUNTS))
+            return flavours
         own = CATCH_GAMES if self.kind == "catch" else QUADRATIC_GAMES
         if games in (["pretraining"], ["all"]):
             return own

@@ -24,7 +24,7 @@ from leap_rl.tracking.metrics import Row, Unit
 from leap_rl.tracking.views import RunView, TaskView
 
 __all__ = ["Console", "PlainConsole", "QuietConsole", "RichConsole", "RunView", "TaskView"]
-__all__ += ["make_console"]
+__all__ += ["make_console", "print_view"]
 
 REFRESHES_PER_S = 4
 PLAIN_FIRST_S = 2.0
@@ -78,6 +78,12 @@ def make_console(
     if kind == "plain":
         return PlainConsole(stream, every_s=plain_every_s)
     return QuietConsole()
+
+
+def print_view(view: RunView, stream: TextIO) -> None:
+    """Print one view as it would be drawn, with all its tasks and no time left, which takes two."""
+    rows = len(view.tasks) + 8
+    Terminal(file=stream, height=rows).print(_Dashboard(view, None))
 
 
 class QuietConsole(Console):
@@ -199,7 +205,7 @@ class _Dashboard:
 def _task_table(tasks: tuple[TaskView, ...], *, width: int, unit: Unit) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     # Columns that may wrap are narrowed first: a long name is cut before any number is.
-    table.add_column("game", max_width=24)
+    table.add_column("game", max_width=36)
     if width >= NARROW:
         table.add_column(width=10)
     played = unit == "agent_steps"

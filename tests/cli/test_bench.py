@@ -119,6 +119,7 @@ def test_startup_takes_a_real_start_apart() -> None:
         ("throughput --game pongg", [": game = pongg:", "did you mean 'pong'?"]),
         ("throughput --game xyzzy", [": game = xyzzy:", "no such game", "`leap-rl games`"]),
         ("throughput --game pretraining", [": game = pretraining:", "pool of 25", "'air_raid'"]),
+        ("throughput --game pong@mode=7", [": game: 'pong@mode=7'", "its modes are 0, 1"]),
         ("overhead --game held_out", [": game = held_out:", "pool of 2", "'breakout'"]),
         ("throughput --game pong --env_processes 0", ["env_processes = 0", "at least 1"]),
         (

@@ -187,8 +187,24 @@ def test_games_lists_all_with_pools(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["games"]) == 0
     lines = capsys.readouterr().out.splitlines()
     row = {line.split()[0]: line for line in lines if line}
-    assert row["pong"].split() == ["pong", "6", "pretraining"]
+    assert row["pong"].split() == ["pong", "6", "0,", "1", "0", "to", "3", "pretraining"]
     assert "held out" in row["breakout"]
     assert "held out" not in row["pong"]
     assert row["pretraining"].split()[-1] == "25"
     assert row["all"].split()[-1] == "62"
+
+
+def test_games_spells_entries_out(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["flavours:pong", "held_out", "ALE/Freeway-v5@difficulty=1,mode=4", "alien@mode=0"]
+    assert main(["games", *names]) == 0
+    assert capsys.readouterr().out.split() == [
+        *("pong", "pong@mode=1", "breakout", "space_invaders"),
+        *("freeway@mode=4,difficulty=1", "alien"),
+    ]
+
+
+def test_games_names_the_modes_of_a_game_that_lacks_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = error_of(capsys, "games", "asteroids@mode=99")
+    assert "asteroids has no mode 99; its modes are 0 to 31, 128" in line

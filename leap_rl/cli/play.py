@@ -1,0 +1,273 @@
+"""``leap-rl play``: film a trained agent."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from leap_rl.cli import EXIT_USAGE, UsageError
+from leap_rl.cli.launch import shown
+from leap_rl.cli.parser import config_parser, parse
+from leap_rl.cli.record import read_run
+from leap_rl.envs.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.names import split_name
+from leap_rl.rl.config import AgentConfig, Device, EncoderName, Precision
+from leap_rl.run_folder import RunFolder
+from leap_rl.seeding import SEED_BITS
+from leap_rl.tasks.config import AtariConfig
+
+if TYPE_CHECKING:
+    from leap_rl.film.playing import Picture, Player
+
+
+@dataclass(frozen=True)
+class FilmedTask:
+    """How the game is run."""
+
+    atari: AtariConfig = field(default_factory=AtariConfig)
+
+
+@dataclass(frozen=True)
+class FilmedAgent:
+    """What the agent acts with."""
+
+    encoder: EncoderName = "mnih2013"
+    """Convolutional encoder."""
+
+    precision: Precision = "auto"
+    """Weights and activations within the network."""
+
+    device: Device = "auto"
+    """Where the network is computed."""
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    """Film a trained agent: every frame of the emulator, at the game's own pace, with the score.
+
+    AGENT is a file in RUN/agents, of a run of `leap-rl learn`. How the game is run and what the
+    agent acts with is as it was in that run; for a file that lies elsewhere it is what the options
+    say.
+    """
+
+    command: ClassVar[str] = "play"
+
+    out: str | None = None
+    """The clip, an .mp4 or a .gif. None takes the agent's name, here, as an .mp4."""
+
+    game: str | None = None
+    """The game. None takes what the agent learned, as its file's name says."""
+
+    seed: int = 0
+    """Of the game and of the agent's actions."""
+
+    episodes: int = 1
+    """How many to play."""
+
+    max_agent_steps: int | None = None
+    """Stop after so many, over all episodes. None: at the end; of a .gif, after a minute."""
+
+    greedy: bool = False
+    """Take the likeliest action always; the agent learned by drawing actions."""
+
+    scale: int | None = None
+    """How often each row of the picture is repeated. None: 3, and 1 in a .gif."""
+
+    overwrite: bool = False
+    """Replace the clip if there is one."""
+
+    task: FilmedTask = field(default_factory=FilmedTask)
+    agent: FilmedAgent = field(default_factory=FilmedAgent)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        for name, most in (("episodes", None), ("max_agent_steps", None), ("scale", 8)):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= (most or value):
+                limits = "be at least 1" if most is None else f"lie in 1..{most}"
+                raise ValueError(f"{name} = {value}: must {limits}")
+        if not 0 <= self.seed < 2**SEED_BITS:
+            raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    parser = config_parser(PlayConfig, program="leap-rl play AGENT")  # type: ignore[type-var]
+    if not argv or argv[0].startswith("-"):
+        parser.print_help()
+        return 0 if argv and argv[0] in ("-h", "--help") else EXIT_USAGE
+    path = Path(argv[0])
+    defaults, game = _of_run(path)
+    config: PlayConfig = parse(parser, PlayConfig, argv[1:], defaults=defaults)  # type: ignore[type-var]
+    _film(path, _resolve(config.game or game, path), config)
+    return 0
+
+
+def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
+    """Return the options and the game of the run that an agent lies in; nothing elsewhere.
+
+    Raises:
+        UsageError: There is no such file, or it is of a run that plays no Atari game.
+    """
+    if not path.is_file():
+        hint = "name one of the files in RUN/agents"
+        raise UsageError(f"{path}: is no file; {hint}")
+    folder = RunFolder(path.absolute().parents[1])
+    if path.absolute().parent.name != "agents" or not folder.exists():
+        return {}, None
+    config = read_run(folder).config
+    if config.task.kind != "atari":
+        raise UsageError(
+            f"{path}: learned a task of task.kind = {config.task.kind}; only Atari games are filmed"
+        )
+    agent = {one.name: getattr(config.agent, one.name) for one in fields(FilmedAgent)}
+    named = re.fullmatch(r"\d{3,}_(.+)", path.stem)
+    defaults = {"task": {"atari": config.task.atari.resolved()}, "agent": agent}
+    return defaults, named[1] if named else None
+
+
+def _resolve(game: str | None, path: Path) -> str:
+    if game is None:
+        raise UsageError(f"game = null: say which game {path} has learned, such as --game pong")
+    try:
+        games = resolve_games([game])
+    except ValueError as error:
+        raise UsageError(str(error).replace("task.games", "game", 1)) from None
+    if len(games) > 1 or split_name(games[0])[0] not in ACTION_COUNTS:
+        raise UsageError(f"game = {game}: must be one Atari game")
+    return games[0]
+
+
+def _film(path: Path, game: str, config: PlayConfig) -> None:
+    """Play, and write the clip."""
+    from leap_rl.determinism import configure_torch
+    from leap_rl.envs.camera import frames_per_s
+    from leap_rl.film.filming import film
+    from leap_rl.film.playing import play
+
+    out, longest = _out(path, game, config)
+    configure_torch()
+    pictures = play(
+        game,
+        _player(path, game, config),
+        settings=config.task.atari.settings,
+        seed=config.seed,
+        episodes=config.episodes,
+        max_agent_steps=longest,
+    )
+    with _progress(longest, config) as tell:
+        ends = film(
+            pictures,
+            out,
+            title=game,
+            episodes=config.episodes,
+            scale=config.scale or (1 if out.suffix == ".gif" else 3),
+            frames_per_s=frames_per_s(game),
+            tell=tell,
+        )
+    for end in ends:
+        how = "" if end.last else ", cut off there"
+        print(f"episode {end.episode}: score {end.score:,} in {end.agent_steps:,} agent steps{how}")
+    print(f"clip: {shown(out)}")
+
+
+def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
+    """Return where the clip goes, and after how many agent steps it ends at the latest.
+
+    Raises:
+        UsageError: It cannot go there, or would be too long.
+    """
+    from leap_rl.envs.camera import frames_per_s
+    from leap_rl.film.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
+
+    out, longest = Path(config.out or f"{path.stem}.mp4"), config.max_agent_steps
+    check_format(out)
+    if out.exists() and not config.overwrite:
+        raise UsageError(f"out = {out}: exists; choose another name, or say --overwrite true")
+    if not out.parent.is_dir():
+        raise UsageError(f"out = {out}: there is no folder {out.parent}; make it first")
+    if out.suffix == ".gif":
+        most = GIF_LONGEST_S * frames_per_s(game) // config.task.atari.settings.frameskip
+        longest = longest or most
+        if longest > most:
+            raise UsageError(
+                f"max_agent_steps = {longest}: a .gif holds {GIF_LONGEST_S} s, which are {most}; "
+                "take so many, or write an .mp4"
+            )
+        if (config.scale or 1) > GIF_LARGEST_SCALE:
+            raise UsageError(
+                f"scale = {config.scale}: must be at most {GIF_LARGEST_SCALE} in a .gif; "
+                "take that, or write an .mp4"
+            )
+    return out, longest
+
+
+def _player(path: Path, game: str, config: PlayConfig) -> Player:
+    """Return the agent of a file.
+
+    Raises:
+        UsageError: It is no agent, or it has not learned this game.
+    """
+    from leap_rl.film.playing import Player
+    from leap_rl.rl.hardware import check_machine, resolve
+    from leap_rl.training.initialization import load_tensors
+
+    agent = resolve(AgentConfig(**asdict(config.agent)))
+    check_machine(agent)
+    num_actions = ACTION_COUNTS[split_name(game)[0]]
+    try:
+        parameters = load_tensors(path.read_bytes())
+        if "policy.bias" not in parameters:
+            raise ValueError("is no agent's file: it has no policy; take one of RUN/agents")
+        for name, tensor in parameters.items():
+            if not tensor.isfinite().all():
+                raise ValueError(f"{name}: holds NaN or infinity")
+        own_actions = len(parameters["policy.bias"])
+        if own_actions != num_actions:
+            raise ValueError(
+                f"has {own_actions} actions, and {game} has {num_actions}: name the game that it "
+                "has learned, or a flavour of it"
+            )
+        return Player(
+            agent,
+            parameters,
+            observation_shape=config.task.atari.settings.observation_shape,
+            num_actions=num_actions,
+            seed=config.seed,
+            greedy=config.greedy,
+        )
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+@contextmanager
+def _progress(longest: int | None, config: PlayConfig) -> Iterator[Callable[[Picture], None]]:
+    """Show, on a terminal, how far the clip has come."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+    ) as bars:
+        bar = bars.add_task("playing", total=longest)
+        before = 0  # agent steps of the episodes that are over
+
+        def tell(picture: Picture) -> None:
+            nonlocal before
+            done = before + picture.agent_steps
+            said = f"episode {picture.episode} of {config.episodes}, score {picture.score:,}"
+            bars.update(bar, completed=done, description=f"{said}, agent step {done:,}")
+            if picture.last:
+                before = done
+
+        yield tell

@@ -1,0 +1,79 @@
+"""``leap-rl watch``: how a run stands that goes on elsewhere. It reads, and changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from leap_rl.cli.launch import program, shown
+from leap_rl.cli.record import read_run
+from leap_rl.config import Config, TrainConfig
+from leap_rl.run_folder import RunFolder
+from leap_rl.run_lock import Holder
+from leap_rl.tracking.console import make_console, print_view
+from leap_rl.tracking.live import read_live
+
+LOOK_EVERY_S = 0.5
+OLD_S = 10.0
+"""A view that is older than this says so."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="leap-rl watch",
+        description="Show how the run in the folder RUN stands, from another terminal or another "
+        "machine that sees the folder, until it ends or Ctrl-C. It only reads.",
+    )
+    parser.add_argument("run", metavar="RUN", help="the run's folder")
+    parser.add_argument(
+        "--once", action="store_true", help="print the table once and leave, as scripts want it"
+    )
+    options = parser.parse_args(argv)
+    folder = RunFolder(options.run)
+    config = read_run(folder).config
+    if options.once:
+        _print_once(folder, config)
+        return 0
+    with make_console("auto", stream=sys.stdout) as console:
+        seen = False
+        while (holder := folder.worker()) is not None:
+            live = read_live(folder.path)
+            if live is not None:
+                console.show(live.now)
+            elif not seen:
+                console.message(_silent(folder, holder))
+            seen = True
+            time.sleep(LOOK_EVERY_S)
+    print(_ended(folder, config))
+    return 0
+
+
+def _print_once(folder: RunFolder, config: Config) -> None:
+    holder = folder.worker()
+    live = None if holder is None else read_live(folder.path)
+    if holder is None:
+        print(_ended(folder, config))
+    elif live is None:
+        print(_silent(folder, holder))
+    else:
+        print_view(live.now, sys.stdout)
+        if live.age_s > OLD_S:
+            print(f"as of {live.age_s:,.0f} s ago")
+
+
+def _silent(folder: RunFolder, holder: Holder) -> str:
+    return f"{shown(folder.path)}: {holder} works on it, and has shown nothing yet"
+
+
+def _ended(folder: RunFolder, config: Config) -> str:
+    """Say in one line what became of a run that does not go on."""
+    run, done = shown(folder.path), folder.latest() or 0
+    train = isinstance(config, TrainConfig)
+    rounds = config.meta.meta_steps if isinstance(config, TrainConfig) else 1
+    made = f" after {done} of {rounds} meta-steps" if train else ""
+    if done >= rounds:
+        return f"{run}: finished{made}"
+    return f"{run}: stopped{made}; go on with: {program()} resume {run}"

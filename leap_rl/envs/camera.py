@@ -1,0 +1,99 @@
+"""An Atari game that is filmed: every frame of the emulator, where an agent sees one in four.
+
+What is played is what `atari.AtariEnvs` plays with one environment: the camera stands between it
+and the emulator, and looks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from ale_py import ALEInterface
+from numpy.typing import NDArray
+
+from leap_rl.envs.atari import AtariEnvs
+from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.flavours import find_flavour
+from leap_rl.envs.palette import PAL_GAMES
+from leap_rl.envs.vector import GameVector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shot:
+    """One frame."""
+
+    screen: NDArray[np.uint8]
+    """[height, 160, 3]: the emulator's own picture, in RGB."""
+    reward: int
+    """What the game gave in this frame."""
+
+
+class _Camera:
+    """Stands in for an emulator, and keeps each of its frames."""
+
+    def __init__(self, ale: ALEInterface) -> None:
+        self._ale = ale
+        self.shots: list[Shot] = []
+
+    def act(self, action: int) -> int:
+        reward: int = self._ale.act(action)
+        self.shots.append(Shot(screen=self._ale.getScreenRGB(), reward=reward))
+        return reward
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ale, name)
+
+
+class FilmedAtari(AtariEnvs):
+    """One environment of a game, and the frames of its last agent step.
+
+    Args:
+        game: a key of `games.ACTION_COUNTS`, or a flavour's name in its one spelling.
+        settings: how the emulator is run.
+    """
+
+    def __init__(self, game: str, *, settings: AtariSettings) -> None:
+        super().__init__(game, num_envs=1, settings=settings)
+        (emulator,) = self._emulators
+        self._camera = _Camera(emulator.ale)
+        emulator.ale = cast(ALEInterface, self._camera)
+
+    @property
+    def height(self) -> int:
+        """Rows of the screen."""
+        return self._emulators[0].height
+
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[
+        NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
+        """Take one action."""
+        self._camera.shots.clear()
+        return super().step(actions)
+
+    def take(self) -> list[Shot]:
+        """Return the frames of the last agent step, `frameskip` of them.
+
+        Where it ended an episode, what was pressed to start the next one is left out.
+        """
+        return self._camera.shots[: self._settings.frameskip]
+
+
+def make_filmed(game: str, *, seed: int, settings: AtariSettings) -> tuple[GameVector, FilmedAtari]:
+    """Make one environment of a game, and what films it.
+
+    Args:
+        game: as `FilmedAtari` takes it.
+        seed: the sole source of randomness.
+        settings: how the emulator is run.
+    """
+    filmed = FilmedAtari(game, settings=settings)
+    return GameVector(filmed, seed=seed), filmed
+
+
+def frames_per_s(game: str) -> int:
+    """Return the television's frame rate in a game: 60 Hz (NTSC) or 50 Hz (PAL), to the nearest."""
+    return 50 if find_flavour(game).game in PAL_GAMES else 60

@@ -1,0 +1,55 @@
+"""Films what is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path
+
+from leap_rl.film.clip import open_clip
+from leap_rl.film.drawing import Drawing
+from leap_rl.film.playing import Picture
+
+
+def film(
+    pictures: Iterable[Picture],
+    out: Path,
+    *,
+    title: str,
+    episodes: int,
+    scale: int,
+    frames_per_s: int,
+    tell: Callable[[Picture], None],
+) -> list[Picture]:
+    """Write a clip of pictures, at least one.
+
+    Args:
+        pictures: Of one game.
+        out: An .mp4 or a .gif.
+        title: Goes above each picture.
+        episodes: How many there may be; of several, each picture says which it is of.
+        scale: How often each row of a picture is repeated.
+        frames_per_s: Pictures shown a second.
+        tell: Hears of each picture.
+
+    Returns:
+        The last picture of each episode.
+
+    Raises:
+        OSError: The clip could not be written; there is none then.
+    """
+    ends: dict[int, Picture] = {}
+    played = iter(pictures)
+    first = next(played)
+    drawing = Drawing(height=len(first.screen), scale=scale)
+    with open_clip(
+        out, width=drawing.width, height=drawing.height, frames_per_s=frames_per_s
+    ) as clip:
+        for picture in chain([first], played):
+            figures = f"score {picture.score:,}   agent step {picture.agent_steps:,}"
+            if episodes > 1:
+                figures = f"episode {picture.episode}   {figures}"
+            clip.add(drawing.draw(picture.screen, title=title, figures=figures))
+            ends[picture.episode] = picture
+            tell(picture)
+    return list(ends.values())

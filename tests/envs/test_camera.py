@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from leap_rl.envs.atari import make_atari
+from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.camera import frames_per_s, make_filmed
+from leap_rl.envs.preprocessing import resize_area
+
+SETTINGS = AtariSettings(max_frames=80, sticky=0.25)
+
+
+def actions(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).integers(3, size=(count, 1))
+
+
+@pytest.mark.parametrize("game", ["breakout", "qbert", "air_raid@mode=2"])
+def test_what_is_filmed_is_what_is_played(game: str) -> None:
+    """Through the ends of episodes, with all frames, their rewards, and nothing else."""
+    plain = make_atari(game, num_envs=1, seed=3, settings=SETTINGS)
+    games, camera = make_filmed(game, seed=3, settings=SETTINGS)
+    assert np.array_equal(games.reset(), plain.reset())
+    ends = 0
+    for action in actions(70):
+        expected, step = plain.step(action), games.step(action)
+        assert np.array_equal(step.observations, expected.observations)
+        assert step.rewards == expected.rewards
+        shots = camera.take()
+        assert len(shots) == 4
+        assert sum(shot.reward for shot in shots) == step.rewards[0]
+        assert shots[0].screen.shape == (camera.height, 160, 3)
+        seen = step.last_observations.get(0, step.observations[0])
+        if not step.terminated[0]:
+            pooled = np.maximum(shots[2].screen, shots[3].screen)
+            assert np.array_equal(resize_area(pooled), seen)
+        ends += int(step.truncated[0])
+    assert ends == 3
+
+
+def test_each_frame_is_its_own() -> None:
+    games, camera = make_filmed("breakout", seed=0, settings=AtariSettings(noop_max=0))
+    games.reset()
+    for _ in range(10):
+        games.step(np.array([1]))
+    screens = [shot.screen.tobytes() for shot in camera.take()]
+    assert len(set(screens)) > 1  # the ball flies
+
+
+def test_frame_rates_are_the_televisions() -> None:
+    assert frames_per_s("pong@mode=1") == 60
+    assert frames_per_s("air_raid@mode=3") == 50

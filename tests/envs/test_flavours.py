@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ale_py import ALEInterface, LoggerMode, roms
+
+from leap_rl.envs.atari import AtariEnvs, make_atari
+from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.flavours import Flavour, difficulties, find_flavour, listed, modes
+from leap_rl.envs.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.palette import palette
+from leap_rl.tasks.config import TaskConfig
+from tests.envs.test_restore import check_games
+
+
+def fresh(game: str, mode: int | None = None, difficulty: int | None = None) -> ALEInterface:
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.setInt("random_seed", 0)
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(roms.get_rom_path(game))
+    if mode is not None:
+        ale.setMode(mode)
+        ale.setDifficulty(difficulty)
+    ale.reset_game()
+    return ale
+
+
+def state_of(ale: ALEInterface) -> bytes:
+    frozen: bytes = ale.cloneState(include_rng=True).serialize()
+    return frozen
+
+
+@pytest.mark.parametrize("game", ["asteroids", "assault", "freeway"])
+def test_modes_and_difficulties_are_ales(game: str) -> None:
+    check_table([game])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_modes_and_difficulties_of_all_games_are_ales() -> None:
+    check_table(ACTION_COUNTS)
+
+
+def check_table(games: Iterable[str]) -> None:
+    for game in games:
+        ale = fresh(game)
+        assert list(modes(game)) == ale.getAvailableModes(), game
+        assert list(difficulties(game)) == ale.getAvailableDifficulties(), game
+
+
+@pytest.mark.parametrize("game", ["air_raid", "centipede", "amidar"])
+def test_the_first_mode_is_what_an_emulator_starts_in(game: str) -> None:
+    check_default(game)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_first_mode_of_every_game_is_what_an_emulator_starts_in() -> None:
+    for game in ACTION_COUNTS:
+        check_default(game)
+
+
+def check_default(game: str) -> None:
+    default = state_of(fresh(game))
+    same = [
+        (mode, difficulty)
+        for mode in modes(game)
+        for difficulty in difficulties(game)
+        if state_of(fresh(game, mode, difficulty)) == default
+    ]
+    assert same == [(modes(game)[0], difficulties(game)[0])], game
+
+
+@pytest.mark.parametrize("game", ["air_raid"])
+def test_a_game_has_the_same_actions_and_screen_in_every_mode(game: str) -> None:
+    check_actions(game)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_game_has_the_same_actions_and_screen_in_every_mode() -> None:
+    for game in ACTION_COUNTS:
+        check_actions(game)
+
+
+def check_actions(game: str) -> None:
+    default = fresh(game)
+    for mode in modes(game):
+        for difficulty in difficulties(game):
+            ale = fresh(game, mode, difficulty)
+            assert ale.getMinimalActionSet() == default.getMinimalActionSet()
+            assert len(ale.getMinimalActionSet()) == ACTION_COUNTS[game], (game, mode, difficulty)
+            assert ale.getScreenDims() == default.getScreenDims()
+            assert np.array_equal(palette(game)[ale.getScreen()], ale.getScreenRGB())
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("pong@mode=0,difficulty=0", "pong"),
+        ("air_raid@mode=1", "air_raid"),
+        ("centipede@mode=86", "centipede@mode=86"),
+        ("pong@difficulty=3, mode=1", "pong@mode=1,difficulty=3"),
+        ("pong@mode=01", "pong@mode=1"),
+        ("pong@difficulty=2,mode=0", "pong@difficulty=2"),
+        ("ALE/SpaceInvaders-v5@mode=3", "space_invaders@mode=3"),
+    ],
+)
+def test_a_flavour_has_one_spelling(name: str, canonical: str) -> None:
+    assert resolve_games([name]) == (canonical,)
+    assert resolve_games([canonical]) == (canonical,)
+
+
+def test_a_pool_of_flavours_is_a_games_modes() -> None:
+    assert resolve_games(["flavours:AirRaid", "pong"]) == (
+        "air_raid",
+        *(f"air_raid@mode={mode}" for mode in range(2, 9)),
+        "pong",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("freeway@mode=9", "'freeway@mode=9': freeway has no mode 9; its modes are 0 to 7"),
+        ("freeway@mode=-1", "freeway has no mode -1; its modes are 0 to 7"),
+        ("freeway@mode=x", "freeway has no mode x; its modes are 0 to 7"),
+        ("pong@difficulty=4", "pong has no difficulty 4; its difficulties are 0 to 3"),
+        ("assault@mode=1", "assault has no mode 1; 0 is its only one"),
+        ("pong@level=1", "a game has no 'level' to be chosen; say mode, difficulty or both"),
+        ("pongg@mode=1", "no game or pool is named 'pongg'; did you mean 'pong'?"),
+        ("paper@mode=1", "no game or pool is named 'paper'"),
+        ("catch@mode=1", "catch has no modes or difficulties"),
+        ("pong@mode", "must be spelled NAME or NAME@key=value"),
+        ("flavours:qbert", "qbert has one mode; name its difficulties one by one, such as qbert@"),
+        ("flavours:assault", " = flavours:assault: assault has one mode"),
+        ("flavours:pongg", "no game is named 'pongg'; did you mean 'pong'?"),
+    ],
+)
+def test_what_no_cartridge_has_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"^task\.games.*{re.escape(message)}"):
+        resolve_games([name])
+
+
+def test_two_spellings_of_one_flavour_are_a_game_that_comes_twice() -> None:
+    with pytest.raises(ValueError, match="'pong' comes twice"):
+        resolve_games(["pong", "pong@mode=0"])
+
+
+def test_numbers_are_listed_in_few_words() -> None:
+    assert listed([0, 1]) == "0, 1"
+    assert listed([0, 1, 2, 5, 7, 8]) == "0 to 2, 5, 7, 8"
+
+
+def test_a_config_takes_flavours_of_atari_alone() -> None:
+    assert TaskConfig(games=["freeway@mode=0,difficulty=1"]).resolved_games == (
+        "freeway@difficulty=1",
+    )
+    with pytest.raises(ValueError, match=r"'pong@mode=1' is no game of task\.kind = catch"):
+        TaskConfig(kind="catch", games=["pong@mode=1"])
+    with pytest.raises(ValueError, match="'bowl_1@mode=1' is no game"):
+        TaskConfig(kind="quadratic", games=["bowl_1@mode=1"])
+
+
+def screens(name: str, agent_steps: int = 30) -> list[bytes]:
+    settings = AtariSettings(noop_max=0)
+    games = make_atari(name, num_envs=1, seed=0, settings=settings)
+    games.reset()
+    action = np.zeros(1, dtype=np.int64)
+    return [games.step(action).observations.tobytes() for _ in range(agent_steps)]
+
+
+@pytest.mark.parametrize(("game", "mode", "difficulty"), [("freeway", 4, 1), ("pong", 0, 3)])
+def test_a_flavour_is_what_ale_plays(game: str, mode: int, difficulty: int) -> None:
+    ale = fresh(game, mode, difficulty)
+    name = Flavour(game=game, mode=mode, difficulty=difficulty).name
+    games = make_atari(name, num_envs=1, seed=0, settings=AtariSettings(noop_max=0))
+    games.reset()
+    for _ in range(100):
+        games.step(np.ones(1, dtype=np.int64))
+        for _ in range(4):
+            ale.act(ale.getMinimalActionSet()[1])
+    envs = games._envs
+    assert isinstance(envs, AtariEnvs)
+    (emulator,) = envs._emulators
+    assert np.array_equal(emulator.ale.getScreen(), ale.getScreen())
+    assert state_of(emulator.ale) == state_of(ale)
+
+
+def test_flavours_differ_and_defaults_spelled_out_do_not() -> None:
+    plain = screens("freeway")
+    assert screens("freeway@mode=0,difficulty=0") == plain
+    assert screens("freeway@mode=4") != plain
+    assert screens("freeway@mode=4") != screens("freeway@mode=1")
+
+
+def test_flavours_go_on_with_the_same_bits_in_another_process(tmp_path: Path) -> None:
+    # qbert, which is replayed; a difficulty alone; a PAL game; a mode that takes long to reach.
+    names = ["qbert@difficulty=1", "pong@mode=1,difficulty=3", "air_raid@mode=8"]
+    check_games([*names, "asteroids@mode=128,difficulty=3"], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_last_flavour_of_every_game_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    last = [
+        Flavour(game=game, mode=modes(game)[-1], difficulty=difficulties(game)[-1]).name
+        for game in ACTION_COUNTS
+    ]
+    names = [name for name in last if "@" in name]
+    assert len(names) == 48
+    check_games(names, tmp_path)
+
+
+def test_a_state_of_another_flavour_is_refused() -> None:
+    games = make_atari("pong@mode=1", num_envs=1, seed=0)
+    games.reset()
+    with pytest.raises(ValueError, match=r"state\.identity = atari pong@mode=1 "):
+        make_atari("pong", num_envs=1, seed=0).restore(games.state())
+
+
+def test_environments_in_processes_play_the_same_flavour() -> None:
+    settings = AtariSettings(noop_max=0)
+    one, two = (
+        make_atari("freeway@mode=4", num_envs=2, seed=0, settings=settings, processes=count)
+        for count in (1, 2)
+    )
+    try:
+        assert np.array_equal(one.reset(), two.reset())
+        for _ in range(20):
+            action = np.ones(2, dtype=np.int64)
+            assert np.array_equal(one.step(action).observations, two.step(action).observations)
+    finally:
+        two.close()
+
+
+def test_an_unknown_flavour_is_refused_where_environments_are_made() -> None:
+    with pytest.raises(ValueError, match="freeway has no mode 9; its modes are 0 to 7"):
+        make_atari("freeway@mode=9", num_envs=1, seed=0)
+    assert find_flavour("freeway").mode == 0

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leap_rl.tracking.console import Console, RunView, TaskView
+from leap_rl.tracking.live import LIVE, LiveConsole, read_live
+
+TASK = TaskView(
+    slot=3,
+    game="freeway@mode=4",
+    trainer="trainer-0",
+    agent_steps=10,
+    agent_steps_total=100,
+    agent_steps_per_s=2.5,
+    mean_return=None,
+)
+VIEW = RunView(
+    kind="train",
+    meta_step=1,
+    meta_steps=3,
+    slots_done=0,
+    slots_total=2,
+    tasks=(TASK, replace(TASK, slot=4, mean_return=-1.5)),
+    agent_steps_per_s=5.0,
+    elapsed_s=60.0,
+    last_row={"meta_step": 0, "return/pong/mean": 1.0},
+)
+
+
+class Recorder(Console):
+    """Another console, which remembers."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def show(self, view: RunView) -> None:
+        self.calls.append(view)
+
+    def message(self, text: str) -> None:
+        self.calls.append(text)
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_view_is_read_as_it_was_shown(tmp_path: Path) -> None:
+    shown = Recorder()
+    with LiveConsole(shown, tmp_path) as console:
+        console.message("hello")
+        console.show(VIEW)
+        live = read_live(tmp_path)
+        assert live is not None
+        assert live.view == VIEW
+        assert live.age_s < 30
+    assert shown.calls == ["hello", VIEW, "closed"]
+
+
+def test_the_time_since_it_was_written_has_elapsed_too(tmp_path: Path) -> None:
+    with LiveConsole(Recorder(), tmp_path) as console:
+        console.show(VIEW)
+        document = json.loads((tmp_path / LIVE).read_text())
+        document["written"] = time.time() - 7
+        (tmp_path / LIVE).write_text(json.dumps(document))
+        live = read_live(tmp_path)
+        assert live is not None
+        assert live.now.elapsed_s == pytest.approx(67, abs=5)
+        document["written"] = time.time() + 1000  # another machine's clock
+        (tmp_path / LIVE).write_text(json.dumps(document))
+        ahead = read_live(tmp_path)
+        assert ahead is not None
+        assert ahead.now.elapsed_s == 60
+
+
+def test_it_is_written_once_in_a_while_and_gone_at_the_end(tmp_path: Path) -> None:
+    clock = Clock()
+    console = LiveConsole(Recorder(), tmp_path, every_s=1.0, clock=clock)
+    seen = []
+    for tick in range(10):
+        clock.now_s = 100.0 + 0.25 * tick
+        console.show(replace(VIEW, meta_step=tick))
+        live = read_live(tmp_path)
+        assert live is not None
+        seen.append(live.view.meta_step)
+    assert seen == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
+    console.close()
+    assert list(tmp_path.iterdir()) == []
+    console.close()  # may be called twice
+
+
+def test_what_a_killed_driver_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / LIVE).write_text("old")
+    (tmp_path / f".{LIVE}.tmp").write_text("half")
+    LiveConsole(Recorder(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **kwargs: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    shown = Recorder()
+    with LiveConsole(shown, tmp_path) as console:
+        monkeypatch.setattr(os, "open", full)
+        console.show(VIEW)
+        monkeypatch.undo()
+    assert shown.calls == [VIEW, "closed"]
+
+
+def test_it_does_not_write_through_a_link(tmp_path: Path) -> None:
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    run.mkdir()
+    victim.write_text("mine")
+    with LiveConsole(Recorder(), run) as console:
+        (run / f".{LIVE}.tmp").symlink_to(victim)
+        console.show(VIEW)
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "\x1b]0;owned\x07"},
+        {"kind": 4},
+        {"meta_step": "1"},
+        {"meta_steps": 0},
+        {"elapsed_s": float("inf")},
+        {"agent_steps_per_s": float("nan")},
+        {"last_row": {"a": "b"}},
+        {"last_row": {"a\x1b": 1}},
+        {"last_row": [1]},
+        {"tasks": [{}]},
+        {"tasks": [{**vars(TASK), "game": "\x1b[2J"}]},
+        {"tasks": [{**vars(TASK), "agent_steps_total": 0}]},
+        {"tasks": [{**vars(TASK), "mean_return": "high"}]},
+        {"tasks": None},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_strangers_file_is_shown_only_if_it_is_a_view(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    with LiveConsole(Recorder(), tmp_path) as console:
+        console.show(VIEW)
+        path = tmp_path / LIVE
+        document = json.loads(path.read_text())
+        assert read_live(tmp_path) is not None
+        document["view"].update(change)
+        path.write_text(json.dumps(document))
+        assert read_live(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", "{}", "null", '{"view": 1}', '{"view": {}}'])
+def test_what_is_no_view_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / LIVE).write_text(text)
+    assert read_live(tmp_path) is None
+    assert read_live(tmp_path / "nowhere") is None
