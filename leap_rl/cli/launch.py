@@ -22,7 +22,7 @@ from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import LossDifference
-from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.factory import ConfiguredTasks, with_fitting_encoder
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.sink import open_tracker
 from leap_rl.training.errors import RunFailedError
@@ -92,7 +92,7 @@ def settle(config: C) -> C:
 
     Raises:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
-            drawings that it names are not there.
+            drawings or environments that it names are not there.
     """
     if config.task.kind == "omniglot":
         from leap_rl.processor import check_precision
@@ -103,6 +103,12 @@ def settle(config: C) -> C:
         return replace(config, task=settle_games(config.task))
     from leap_rl.rl.hardware import check_machine, resolve
 
+    if config.task.kind == "gymnasium":
+        from leap_rl.tasks import gymnasium_games
+
+        config = replace(config, task=gymnasium_games.settle_games(config.task))
+        shape = ConfiguredTasks(task=config.task, agent=config.agent).observation_shape
+        config = replace(config, agent=with_fitting_encoder(config.agent, shape))
     config = replace(config, agent=resolve(config.agent))
     if computes_here(config):
         check_machine(config.agent)  # otherwise each trainer does so on its own
@@ -122,6 +128,8 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
     """
     quiet = config.tracking.console == "quiet"
     go_on = f"stopped; go on with: {program()} resume {shown(folder.path)}"
+    if config.task.imports:
+        go_on += f" {cli.TRUST_IMPORTS}"
     interrupts = Interrupts(
         stop_after_s=config.runtime.stop_after_s,
         started_s=cli.started_s,

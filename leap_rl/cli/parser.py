@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import jsonargparse
 import yaml
 
-from leap_rl import plain_yaml
+from leap_rl import cli, plain_yaml
 from leap_rl.cli import UsageError
 from leap_rl.config import LearnConfig, TrainConfig
 
@@ -104,7 +104,19 @@ def parse(
             "config: a group of options, such as meta or task, must be a mapping of its options"
         ) from None
     fields = config.__dataclass_fields__
-    return config(**{name: options[name] for name in fields if name in options})
+    made = config(**{name: options[name] for name in fields if name in options})
+    _check_imports(made)
+    return made
+
+
+def _check_imports(config: object) -> None:
+    """Refuse a config that makes modules be imported, unless the command line trusts them."""
+    modules = config.task.imports if isinstance(config, TrainConfig | LearnConfig) else ()
+    if modules and not cli.trusts_imports:
+        raise UsageError(
+            f"task.games: names ids of the module {', '.join(modules)}, which would be imported, "
+            f"and so run; add {cli.TRUST_IMPORTS} to the command line if you trust it"
+        )
 
 
 def _dotted(options: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

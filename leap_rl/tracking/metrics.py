@@ -2,9 +2,9 @@
 
 A row is a flat mapping from key to plain number and belongs to one axis: `meta_step` for
 meta-training, `agent_steps` for agents that learn alone. Keys are `<area>/<name>[/<stat>]`; the
-`<game>` in a pattern stands for one path segment. The row builders refuse a key that `METRICS`
-does not hold, so that nothing is recorded that is not explained: `docs/metrics.md` explains every
-pattern, and a test holds the two together.
+`<game>` in a pattern stands for one path segment, or two: MinAtar/Asterix-v1 is a name. The row
+builders refuse a key that `METRICS` does not hold, so that nothing is recorded that is not
+explained: `docs/metrics.md` explains every pattern, and a test holds the two together.
 
 This module imports the standard library alone: the training code builds rows with it.
 """
@@ -225,7 +225,8 @@ METRICS: tuple[Metric, ...] = (
 @cache
 def _matchers() -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple(
-        (re.compile(re.escape(m.pattern).replace("<game>", "[^/]+")), m.pattern) for m in METRICS
+        (re.compile(re.escape(m.pattern).replace("<game>", "[^/]+(?:/[^/]+)?")), m.pattern)
+        for m in METRICS
     )
 
 
