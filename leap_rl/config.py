@@ -38,6 +38,11 @@ def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConf
         )
     if task.kind == "omniglot":
         _check_supervised(runtime, agent)
+    if task.kind == "gymnasium" and agent.reward_clip != AgentConfig().reward_clip:
+        raise ValueError(
+            f"agent.reward_clip = {agent.reward_clip}: has no effect with task.kind = gymnasium; "
+            "set task.gymnasium.reward_clip"
+        )
     share = runtime.gpus_per_trainer
     if share != "auto" and (share > 0) != (agent.device == "cuda"):
         raise ValueError(
@@ -286,6 +291,8 @@ def to_mapping(config: Config) -> dict[str, Any]:
         del options["task"][name]
     if config.task.kind == "omniglot":
         del options["agent"]
+    if config.task.kind == "gymnasium":
+        del options["agent"]["reward_clip"]
     return options
 
 

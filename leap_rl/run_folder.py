@@ -355,7 +355,7 @@ class RunFolder:
 
     def kept_agent(self, round_number: int, game: str) -> Path:
         """Return the file of an agent that goes on from one round to the next."""
-        return self.path / "kept" / f"{round_number:06d}" / f"{game}.safetensors"
+        return self.path / "kept" / f"{round_number:06d}" / f"{file_name(game)}.safetensors"
 
     def kept_rounds(self) -> list[Path]:
         """Return the folders of the rounds that left such agents."""
@@ -363,7 +363,12 @@ class RunFolder:
 
     def agent(self, slot: int, game: str) -> Path:
         """Return the file of a trained agent."""
-        return self.path / "agents" / f"{slot:03d}_{game}.safetensors"
+        return self.path / "agents" / f"{slot:03d}_{file_name(game)}.safetensors"
+
+
+def file_name(game: str) -> str:
+    """Return a game's name as a file may bear it: ids such as MinAtar/Asterix-v1 have a slash."""
+    return game.replace("/", "+")  # which no name has before its first @, nor a slash after it
 
 
 def write_atomically(path: Path, data: bytes) -> None:

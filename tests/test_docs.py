@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from leap_rl.cli import COMMANDS
+from leap_rl.cli import COMMANDS, TRUST_IMPORTS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
 from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.evaluate import SHORT, take_inits
 from leap_rl.cli.fork import take_at
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
-from leap_rl.cli.report import options as report_options
 from leap_rl.cli.play import PlayConfig
+from leap_rl.cli.report import options as report_options
 from leap_rl.config import COMMANDS as RUNS
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
@@ -37,7 +37,7 @@ DOCUMENTS = [
 
 FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-LANGUAGES = {"bash", "python", "bibtex", ""}
+LANGUAGES = {"bash", "python", "bibtex", "yaml", ""}
 """Of fenced blocks. One that names none shows what a program prints."""
 
 PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", "make")
@@ -77,9 +77,17 @@ def is_command(line: str) -> bool:
 
 
 @pytest.mark.parametrize("words", shell_lines(), ids=" ".join)
-def test_every_command_is_spelled_right(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_is_spelled_right(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(ROOT)
-    program, command, *rest = words
+    program, command, *rest = (word for word in words if word != TRUST_IMPORTS)
+    # A file that the reader is to have written, and which is printed before.
+    monkeypatch.setattr("leap_rl.cli.trusts_imports", TRUST_IMPORTS in words)
+    if "mazes.yaml" in rest:
+        (example,) = blocks("yaml")
+        (tmp_path / "mazes.yaml").write_text(example)
+        rest[rest.index("mazes.yaml")] = str(tmp_path / "mazes.yaml")
     if program == "make":
         subprocess.run(["make", "--dry-run", command, *rest], check=True, capture_output=True)
         return
@@ -138,7 +146,7 @@ def known_options() -> set[str]:
 
 
 def test_every_option_that_is_spoken_of_exists() -> None:
-    known = known_options() | {"--version", "--at", "--once", "--open", *SHORT}
+    known = known_options() | {"--version", "--at", "--once", "--open", *SHORT, TRUST_IMPORTS}
     known |= {"--threads"}  # of peers that run in environments of their own
     ours = [words for code in inline_code() if (words := code.split())]
     ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]
@@ -152,6 +160,11 @@ def test_no_command_escapes_in_a_block_that_is_not_read() -> None:
     fences = sum(document.read_text().count("```") for document in DOCUMENTS)
     assert 2 * len(found) == fences
     assert {language for language, _ in found} <= LANGUAGES
+
+
+def test_the_example_of_ones_own_environments_is_fifteen_lines() -> None:
+    (example,) = blocks("yaml")
+    assert len(example.splitlines()) == 15
 
 
 def test_there_are_commands_to_check() -> None:

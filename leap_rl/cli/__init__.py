@@ -36,6 +36,12 @@ EXIT_TERMINATED: Final = 143
 started_s = time.monotonic()
 """When the command started, on the monotonic clock."""
 
+TRUST_IMPORTS: Final = "--trust_imports"
+"""The word, of any command, without which no module is imported that a config names."""
+
+trusts_imports = False
+"""Whether the command line has it. It is no option: a file cannot say it."""
+
 
 class UsageError(ValueError):
     """The command line or a config file asks for what cannot be."""
@@ -49,9 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         one that was told to terminate, 75 for one whose time was over; what is wrong goes to
         stderr in one line.
     """
-    global started_s
+    global started_s, trusts_imports
     started_s = time.monotonic()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    trusts_imports = TRUST_IMPORTS in arguments
+    arguments = [argument for argument in arguments if argument != TRUST_IMPORTS]
     command, *rest = arguments or ["--help"]
     if command in ("-h", "--help"):
         print(_usage())
@@ -104,6 +112,7 @@ commands:
 {commands}
 
   leap-rl COMMAND --help    every option of a command, with its default
+  leap-rl COMMAND ... --trust_imports    import modules that task.games names (my_games:Maze-v0)
   leap-rl --version
 
 start here:

@@ -23,7 +23,7 @@ from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.factory import ConfiguredTasks, with_fitting_encoder
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.sink import open_tracker
@@ -95,29 +95,46 @@ def settle(config: C) -> C:
 
     Raises:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
-            drawings that it names are not there.
+            drawings or environments that it names are not there.
     """
+    config = _settle_machine(replace(config, task=_settle_task(config.task)))
+    if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
+        return config
+    games = _settle_task(config.validation.of(config.task)).resolved_games
+    return replace(config, validation=replace(config.validation, games=list(games)))
+
+
+def _settle_task(task: TaskConfig) -> TaskConfig:
+    """Return the tasks with what only their data or their environments know."""
+    # Imported here: each kind needs its own libraries, and only its own.
+    if task.kind == "omniglot":
+        from leap_rl.tasks import omniglot_games
+
+        return omniglot_games.settle_games(task)
+    if task.kind == "gymnasium":
+        from leap_rl.tasks import gymnasium_games
+
+        return gymnasium_games.settle_games(task)
+    return task
+
+
+def _settle_machine(config: C) -> C:
+    """Return the config with what agents compute with; refuse a machine that cannot."""
     if config.task.kind == "omniglot":
         from leap_rl.processor import check_precision
-        from leap_rl.tasks.omniglot_games import settle_games
 
         if computes_here(config):
             check_precision("task.omniglot.precision", config.task.omniglot.precision)
-        return _settle_validation(replace(config, task=settle_games(config.task)), settle_games)
+        return config
     from leap_rl.rl.hardware import check_machine, resolve
 
+    if config.task.kind == "gymnasium":
+        shape = make_tasks(config).observation_shape
+        config = replace(config, agent=with_fitting_encoder(config.agent, shape))
     config = replace(config, agent=resolve(config.agent))
     if computes_here(config):
         check_machine(config.agent)  # otherwise each trainer does so on its own
-    return _settle_validation(config, lambda task: task)
-
-
-def _settle_validation(config: C, settle_games: Callable[[TaskConfig], TaskConfig]) -> C:
-    """Return the config with the games of validation spelled out."""
-    if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
-        return config
-    games = settle_games(config.validation.of(config.task)).resolved_games
-    return replace(config, validation=replace(config.validation, games=list(games)))
+    return config
 
 
 def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> int:
@@ -133,6 +150,8 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
     """
     quiet = config.tracking.console == "quiet"
     go_on = f"stopped; go on with: {program()} resume {shown(folder.path)}"
+    if config.task.imports:
+        go_on += f" {cli.TRUST_IMPORTS}"
     interrupts = Interrupts(
         stop_after_s=config.runtime.stop_after_s,
         started_s=cli.started_s,

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import jsonargparse
 import yaml
 
-from leap_rl import plain_yaml
+from leap_rl import cli, plain_yaml
 from leap_rl.cli import UsageError
-from leap_rl.config import Config
+from leap_rl.config import Config, TrainConfig
 
 jsonargparse.set_parsing_settings(
     docstring_parse_attribute_docstrings=True,
@@ -104,7 +104,21 @@ def parse(
             "config: a group of options, such as meta or task, must be a mapping of its options"
         ) from None
     fields = config.__dataclass_fields__
-    return config(**{name: options[name] for name in fields if name in options})
+    made = config(**{name: options[name] for name in fields if name in options})
+    _check_imports(made)
+    return made
+
+
+def _check_imports(config: object) -> None:
+    """Refuse a config that makes modules be imported, unless the command line trusts them."""
+    modules = list(config.task.imports) if isinstance(config, Config) else []
+    if isinstance(config, TrainConfig) and config.validation.every_meta_steps is not None:
+        modules += config.validation.of(config.task).imports
+    if modules and not cli.trusts_imports:
+        raise UsageError(
+            f"task.games: names ids of the module {', '.join(modules)}, which would be imported, "
+            f"and so run; add {cli.TRUST_IMPORTS} to the command line if you trust it"
+        )
 
 
 def _dotted(options: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -16,7 +16,7 @@ from leap_rl.determinism import processor_kind
 from leap_rl.run_folder import RunFolder
 from leap_rl.training.ray_environment import LOCAL, cluster_address
 
-PACKAGES = ("torch", "numpy", "ale-py", "ray")
+PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "ray")
 """Besides leap_rl and Python: what the bits of a run depend on."""
 
 

@@ -8,12 +8,15 @@ emulator's bytes) is one array of all of it end to end, and one of the sizes [B]
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 State = dict[str, NDArray[Any]]
+
+Observations: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
+"""Pixels, or other numbers."""
 
 IDENTITY = "identity"
 """The key of the text, as uint8, that says which environments a state is of."""
@@ -28,7 +31,7 @@ class Restorable(Protocol):
     def state(self) -> State:
         """Return all that the future depends on, as copies; change nothing."""
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
         """Go on from a state, in a freshly made environment, and return the observations."""
 
 

@@ -17,7 +17,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from leap_rl.envs.state import Restorable, State
+from leap_rl.envs.state import Observations, Restorable, State
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ class VectorStep:
     from its last observation). One that does both at once counts as terminated.
     """
 
-    observations: NDArray[np.uint8]
+    observations: Observations
     """[B, ...]: what to act on next; the new episode's first where one has just ended."""
     rewards: NDArray[np.float32]
     """[B]: the game's own rewards, neither clipped nor scaled."""
@@ -37,7 +37,7 @@ class VectorStep:
     """[B]."""
     truncated: NDArray[np.bool_]
     """[B]: never true where `terminated` is."""
-    last_observations: Mapping[int, NDArray[np.uint8]]
+    last_observations: Mapping[int, Observations]
     """Environment → the last observation (a copy) of its episode, if truncated in this step."""
     life_lost: NDArray[np.bool_]
     """[B]: a life was lost and the episode goes on; true only where the settings let learning treat
@@ -57,8 +57,9 @@ class GameVector:
     do.
 
     Args:
-        envs: in `AutoresetMode.SAME_STEP`, with uint8 observations [B, ...] and discrete actions
-            0..A-1; it puts the last observations of episodes that ended into `info["final_obs"]`.
+        envs: in `AutoresetMode.SAME_STEP`, with observations [B, ...] of uint8 or float32 and
+            discrete actions 0..A-1; it puts the last observations of episodes that ended into
+            `info["final_obs"]`.
         seed: handed to `envs.reset`; the sole source of randomness.
 
     Raises:
@@ -68,7 +69,7 @@ class GameVector:
     num_envs: int
     num_actions: int
     observation_shape: tuple[int, ...]
-    """Of one observation: (height, width, channels) for a game of pixels."""
+    """Of one observation: (height, width, channels) for a game of pixels, (length,) for others."""
 
     def __init__(self, envs: VectorEnv[Any, Any, Any], *, seed: int) -> None:
         mode = envs.metadata.get("autoreset_mode")
@@ -80,9 +81,9 @@ class GameVector:
                 "build the vector environment with autoreset_mode=AutoresetMode.SAME_STEP"
             )
         observations, actions = envs.single_observation_space, envs.single_action_space
-        if not (isinstance(observations, Box) and observations.dtype == np.uint8):
+        if not (isinstance(observations, Box) and observations.dtype in (np.uint8, np.float32)):
             raise ValueError(
-                f"envs.single_observation_space = {observations}: must be a Box of uint8"
+                f"envs.single_observation_space = {observations}: must be a Box of uint8 or float32"
             )
         if not (isinstance(actions, Discrete) and actions.start == 0):
             raise ValueError(f"envs.single_action_space = {actions}: must be a Discrete from 0")
@@ -93,11 +94,11 @@ class GameVector:
         self._seed = seed
         self._started = False
 
-    def reset(self) -> NDArray[np.uint8]:
+    def reset(self) -> Observations:
         """Start the first episode of each environment.
 
         Returns:
-            The first observations, uint8 [B, ...].
+            The first observations, [B, ...].
         """
         assert not self._started, "environments are reset once: they then go on by themselves"
         self._started = True
@@ -126,7 +127,7 @@ class GameVector:
             terminated=terminated,
             truncated=truncated,
             last_observations={
-                int(index): np.array(info["final_obs"][index], dtype=np.uint8)
+                int(index): np.array(info["final_obs"][index])
                 for index in np.flatnonzero(truncated)
             },
             life_lost=info.get("life_lost", np.zeros(self.num_envs, dtype=np.bool_)),
@@ -141,7 +142,7 @@ class GameVector:
         assert self._started, "reset or restore comes before the first state"
         return self._restorable().state()
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
         """Go on from a state, in place of `reset`: the same actions then give the same bits.
 
         Args:
@@ -149,7 +150,7 @@ class GameVector:
                 (the seed aside).
 
         Returns:
-            The observations to act on next, uint8 [B, ...].
+            The observations to act on next, [B, ...].
 
         Raises:
             ValueError: the state is of another game, of other settings or another B.

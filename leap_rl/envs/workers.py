@@ -24,7 +24,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.state import State, check_state, join_states, split_state
+from leap_rl.envs.state import Observations, State, check_state, join_states, split_state
+
+Seen = Space[Any]
+"""Of one environment's observations."""
 
 
 class Slice(Protocol):
@@ -38,8 +41,8 @@ class Slice(Protocol):
 class _Board:
     """What all processes share, as arrays over one block of memory."""
 
-    observations: NDArray[np.uint8]
-    last: NDArray[np.uint8]
+    observations: Observations
+    last: Observations
     actions: NDArray[np.int64]
     rewards: NDArray[np.float64]
     terminated: NDArray[np.bool_]
@@ -47,28 +50,28 @@ class _Board:
     life_lost: NDArray[np.bool_]
 
     @staticmethod
-    def shapes(num_envs: int, shape: tuple[int, ...]) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """Return each array's shape and type, for observations of a shape."""
-        images = ((num_envs, *shape), np.uint8)
+    def shapes(num_envs: int, space: Seen) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Return each array's shape and type, for the observations of a space."""
+        images = ((num_envs, *(space.shape or ())), space.dtype)
         flags = ((num_envs,), np.bool_)
         numbers = {"actions": ((num_envs,), np.int64), "rewards": ((num_envs,), np.float64)}
         return {
-            **numbers,  # first, so that they are aligned
-            **dict.fromkeys(("terminated", "truncated", "life_lost"), flags),
+            **numbers,  # the larger first, so that all are aligned
             **dict.fromkeys(("observations", "last"), images),
+            **dict.fromkeys(("terminated", "truncated", "life_lost"), flags),
         }
 
     @classmethod
-    def size(cls, num_envs: int, shape: tuple[int, ...]) -> int:
+    def size(cls, num_envs: int, space: Seen) -> int:
         """Return the bytes of the block."""
-        shapes = cls.shapes(num_envs, shape).values()
+        shapes = cls.shapes(num_envs, space).values()
         return sum(int(np.prod(dims)) * np.dtype(kind).itemsize for dims, kind in shapes)
 
     @classmethod
-    def over(cls, memory: Any, num_envs: int, shape: tuple[int, ...]) -> _Board:
+    def over(cls, memory: Any, num_envs: int, space: Seen) -> _Board:
         """Lay the arrays over a block."""
         arrays, offset = {}, 0
-        for name, (dims, kind) in cls.shapes(num_envs, shape).items():
+        for name, (dims, kind) in cls.shapes(num_envs, space).items():
             arrays[name] = np.ndarray(dims, kind, buffer=memory, offset=offset)
             offset += arrays[name].nbytes
         return cls(**arrays)
@@ -80,12 +83,12 @@ def _serve(
     make: Slice,
     places: tuple[int, int],
     num_envs: int,
-    shape: tuple[int, ...],
+    space: Seen,
 ) -> None:
     """Step one slice until the pipe ends: a worker's whole life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     begin, end = places
-    board = _Board.over(memory, num_envs, shape)
+    board = _Board.over(memory, num_envs, space)
     try:
         envs = make(num_envs=end - begin, first=begin)
         commands: dict[str, Callable[[Any], Any]] = {
@@ -104,7 +107,7 @@ def _serve(
         pipe.send((False, traceback.format_exc()))
 
 
-def _show(board: _Board, begin: int, end: int, observations: NDArray[np.uint8]) -> None:
+def _show(board: _Board, begin: int, end: int, observations: Observations) -> None:
     board.observations[begin:end] = observations
 
 
@@ -122,7 +125,7 @@ def _step(board: _Board, begin: int, end: int, envs: Any) -> bool:
     return True
 
 
-class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
+class WorkerEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     """B environments of which each of several processes steps a slice.
 
     Args:
@@ -145,7 +148,7 @@ class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         *,
         num_envs: int,
         processes: int,
-        observation_space: Space[NDArray[np.uint8]],
+        observation_space: Seen,
         pattern: State,
         tells_lives: bool,
     ) -> None:
@@ -155,20 +158,18 @@ class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
             raise ValueError(
                 f"processes = {processes}: must lie in 1..{num_envs}, the environments"
             )
-        shape = observation_space.shape
-        assert shape is not None
         edges = [num_envs * k // processes for k in range(processes + 1)]
         self._counts = [end - begin for begin, end in pairwise(edges)]
         # Spawned, not forked: a fork copies locks that other threads hold, torch's and Ray's.
         context = get_context("spawn")
         # Nameless, so that nothing is left behind whoever is killed.
-        memory = context.RawArray(c_byte, _Board.size(num_envs, shape))
-        self._board = _Board.over(memory, num_envs, shape)
+        memory = context.RawArray(c_byte, _Board.size(num_envs, observation_space))
+        self._board = _Board.over(memory, num_envs, observation_space)
         for places in pairwise(edges):
             ours, theirs = context.Pipe()
             worker = context.Process(
                 target=_serve,
-                args=(theirs, memory, make, places, num_envs, shape),
+                args=(theirs, memory, make, places, num_envs, observation_space),
                 daemon=True,
             )
             worker.start()
@@ -186,7 +187,7 @@ class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Start an episode in every environment; without a seed the generators go on."""
         super().reset(seed=seed)
         if seed is None and not self._seeded:
@@ -198,7 +199,7 @@ class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     def step(
         self, actions: NDArray[np.int64]
     ) -> tuple[
-        NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+        Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
     ]:
         """Take one action in each environment."""
         board = self._board
@@ -217,7 +218,7 @@ class WorkerEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         """Return what one process with all environments would."""
         return join_states(self._ask("state"))
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
         """Go on from a state, of however many processes, and return the observations.
 
         Raises:

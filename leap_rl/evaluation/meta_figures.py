@@ -53,7 +53,7 @@ def path_panels(rows: Sequence[Row]) -> list[Panel]:
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in rows:
         for key, value in row.items():
-            match = re.fullmatch(r"path/([^/]+)/(energy|length)", key)
+            match = re.fullmatch(r"path/(.+)/(energy|length)", key)
             if match:
                 found.setdefault((match[1], match[2]), []).append((row["meta_step"], value))
     return [
@@ -72,9 +72,12 @@ def cosine_table(rows: Sequence[Row]) -> CosineTable:
     found: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         for key, value in row.items():
-            match = re.fullmatch(r"cosine/([^/]+)/([^/]+)", key)
-            if match:
-                found.setdefault((match[1], match[2]), []).append(value)
+            area, *parts = key.split("/")
+            if area == "cosine":
+                # Names of a pool are of one kind: all of them have a slash, or none.
+                half = len(parts) // 2
+                pair = ("/".join(parts[:half]), "/".join(parts[half:]))
+                found.setdefault(pair, []).append(value)
     games = sorted({game for pair in found for game in pair})
     places = {game: place for place, game in enumerate(games)}
     means = np.full((len(games), len(games)), np.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -136,7 +137,8 @@ def _by_game(rows: Sequence[Mapping[str, float]], name: str) -> dict[str, float]
 
 def game_rows(rows: Sequence[Mapping[str, float]]) -> list[dict[str, str]]:
     """Return a table of games: how often each was drawn, and its figures' means."""
-    games = sorted({key.split("/")[1] for row in rows for key in row if key.startswith("loss/")})
+    of_games = (re.fullmatch("loss/(.+)/total", key) for row in rows for key in row)
+    games = sorted({found[1] for found in of_games if found})
     table = []
     for game in games:
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from leap_rl.envs.atari_config import AtariSettings
 from leap_rl.envs.camera import make_filmed
+from leap_rl.envs.state import Observations
 from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.loss import sample_actions
@@ -56,8 +57,8 @@ class Player:
         flat.vector.copy_(flat.layout.pack(parameters))
         self._learner.passes.refresh()
 
-    def act(self, observations: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return actions, int64 [B], for observations uint8 [B, H, W, C]."""
+    def act(self, observations: Observations) -> NDArray[np.int64]:
+        """Return actions, int64 [B], for observations [B, ...]."""
         logits = self._learner.passes.forward(torch.from_numpy(observations)).logits.cpu()
         actions = logits.argmax(-1) if self._greedy else sample_actions(logits, self._generator)
         return np.asarray(actions.numpy())

@@ -23,17 +23,18 @@ class ActorCritic(nn.Module):
     """
 
     def __init__(
-        self, encoder: str, *, observation_shape: tuple[int, int, int], num_actions: int
+        self, encoder: str, *, observation_shape: tuple[int, ...], num_actions: int
     ) -> None:
         """Build the network.
 
         Args:
             encoder: Name of the encoder, one of `leap_rl.networks.encoders.ENCODERS`.
-            observation_shape: (H, W, C).
+            observation_shape: (H, W, C), or (length,) of vectors.
             num_actions: A.
 
         Raises:
-            ValueError: The encoder is not known, or the observations are too small for it.
+            ValueError: The encoder is not known, or the observations are too small for it, or of
+                another kind.
         """
         super().__init__()
         self.encoder = make_encoder(encoder, observation_shape)
@@ -42,6 +43,6 @@ class ActorCritic(nn.Module):
         self.value = blank(lambda: nn.Linear(features, 1))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A] and values [N] of the observations, uint8 [N, H, W, C]."""
+        """Return logits [N, A] and values [N] of the observations, as the encoder takes them."""
         features = self.encoder(observations)
         return self.policy(features), torch.squeeze(self.value(features), -1)

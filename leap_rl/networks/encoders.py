@@ -1,9 +1,9 @@
-"""Convolutional encoders: from screens to features, in the order of the papers that gave them.
+"""Encoders: from screens, or other numbers, to features, in the order of the papers they are of.
 
 The encoder is what the tasks share and what is learned across them. `mnih2013` is the one of the
 Leap paper (appendix "Experiment details: Atari"); the others are there to be compared with.
 
-N: observations, H, W, C: their height, width and channels.
+N: observations, H, W, C: their height, width and channels. L: length of a vector.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Encoder(nn.Sequential):
-    """A stack of named layers over uint8 screens.
+    """A stack of named layers over uint8 screens, or over vectors.
 
-    Takes uint8 [N, H, W, C] in 0..255, which it scales by 1/255, and returns float32
-    [N, features]. Its parameters are zero until `initialize` draws them or a vector is copied in.
+    Takes uint8 [N, H, W, C] or [N, L] in 0..255, which it scales by 1/255, or float32 [N, L] as it
+    is, and returns float32 [N, features]. Its parameters are zero until `initialize` draws them or
+    a vector is copied in.
 
     Attributes:
         features: Width of the output.
@@ -35,10 +36,15 @@ class Encoder(nn.Sequential):
         self.features = features
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Return the features [N, features] of the observations, uint8 [N, H, W, C]."""
-        assert observations.dtype == torch.uint8, observations.dtype
-        # Left in the memory order that it comes in (channels last), which is also the faster one.
-        hidden = observations.permute(0, 3, 1, 2).to(torch.float32).div_(255.0)
+        """Return the features [N, features] of the observations."""
+        if observations.ndim == 2:
+            hidden = observations.to(torch.float32)
+            if observations.dtype == torch.uint8:
+                hidden.div_(255.0)
+        else:
+            assert observations.dtype == torch.uint8, observations.dtype
+            # Left in the memory order that it comes in (channels last), which is the faster one.
+            hidden = observations.permute(0, 3, 1, 2).to(torch.float32).div_(255.0)
         for layer in self:
             hidden = layer(hidden)
         return hidden
@@ -118,27 +124,58 @@ def _impala(observation_shape: tuple[int, int, int]) -> Encoder:
     return Encoder(layers, features=256)
 
 
+def _minatar(observation_shape: tuple[int, int, int]) -> Encoder:
+    """Young and Tian 2019, section 3: 16 filters of 3×3 and 128 units, for 10×10 cells."""
+    return _plain(observation_shape, convolutions=((16, 3, 1),), features=128)
+
+
+def _mlp(length: int) -> Encoder:
+    """Schulman et al. 2017 (PPO), section 6.1: two hidden layers of 64 units, tanh."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, inputs in enumerate((length, 64), start=1):
+        layers[f"linear{i}"] = nn.Linear(inputs, 64)
+        layers[f"tanh{i}"] = nn.Tanh()
+    return Encoder(layers, features=64)
+
+
 # Name -> (how to build it, the least height and width that leave its last convolution one output).
 _ENCODERS: dict[str, tuple[Callable[[tuple[int, int, int]], Encoder], int]] = {
     "mnih2013": (_mnih2013, 20),
     "nature": (_nature, 36),
     "impala": (_impala, 1),
+    "minatar": (_minatar, 3),
 }
 
-ENCODERS: tuple[str, ...] = tuple(_ENCODERS)
+OF_VECTORS = "mlp"
+"""The encoder that takes vectors."""
+
+OF_IMAGES: tuple[str, ...] = tuple(_ENCODERS)
+"""Encoders that take images."""
+
+ENCODERS: tuple[str, ...] = (*OF_IMAGES, OF_VECTORS)
 """Names that `make_encoder` knows."""
 
 
-def make_encoder(name: str, observation_shape: tuple[int, int, int]) -> Encoder:
-    """Return the named encoder for observations of shape (H, W, C), its parameters zero.
+def make_encoder(name: str, observation_shape: tuple[int, ...]) -> Encoder:
+    """Return the named encoder for observations of shape (H, W, C) or (L,), its parameters zero.
 
     Draws no random number, from the global stream or any other; `initialize` does.
 
     Raises:
-        ValueError: There is no encoder of that name, or the observations are too small for it.
+        ValueError: There is no encoder of that name, or the observations are too small for it, or
+            of another kind.
     """
-    if name not in _ENCODERS:
+    if name not in ENCODERS:
         raise ValueError(f"agent.encoder = {name!r}: must be one of {', '.join(ENCODERS)}")
+    if (name == OF_VECTORS) != (len(observation_shape) == 1):
+        others = ", ".join(OF_IMAGES) if name == OF_VECTORS else OF_VECTORS
+        raise ValueError(
+            f"agent.encoder = {name}: takes {'vectors' if name == OF_VECTORS else 'images'}, and "
+            f"observations have the shape {list(observation_shape)}; take {others}"
+        )
+    if name == OF_VECTORS:
+        (length,) = observation_shape
+        return blank(lambda: _mlp(length))
     build, least = _ENCODERS[name]
     height, width, channels = observation_shape
     if min(height, width) < least or channels < 1:
@@ -147,7 +184,7 @@ def make_encoder(name: str, observation_shape: tuple[int, int, int]) -> Encoder:
             f"and width of at least {least} and a channel; use larger observations or another "
             "encoder"
         )
-    return blank(lambda: build(observation_shape))
+    return blank(lambda: build((height, width, channels)))
 
 
 def blank(build: Callable[[], M]) -> M:

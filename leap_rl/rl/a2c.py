@@ -4,7 +4,8 @@ Synchronous n-step actor-critic (Mnih et al. 2016, one learner for all environme
 paper's appendix "Experiment details: Atari" sets it.
 
 P: flattened shared parameters, the encoder's. T: unroll. B: environments. A: actions.
-H, W, C: an observation's height, width and channels.
+H, W, C: an observation's height, width and channels; where it is a vector, float32 [B, length]
+takes the place of uint8 [B, H, W, C].
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class A2CLearner:
         self,
         config: AgentConfig,
         *,
-        observation_shape: tuple[int, int, int],
+        observation_shape: tuple[int, ...],
         num_actions: int,
         head_generator: torch.Generator,
         action_generator: torch.Generator,
@@ -106,13 +107,13 @@ class A2CLearner:
 
         Args:
             config: The agent's settings; what is `auto` in them is resolved here.
-            observation_shape: (H, W, C).
+            observation_shape: (H, W, C), or (length,) of vectors.
             num_actions: A.
             head_generator: Drawn from here and kept no longer.
             action_generator: Drawn from by each `act`.
 
         Raises:
-            ValueError: The observations are too small for the encoder.
+            ValueError: The observations are too small for the encoder, or of another kind.
         """
         self.config = config = resolve(config)
         assert config.precision != "auto"

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 LARGEST = 1e6
 """Rates and coefficients beyond this overflow float32 somewhere along the way."""
 
-EncoderName = Literal["mnih2013", "nature", "impala"]
+EncoderName = Literal["mnih2013", "nature", "impala", "minatar", "mlp"]
 """Which encoder the tasks share."""
 
 InitialWeights = Literal["torch", "he"]
@@ -36,8 +36,10 @@ class AgentConfig:
     """An advantage actor-critic agent. "Paper" is Leap's appendix "Experiment details: Atari"."""
 
     encoder: EncoderName = "mnih2013"
-    """Convolutional encoder, the parameters that tasks share. mnih2013: paper ("the same network
-    as in Mnih et al. 2013"). nature: Mnih et al. 2015. impala: Espeholt et al. 2018's deep one."""
+    """The encoder, whose parameters the tasks share. mnih2013: paper ("the same network as in Mnih
+    et al. 2013"). nature: Mnih et al. 2015. impala: Espeholt et al. 2018's deep one. minatar: Young
+    and Tian 2019's, for pictures of 10 × 10. mlp: two layers of 64 tanh (Schulman et al. 2017), for
+    observations that are vectors, which take it in place of mnih2013."""
 
     initial_weights: InitialWeights = "torch"
     """How random weights are drawn. torch: weights and biases uniform within 1/√inputs, torch's

@@ -19,7 +19,8 @@ def resolve(config: AgentConfig) -> AgentConfig:
     if device == "auto":
         device = "cpu"
     if precision == "auto":
-        fast = device == "cpu" and has_bfloat16_units()
+        # Units for bfloat16 speed convolutions up; of a vector they would round off what counts.
+        fast = device == "cpu" and has_bfloat16_units() and config.encoder != "mlp"
         precision = "bfloat16" if fast else "float32"
     return replace(config, device=device, precision=precision)
 

@@ -59,10 +59,9 @@ class ActorCriticTask:
         self._config = config
         self._evaluates_again = loss_difference == "same_batch"
         self.envs = make_envs(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
-        height, width, channels = self.envs.observation_shape
         self.learner = A2CLearner(
             agent,
-            observation_shape=(height, width, channels),
+            observation_shape=self.envs.observation_shape,
             num_actions=self.envs.num_actions,
             head_generator=_generator(spec.seed, Purpose.HEADS),
             action_generator=_generator(spec.seed, Purpose.ACTIONS),

@@ -8,10 +8,12 @@ from typing import Any, Literal, get_args
 
 from leap_rl.envs.atari_config import PRESETS, AtariSettings
 from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, resolve_games
+from leap_rl.envs.gymnasium_ids import parse_game
 from leap_rl.envs.names import split_name
+from leap_rl.tasks.gymnasium_config import GymnasiumConfig, resolve_ids
 from leap_rl.tasks.omniglot_config import POOLS, OmniglotConfig
 
-TaskKind = Literal["atari", "catch", "quadratic", "omniglot"]
+TaskKind = Literal["atari", "catch", "quadratic", "omniglot", "gymnasium"]
 """Which family of tasks a run draws from."""
 
 LossDifference = Literal["next_batch", "same_batch"]
@@ -29,6 +31,9 @@ OF_GAMES = ("agent_steps", "num_envs", "unroll_length", "atari")
 
 OF_DRAWINGS = ("data", "data_sha256", "omniglot")
 """Options of tasks that classify drawings."""
+
+OF_GYMNASIUM = ("gymnasium",)
+"""Options of tasks that are Gymnasium environments."""
 
 AtariPreset = Literal["paper", "machado", "noframeskip"]
 """Settings of the emulator by name."""
@@ -102,15 +107,18 @@ class TaskConfig:
     kind: TaskKind = "atari"
     """atari: ALE's games. catch: a small pixel game of our own, for trying things out.
     quadratic: noisy bowls with closed forms, for tests. omniglot: handwritten characters to
-    classify, an alphabet a game (the paper's image experiment)."""
+    classify, an alphabet a game (the paper's image experiment). gymnasium: environments by their
+    Gymnasium ids, one's own too."""
 
     games: list[str] | str = "pretraining"
     """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
     actions, less the held-out: paper), held_out, large_action, paper, all. `leap-rl games` lists
     them. A game's modes and difficulties are games too, such as freeway@mode=4,difficulty=1, and
     flavours:freeway is the pool of its modes. omniglot: alphabets by the names of their folders,
-    or the pools pretraining, held_out and all, see task.omniglot. For the other kinds, pretraining
-    and all are all that there is."""
+    or the pools pretraining, held_out and all, see task.omniglot. gymnasium: ids and what their
+    environments are made with, ID@key=value,key=value; an id with a module, module:ID, needs
+    --trust_imports on the command line. For the other kinds, pretraining and all are all that
+    there is."""
 
     agent_steps: int = 5_000_000
     """Budget of a task in agent steps, one action of one environment each. Paper ("trained
@@ -140,6 +148,8 @@ class TaskConfig:
     down; what is given must be met."""
 
     omniglot: OmniglotConfig = field(default_factory=OmniglotConfig)
+
+    gymnasium: GymnasiumConfig = field(default_factory=GymnasiumConfig)
 
     resolved_games: tuple[str, ...] = field(init=False, repr=False)
     """The games spelled out; derived. Empty as long as it takes task.data to know them."""
@@ -179,7 +189,19 @@ class TaskConfig:
     @property
     def without_effect(self) -> tuple[str, ...]:
         """The options that this kind of task has no use for."""
-        return OF_GAMES if self.kind == "omniglot" else OF_DRAWINGS
+        if self.kind == "omniglot":
+            return (*OF_GAMES, *OF_GYMNASIUM)
+        if self.kind == "gymnasium":
+            return ("atari", *OF_DRAWINGS)
+        return (*OF_DRAWINGS, *OF_GYMNASIUM)
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that have to be imported for the games' ids to be known."""
+        if self.kind != "gymnasium":
+            return ()
+        modules = (parse_game(game).module for game in self.resolved_games)
+        return tuple(dict.fromkeys(module for module in modules if module is not None))
 
     @property
     def unit(self) -> Literal["agent_steps", "examples"]:
@@ -219,6 +241,9 @@ class TaskConfig:
         if self.kind == "omniglot":
             # Which alphabets there are, the data says: omniglot_games.settle_games.
             return () if set(games) & set(POOLS) else tuple(games)
+        if self.kind == "gymnasium":
+            ids = resolve_ids(games)
+            return self._checked(ids, ids)
         if self.kind == "atari":
             flavours = resolve_games(games)
             own_games = tuple(dict.fromkeys(split_name(flavour)[0] for flavour in flavours))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,10 +50,22 @@ class ConfiguredTasks:
         return self.task.atari.settings.frameskip if self.task.kind == "atari" else 0
 
     @property
-    def observation_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of what the encoder sees in a game of pixels."""
+    def observation_shape(self) -> tuple[int, ...]:
+        """What the encoder sees: height, width and channels of pixels, or a vector's length."""
+        if self.task.kind == "gymnasium":
+            from leap_rl.tasks.gymnasium_games import observation_shape
+
+            return self.task.gymnasium.shape or observation_shape(self.task)
         atari = self.task.kind == "atari"
         return self.task.atari.settings.observation_shape if atari else CATCH_SHAPE
+
+    @property
+    def player(self) -> AgentConfig:
+        """The agents' settings, where the games have a say in them."""
+        if self.task.kind != "gymnasium":
+            return self.agent
+        clipped = replace(self.agent, reward_clip=self.task.gymnasium.reward_clip)
+        return with_fitting_encoder(clipped, self.observation_shape)
 
     def __call__(self, spec: TaskSpec) -> Task:
         """Make the task of ``spec``."""
@@ -70,7 +82,7 @@ class ConfiguredTasks:
             spec,
             make_envs=self._make_envs(spec.game),
             config=self.task,
-            agent=self.agent,
+            agent=self.player,
             loss_difference=self.loss_difference,
         )
 
@@ -78,7 +90,7 @@ class ConfiguredTasks:
         """Refuse a machine that cannot compute the tasks as they were meant.
 
         Raises:
-            ValueError: It lacks the device, the precision's units, or the drawings.
+            ValueError: It lacks the device, the precision's units, the drawings, or a game.
         """
         if self.task.kind == "omniglot":
             from leap_rl.tasks.omniglot_games import open_data
@@ -86,6 +98,10 @@ class ConfiguredTasks:
             open_data(self.task)
             check_precision("task.omniglot.precision", self.task.omniglot.precision)
         elif self.task.kind != "quadratic":
+            if self.task.kind == "gymnasium":
+                from leap_rl.tasks.gymnasium_games import observation_shape
+
+                observation_shape(self.task)  # makes each of the games
             check_machine(self.agent)
 
     def shared_layout(self) -> Layout:
@@ -94,7 +110,7 @@ class ConfiguredTasks:
             return quadratic.shared_layout()
         if self.task.kind == "omniglot":
             return shared_layout(layout_of(make_classifier(CLASSES)), self.task.omniglot.share)
-        return layout_of(make_encoder(self.agent.encoder, self.observation_shape))
+        return layout_of(make_encoder(self.player.encoder, self.observation_shape))
 
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P], from the stream of ``seed``."""
@@ -102,7 +118,7 @@ class ConfiguredTasks:
             return quadratic.random_initialization(seed)
         if self.task.kind == "omniglot":
             return self._random_classifier(seed)
-        encoder = make_encoder(self.agent.encoder, self.observation_shape)
+        encoder = make_encoder(self.player.encoder, self.observation_shape)
         gain = GAINS[self.agent.initial_weights]["encoder"]
         initialize(encoder, torch.Generator().manual_seed(seed), gain=gain)
         return flatten_parameters(encoder).vector
@@ -134,6 +150,18 @@ class ConfiguredTasks:
             from leap_rl.envs.catch import make_catch
 
             return lambda seed: make_catch(game, num_envs=num_envs, seed=seed)
+        if self.task.kind == "gymnasium":
+            from leap_rl.envs.gymnasium_envs import make_gymnasium
+
+            return lambda seed: make_gymnasium(
+                game,
+                num_envs=num_envs,
+                seed=seed,
+                shape=self.observation_shape,
+                remake=self.task.gymnasium.remake,
+                palette=self.task.gymnasium.palette,
+                processes=self.env_processes,
+            )
         from leap_rl.envs.atari import make_atari
 
         return lambda seed: make_atari(
@@ -143,3 +171,10 @@ class ConfiguredTasks:
             settings=self.task.atari.settings,
             processes=self.env_processes,
         )
+
+
+def with_fitting_encoder(agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
+    """Return the settings, with the encoder of vectors for these if another was not chosen."""
+    if len(shape) == 1 and agent.encoder == AgentConfig().encoder:
+        return replace(agent, encoder="mlp")
+    return agent

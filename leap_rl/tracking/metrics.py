@@ -2,9 +2,9 @@
 
 A row is a flat mapping from key to plain number and belongs to one axis: `meta_step` for
 meta-training, `agent_steps` for agents that learn alone. Keys are `<area>/<name>[/<stat>]`; the
-`<game>` in a pattern stands for one path segment. The row builders refuse a key that `METRICS`
-does not hold, so that nothing is recorded that is not explained: `docs/metrics.md` explains every
-pattern, and a test holds the two together.
+`<game>` in a pattern stands for one path segment, or two: MinAtar/Asterix-v1 is a name. The row
+builders refuse a key that `METRICS` does not hold, so that nothing is recorded that is not
+explained: `docs/metrics.md` explains every pattern, and a test holds the two together.
 
 This module imports the standard library alone: the training code builds rows with it.
 """
@@ -262,10 +262,19 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
+_PLACES = re.compile("<[a-z]+>")
+
+
+def _place(place: re.Match[str]) -> str:
+    """What may stand for a place in a pattern; a game's name may have one slash."""
+    return "[^/]+(?:/[^/]+)?" if place[0] == "<game>" else "[^/]+"
+
+
 @cache
 def _matchers() -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple(
-        (re.compile(re.sub("<[a-z]+>", "[^/]+", re.escape(m.pattern))), m.pattern) for m in METRICS
+        (re.compile(_PLACES.sub(_place, re.escape(metric.pattern))), metric.pattern)
+        for metric in METRICS
     )
 
 

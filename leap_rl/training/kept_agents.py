@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from leap_rl.messages import Bytes
-from leap_rl.run_folder import RunFolder, RunFolderError, write_atomically
+from leap_rl.run_folder import RunFolder, RunFolderError, file_name, write_atomically
 from leap_rl.sealed import SealError, seal, unseal
 from leap_rl.training.rounds import DroppedSlot, FilledSlot
 
@@ -74,7 +74,7 @@ class KeptAgents:
         self._before, self._rounds = self._rounds, dict(rounds)
         used = {*self._before.items(), *self._rounds.items()}
         for folder in self._folder.kept_rounds():
-            games = {game for game, number in used if number == int(folder.name)}
+            games = {file_name(game) for game, number in used if number == int(folder.name)}
             if not games:
                 shutil.rmtree(folder, ignore_errors=True)
                 continue

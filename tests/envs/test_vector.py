@@ -205,7 +205,7 @@ def test_another_autoreset_mode_is_refused(mode: AutoresetMode | None) -> None:
 
 def test_other_observations_and_actions_are_refused() -> None:
     envs = telling()
-    envs.single_observation_space = Box(0, 1, (3,), np.float32)
+    envs.single_observation_space = Box(0, 1, (3,), np.float64)
     with pytest.raises(ValueError, match="single_observation_space"):
         GameVector(envs, seed=0)
     envs = telling()

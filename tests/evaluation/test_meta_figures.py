@@ -72,3 +72,12 @@ def test_what_the_rows_have_is_drawn(tmp_path: Path) -> None:
     files = draw_meta_figures(ROWS, tmp_path)
     assert {file.stem for file in files} == {"paths", "cosines"}
     assert draw_meta_figures([{"meta_step": 0, "return/pong/mean": 1.0}], tmp_path) == []
+
+
+def test_names_with_a_slash_are_told_apart() -> None:
+    one, other = "MinAtar/Asterix-v1", "MinAtar/Breakout-v1"
+    rows = [{"meta_step": 0, f"cosine/{one}/{other}": 0.5, f"path/{one}/energy": 1.0}]
+    table = cosine_table(rows)
+    assert set(table.games) == {one, other}
+    assert table.means[0, 1] == 0.5
+    assert len(path_panels(rows)) == 1

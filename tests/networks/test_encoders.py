@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from leap_rl.networks.encoders import ENCODERS, initialize, make_encoder
+from leap_rl.networks.encoders import ENCODERS, OF_IMAGES, initialize, make_encoder
 from leap_rl.parameters import layout_of
 from leap_rl.rl.config import EncoderName
 
@@ -65,7 +65,7 @@ def test_impala_by_hand() -> None:
     assert encoder.features == 256
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 @pytest.mark.parametrize("shape", [ATARI, (40, 56, 4)])
 def test_shapes_and_types(name: str, shape: tuple[int, int, int]) -> None:
     encoder = make_encoder(name, shape)
@@ -78,7 +78,7 @@ def test_shapes_and_types(name: str, shape: tuple[int, int, int]) -> None:
     assert features.max() > 0
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_each_observation_is_seen_alone_and_in_its_place(name: str) -> None:
     encoder = make_encoder(name, (40, 40, 3))
     initialize(encoder, seeded(1))
@@ -120,7 +120,7 @@ def test_a_residual_block_adds_to_its_input() -> None:
         assert torch.allclose(block(inputs), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_making_an_encoder_draws_nothing_and_leaves_zeros(name: str) -> None:
     before = torch.random.get_rng_state()
     encoder = make_encoder(name, ATARI)
@@ -129,7 +129,7 @@ def test_making_an_encoder_draws_nothing_and_leaves_zeros(name: str) -> None:
     assert not any(p.any() for p in make_encoder(name, ATARI).parameters())
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_initialization_is_a_function_of_the_generator(name: str) -> None:
     def drawn(seed: int) -> list[torch.Tensor]:
         encoder = make_encoder(name, (36, 36, 3))
@@ -162,7 +162,50 @@ def test_initialization_by_a_gain_keeps_the_size_of_activations() -> None:
         assert not encoder.get_parameter(f"{layer}.bias").any()
 
 
-@pytest.mark.parametrize(("name", "least"), [("mnih2013", 20), ("nature", 36), ("impala", 1)])
+def test_minatar_by_hand() -> None:
+    encoder = make_encoder("minatar", (10, 10, 3))
+    # 10 -> 8
+    assert count(encoder) == 16 * (3 * 3 * 3) + 16 + 128 * (8 * 8 * 16) + 128
+    assert encoder.features == 128
+
+
+def test_mlp_by_hand() -> None:
+    encoder = make_encoder("mlp", (4,))
+    assert count(encoder) == 64 * 4 + 64 + 64 * 64 + 64
+    initialize(encoder, seeded(0))
+    inputs = torch.tensor([[1.0, -200.0, 0.5, 3.0], [0.0, 0.0, 1.0, 0.0]])
+    one, two = (encoder.get_submodule(f"linear{i}") for i in (1, 2))
+    with torch.no_grad():
+        expected = torch.tanh(two(torch.tanh(one(inputs))))
+        assert torch.equal(encoder(inputs), expected), "numbers are taken as they are"
+        pixels = torch.tensor([[255, 0, 51, 0]], dtype=torch.uint8)
+        assert torch.equal(encoder(pixels), encoder(torch.tensor([[1.0, 0.0, 0.2, 0.0]])))
+    assert pixels.tolist() == [[255, 0, 51, 0]]
+    assert inputs[0, 1] == -200
+
+
+def test_the_mlp_draws_from_its_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    encoders = [make_encoder("mlp", (4,)) for _ in range(3)]
+    assert not any(p.any() for p in encoders[0].parameters())
+    for encoder, seed in zip(encoders, (3, 3, 4), strict=True):
+        initialize(encoder, seeded(seed))
+    one, same, other = (nn.utils.parameters_to_vector(e.parameters()) for e in encoders)
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_images_and_vectors_are_not_taken_for_one_another() -> None:
+    with pytest.raises(ValueError, match=r"mlp: takes vectors, .* \[84, 84, 3\]; take mnih2013"):
+        make_encoder("mlp", ATARI)
+    with pytest.raises(ValueError, match=r"nature: takes images, .* shape \[4\]; take mlp"):
+        make_encoder("nature", (4,))
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("mnih2013", 20), ("nature", 36), ("impala", 1), ("minatar", 3)]
+)
 def test_the_smallest_observation(name: str, least: int) -> None:
     encoder = make_encoder(name, (least, least, 3))
     initialize(encoder, seeded(0))

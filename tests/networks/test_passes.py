@@ -60,7 +60,7 @@ def record(passes: Passes, observations: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("encoder", ["mnih2013", "nature"])
+@pytest.mark.parametrize("encoder", ["mnih2013", "nature", "minatar"])
 def test_they_are_autograds_in_float64(encoder: str, shape: tuple[int, int, int]) -> None:
     flat, passes, network = make(encoder, shape, torch.float64)
     observations, logits_grad, values_grad = unroll(shape)
@@ -154,9 +154,10 @@ def test_blocks_hold_the_pixels_they_cover() -> None:
 
 def test_what_is_not_plain_is_left_to_autograd() -> None:
     for encoder in ENCODERS:
-        network = ActorCritic(encoder, observation_shape=(84, 84, 3), num_actions=A)
+        shape = (10,) if encoder == "mlp" else (36, 36, 3)
+        network = ActorCritic(encoder, observation_shape=shape, num_actions=A)
         flat = flatten_parameters(network)
-        plain = encoder in ("mnih2013", "nature")
+        plain = encoder in ("mnih2013", "nature", "minatar")
         assert is_plain(network) == plain
         assert isinstance(make_passes(network, flat, precision="float32"), DirectPasses) == plain
 

@@ -1,0 +1,52 @@
+"""Gymnasium's CartPole with other physics: a family of tasks that look alike and move differently.
+
+`leap_rl/CartPole-v1@gravity=20.0,length=1.0` is a game; without arguments it is `CartPole-v1`.
+"""
+
+from __future__ import annotations
+
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+
+CART_POLE = "leap_rl/CartPole-v1"
+"""Its id."""
+
+TIME_LIMIT = 500
+"""Agent steps after which an episode is truncated, as in `CartPole-v1`."""
+
+
+class CartPole(CartPoleEnv):
+    """A pole on a cart (Barto, Sutton and Anderson 1983), in Gymnasium's equations.
+
+    Args:
+        gravity: in m/s².
+        masscart: in kg.
+        masspole: in kg.
+        length: half the pole's length, in m.
+        force_mag: of a push to either side, in N.
+        swapped: whether the two actions change places.
+
+    Raises:
+        ValueError: a mass or the length is not greater than 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        gravity: float = 9.8,
+        masscart: float = 1.0,
+        masspole: float = 0.1,
+        length: float = 0.5,
+        force_mag: float = 10.0,
+        swapped: bool = False,
+    ) -> None:
+        for name, value in (("masscart", masscart), ("masspole", masspole), ("length", length)):
+            if not value > 0:
+                raise ValueError(f"{name} = {value}: must be greater than 0")
+        super().__init__()
+        self.gravity = gravity
+        self.masscart = masscart
+        self.masspole = masspole
+        self.length = length
+        self.force_mag = -force_mag if swapped else force_mag
+        self.total_mass = self.masspole + self.masscart
+        self.polemass_length = self.masspole * self.length

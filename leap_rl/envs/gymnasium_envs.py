@@ -1,0 +1,248 @@
+"""Any Gymnasium environment with discrete actions, B of them stepped together.
+
+An environment of somebody's own cannot be copied in general. So an episode is taken to be a
+function of its seed and its actions: every episode is reset with a seed derived from the task's,
+its actions are recorded, and a frozen environment is its seed and these. To restore it they are
+played again, in a new environment, which must come to the same observation and return.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from leap_rl.envs.gymnasium_stage import ACTION, Stage, check_fits
+from leap_rl.envs.spaces import Sight, padded
+from leap_rl.envs.state import (
+    IDENTITY,
+    Observations,
+    State,
+    check_state,
+    join_bytes,
+    split_bytes,
+    text_array,
+)
+from leap_rl.envs.vector import GameVector
+from leap_rl.envs.workers import WorkerEnvs
+
+
+class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
+    """B environments, each going on to its next episode by itself; every step's arrays are new.
+
+    Episode e of environment i is reset with `episode_seed(seed, i, e)`: what it plays does not
+    depend on B.
+
+    Args:
+        game: as `make_one` takes it.
+        num_envs: B.
+        shape: of an observation as the agent sees it; a smaller one gets zeros at its ends.
+        remake: make an environment anew for each episode.
+        palette: see `make_one`.
+        first: the number of the first of these environments among all; for `workers`.
+
+    Raises:
+        ValueError: there is no such game, it has spaces that no agent here can use, or its
+            observations are larger than `shape`.
+    """
+
+    identity: str
+    """Game and settings: what a state has to agree with."""
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        num_envs: int,
+        shape: tuple[int, ...],
+        remake: bool = False,
+        palette: bool = False,
+        first: int = 0,
+    ) -> None:
+        settings = f"palette={palette} remake={remake}"
+        self.identity = f"gymnasium {game} {list(shape)} {settings}"
+        self._game = game
+        self._stages = [
+            Stage(game, index=first + number, remake=remake, palette=palette)
+            for number in range(num_envs)
+        ]
+        one = self._stages[0]
+        check_fits(game, one.sight, shape)
+        self.num_envs = num_envs
+        self._seen = self.single_observation_space = observation_space(one.sight, shape)
+        self.single_action_space = Discrete(len(one.actions))
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._shape = shape
+        # Never written to: the newest are in the hands of the caller.
+        self._observations: Observations = self._collect([])
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observations, dict[str, Any]]:
+        """Start an episode in every environment; without a seed it is the next one of each."""
+        if seed is None and self._stages[0].episode < 0:
+            seed = int(np.random.SeedSequence().generate_state(1)[0])
+        firsts = []
+        for stage in self._stages:
+            if seed is not None:
+                stage.seed, stage.episode = seed, -1
+            firsts.append(stage.begin(episode=stage.episode + 1))
+        self._observations = self._collect(firsts)
+        return self._observations, {}
+
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[
+        Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+    ]:
+        """Take one action in each environment."""
+        rewards = np.zeros(self.num_envs, dtype=np.float64)
+        terminated = np.zeros(self.num_envs, dtype=np.bool_)
+        truncated = np.zeros(self.num_envs, dtype=np.bool_)
+        following, lasts = [], {}
+        for index, (stage, action) in enumerate(zip(self._stages, actions.tolist(), strict=True)):
+            observation, rewards[index], over, cut_off = stage.step(action)
+            if over or cut_off:
+                terminated[index], truncated[index] = over, cut_off
+                lasts[index] = observation
+                observation = stage.begin(episode=stage.episode + 1)
+            following.append(observation)
+        info: dict[str, Any] = {}
+        if lasts:
+            final = np.zeros((self.num_envs, *self._shape), dtype=self._observations.dtype)
+            for index, observation in lasts.items():
+                final[index] = padded(observation, self._shape)
+            info = {"final_obs": final, "_final_obs": terminated | truncated}
+        self._observations = self._collect(following)
+        return self._observations, rewards, terminated, truncated, info
+
+    def state(self) -> State:
+        """Return all that the future depends on, as copies; change nothing."""
+        stages = self._stages
+        actions, sizes = join_bytes([stage.recorded.tobytes() for stage in stages])
+        return {
+            IDENTITY: text_array(self.identity),
+            "seeds": np.array([stage.seed for stage in stages], dtype=np.int64),
+            "episodes": np.array([stage.episode for stage in stages], dtype=np.int64),
+            "actions": actions,
+            "actions_sizes": sizes,
+            "returns": np.array([stage.episode_return for stage in stages], dtype=np.float64),
+            "observations": self._observations.copy(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
+        """Go on from a state, in freshly made environments, and return the observations.
+
+        Raises:
+            ValueError: the state is of another game, of other settings or another B; or the same
+                seed and actions lead elsewhere now, so that nobody can go on.
+        """
+        like = pattern(self.num_envs, self._seen)
+        check_state(state, identity=self.identity, like=like)
+        parts = split_bytes(state["actions"], state["actions_sizes"])
+        observations = []
+        for index, (stage, part) in enumerate(zip(self._stages, parts, strict=True)):
+            actions = array(ACTION)
+            actions.frombytes(part)
+            stage.seed = int(state["seeds"][index])
+            if any(action >= len(stage.actions) for action in actions):
+                raise ValueError(f"state.actions: has some that {self._game!r} does not have")
+            seen, ended = stage.replay(episode=int(state["episodes"][index]), actions=actions)
+            seen = padded(seen, self._shape)
+            same = seen.tobytes() == state["observations"][index].tobytes()
+            if ended or not same or stage.episode_return != state["returns"][index]:
+                raise ValueError(
+                    f"task.games: {self._game!r} does not repeat itself: the seed and the "
+                    f"{len(actions)} actions of an episode led elsewhere when it was frozen. An "
+                    "episode must be a function of both: nothing drawn but from the seed of "
+                    "reset, and no other version of the environment"
+                )
+            observations.append(seen)
+        self._observations = self._collect(observations)
+        return self._observations
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Free what the environments hold."""
+        # Gymnasium's destructor closes too, also what an interrupt left half constructed.
+        for stage in self.__dict__.pop("_stages", []):
+            stage.close()
+
+    def _collect(self, observations: Sequence[Observations]) -> Observations:
+        """Return observations as a new array [B, ...]; zeros where there are none."""
+        dtype = self.single_observation_space.dtype
+        whole = np.zeros((self.num_envs, *self._shape), dtype=dtype)
+        for index, observation in enumerate(observations):
+            whole[index] = padded(observation, self._shape)
+        return whole
+
+
+def make_gymnasium(
+    game: str,
+    *,
+    num_envs: int,
+    seed: int,
+    shape: tuple[int, ...],
+    remake: bool = False,
+    palette: bool = False,
+    processes: int = 1,
+) -> GameVector:
+    """Make B environments of one Gymnasium id.
+
+    Args:
+        game: as `make_one` takes it.
+        num_envs: B.
+        seed: the sole source of randomness.
+        shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
+        remake: make an environment anew for each episode.
+        palette: see `make_one`.
+        processes: how many step the environments; changes no bit. 1 is this one.
+
+    Raises:
+        ValueError: there is no such game, it has spaces that no agent here can use, its
+            observations are larger than `shape`, or `processes` does not lie in 1..B.
+    """
+    slices = partial(GymnasiumEnvs, game, shape=shape, remake=remake, palette=palette)
+    if processes == 1:
+        return GameVector(slices(num_envs=num_envs), seed=seed)
+    one = Stage(game, index=0, remake=remake, palette=palette)
+    one.close()
+    check_fits(game, one.sight, shape)
+    space = observation_space(one.sight, shape)
+    envs = WorkerEnvs(
+        slices,
+        num_envs=num_envs,
+        processes=processes,
+        observation_space=space,
+        pattern=pattern(num_envs, space),
+        tells_lives=False,
+    )
+    return GameVector(envs, seed=seed)
+
+
+def observation_space(sight: Sight, shape: tuple[int, ...]) -> Box:
+    """Return the space of observations as the agent sees them, of a shape."""
+    if sight.scaled:
+        return Box(0, 255, shape, np.uint8)
+    return Box(-np.inf, np.inf, shape, np.float32)
+
+
+def pattern(num_envs: int, space: Box) -> State:
+    """Return arrays like those of a state."""
+    whole = np.zeros(num_envs, dtype=np.int64)
+    return {
+        "seeds": whole,
+        "episodes": whole,
+        "actions": np.zeros(0, dtype=np.uint8),
+        "actions_sizes": whole,
+        "returns": np.zeros(num_envs, dtype=np.float64),
+        "observations": np.zeros((num_envs, *space.shape), dtype=space.dtype),
+    }

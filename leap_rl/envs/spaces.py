@@ -1,0 +1,106 @@
+"""What an agent of this package can see and do of Gymnasium's spaces, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Discrete
+
+from leap_rl.envs.state import Observations
+
+MOST_ACTIONS = 2**16
+"""Recorded actions are two bytes each."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """How one environment's observations are shown to an agent.
+
+    * uint8 of two or three dimensions is an image, [H, W] or [H, W, C], shown as it is. Booleans
+      are too, as 0 and 255. An encoder scales all uint8 by 1/255, so that it sees 0 and 1.
+    * uint8 and booleans of one dimension are a vector of uint8, likewise.
+    * Other numbers of one or two dimensions are a vector of float32, as they are.
+    * One of n is a vector of n uint8, all 0 but one of 255.
+    """
+
+    space: Space[Any]
+    shape: tuple[int, ...]
+    """(H, W, C) or (length,)."""
+    scaled: bool
+    """uint8, which an encoder scales; otherwise float32, which it takes as it is."""
+
+    def show(self, observation: Any) -> Observations:
+        """Return one observation as the agent sees it, of `shape`: a copy."""
+        if isinstance(self.space, Discrete):
+            one_hot = np.zeros(self.shape, dtype=np.uint8)
+            one_hot[int(observation) - int(self.space.start)] = 255
+            return one_hot
+        array = np.array(observation)  # environments may write the next one into the same memory
+        if not self.scaled:
+            return array.astype(np.float32).reshape(self.shape)
+        if self.space.dtype == np.bool_:
+            array = array.astype(np.bool_) * np.uint8(255)
+        assert array.dtype == np.uint8, array.dtype
+        return array.reshape(self.shape)
+
+
+def sight_of(space: Space[Any]) -> Sight:
+    """Return how observations of a space are shown.
+
+    Raises:
+        ValueError: there is no way; the message says what the space is.
+    """
+    if isinstance(space, Discrete):
+        return Sight(space=space, shape=(int(space.n),), scaled=True)
+    if not isinstance(space, Box) or not space.shape:
+        raise ValueError(
+            f"has observations {_told(space)}, and must have a Box or a Discrete; "
+            "gymnasium.wrappers.FlattenObservation makes a Box of most others"
+        )
+    scaled = space.dtype in (np.uint8, np.bool_)
+    dimensions = len(space.shape)
+    if scaled and dimensions in (2, 3):
+        return Sight(space=space, shape=(*space.shape, 1)[:3], scaled=True)
+    if dimensions == 1 or (dimensions == 2 and not scaled):
+        return Sight(space=space, shape=(int(np.prod(space.shape)),), scaled=scaled)
+    raise ValueError(
+        f"has observations {_told(space)}; images must be uint8 or bool of two or three "
+        "dimensions, and other numbers of one or two: convert or flatten them in a wrapper"
+    )
+
+
+def actions_of(space: Space[Any]) -> range:
+    """Return the actions of a space, if it is one that an agent can choose from.
+
+    Raises:
+        ValueError: it is not; the message says what it is.
+    """
+    if not isinstance(space, Discrete):
+        raise ValueError(
+            f"has actions {_told(space)}, and must have a Discrete; "
+            "wrap it to choose from a list of actions"
+        )
+    first, count = int(space.start), int(space.n)
+    if count > MOST_ACTIONS:
+        raise ValueError(f"has {count} actions, and must have at most {MOST_ACTIONS}")
+    return range(first, first + count)
+
+
+def padded(observation: Observations, shape: Sequence[int]) -> Observations:
+    """Return an observation with zeros after the end of each dimension that is too short."""
+    if observation.shape == tuple(shape):
+        return observation
+    whole = np.zeros(shape, dtype=observation.dtype)
+    whole[tuple(slice(size) for size in observation.shape)] = observation
+    return whole
+
+
+def _told(space: Space[Any]) -> str:
+    """Return a space in few words: bounds can be as long as an image."""
+    if isinstance(space, Box):
+        return f"Box of {space.dtype} {list(space.shape)}"
+    return type(space).__name__

@@ -1,0 +1,264 @@
+"""Environments by their Gymnasium ids: episodes, their ends, and the same bits after a freeze."""
+
+from __future__ import annotations
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+from leap_rl.envs.gymnasium_envs import GymnasiumEnvs, make_gymnasium
+from leap_rl.envs.gymnasium_stage import episode_seed, make_one
+from leap_rl.envs.state import State
+from leap_rl.envs.vector import GameVector, VectorStep
+from tests.envs.own_games import WALK
+
+ENDING = f"{WALK}@terminates=5"
+CUT_OFF = f"{WALK}@truncates=3"
+
+
+def walks(game: str = ENDING, *, num_envs: int = 3, seed: int = 7, **how: object) -> GameVector:
+    shape = how.pop("shape", (4,))
+    return make_gymnasium(game, num_envs=num_envs, seed=seed, shape=shape, **how)  # type: ignore[arg-type]
+
+
+def actions(count: int, num_envs: int = 3) -> list[np.ndarray]:
+    return list(np.random.default_rng(0).integers(3, size=(count, 8))[:, :num_envs])
+
+
+def bits(steps: list[VectorStep]) -> list[object]:
+    return [
+        (
+            step.observations.tobytes(),
+            step.rewards.tobytes(),
+            step.terminated.tobytes(),
+            step.truncated.tobytes(),
+            {index: last.tobytes() for index, last in step.last_observations.items()},
+        )
+        for step in steps
+    ]
+
+
+def test_episodes_end_and_the_next_begins_in_the_same_step() -> None:
+    games = walks(f"{WALK}@terminates=3,truncates=5", num_envs=2)
+    games.reset()
+    counts, ends = [], []
+    for taken in actions(6, 2):
+        step = games.step(taken)
+        counts.append(step.observations[:, 2].tolist())
+        ends.append(step.terminated.tolist())
+        assert not step.truncated.any()
+    assert counts == [[n, n] for n in (1, 2, 0, 1, 2, 0)]
+    assert [end[0] for end in ends] == [False, False, True] * 2
+
+
+def test_a_cut_off_episode_leaves_its_last_observation() -> None:
+    games = walks(CUT_OFF, num_envs=2)
+    first = games.reset()
+    for taken in actions(2, 2):
+        assert not games.step(taken).last_observations
+    step = games.step(np.array([2, 0]))
+    assert step.truncated.all()
+    assert not step.terminated.any()
+    for index, action in enumerate((2, 0)):
+        last = step.last_observations[index]
+        assert last.dtype == np.float32
+        assert last[2:].tolist() == [3, action], "the third agent step, and not a new first one"
+        assert last[0] != step.observations[index][0]
+        assert step.observations[index][0] != first[index][0], "another episode's seed"
+
+
+def test_ending_in_both_ways_is_terminating() -> None:
+    games = walks(f"{WALK}@terminates=2,truncates=2")
+    games.reset()
+    steps = [games.step(taken) for taken in actions(2)]
+    assert steps[-1].terminated.all()
+    assert not steps[-1].truncated.any()
+
+
+def test_it_is_what_gymnasium_plays_with_the_episodes_seeds() -> None:
+    games, plain = walks("CartPole-v1", num_envs=2, seed=3), gymnasium.make("CartPole-v1")
+    seen = games.reset()
+    episode = 0
+    expected, _ = plain.reset(seed=episode_seed(3, 1, episode))
+    for taken in np.random.default_rng(0).integers(2, size=(100, 2)):
+        np.testing.assert_array_equal(seen[1], expected)
+        step = games.step(taken)
+        seen = step.observations
+        expected, reward, terminated, truncated, _ = plain.step(int(taken[1]))
+        assert (step.rewards[1], step.terminated[1]) == (reward, terminated)
+        if terminated or truncated:
+            episode += 1
+            expected, _ = plain.reset(seed=episode_seed(3, 1, episode))
+    assert episode >= 3
+
+
+def test_seeds_differ_between_environments_episodes_and_runs() -> None:
+    seeds = {episode_seed(s, i, e) for s in (0, 2**63 - 1) for i in range(4) for e in range(50)}
+    assert len(seeds) == 400
+    assert min(seeds) >= 0
+    assert max(seeds) < 2**31
+
+
+def test_an_environment_does_not_depend_on_how_many_there_are() -> None:
+    few, many = walks(num_envs=2), walks(num_envs=5)
+    assert np.array_equal(few.reset(), many.reset()[:2])
+    for taken in actions(12, 5):
+        one, other = few.step(taken[:2]), many.step(taken)
+        assert np.array_equal(one.observations, other.observations[:2])
+        assert np.array_equal(one.rewards, other.rewards[:2])
+
+
+def test_actions_start_where_the_space_does() -> None:
+    plain, shifted = walks(), walks(f"{WALK}@terminates=5,first_action=4")
+    plain.reset(), shifted.reset()
+    played = ([games.step(taken) for taken in actions(12)] for games in (plain, shifted))
+    one, other = (bits(steps) for steps in played)
+    assert one == other
+
+
+def test_observations_are_padded_and_safe_to_keep() -> None:
+    games = walks(shape=(6,))
+    kept = [games.reset()]
+    copies = [kept[0].copy()]
+    for taken in actions(12):
+        kept.append(games.step(taken).observations)
+        copies.append(kept[-1].copy())
+    assert kept[0].shape == (3, 6)
+    assert all(map(np.array_equal, kept, copies))
+    assert not any(array[:, 4:].any() for array in kept)
+    assert all(array[:, 0].all() for array in kept)
+
+
+@pytest.mark.parametrize(("count", "processes"), [(0, 1), (1, 1), (4, 1), (5, 1), (12, 1), (12, 2)])
+def test_frozen_it_goes_on_to_the_same_bits(count: int, processes: int) -> None:
+    game = f"{WALK}@terminates=5,truncates=50"
+    games = walks(game)
+    seen = games.reset()
+    for taken in actions(count):
+        seen = games.step(taken).observations
+    state = games.state()
+    rest = actions(20)[count:]
+    expected = bits([games.step(taken) for taken in rest])
+    again = walks(game, seed=99, processes=processes)  # another seed: all is in the state
+    np.testing.assert_array_equal(again.restore(state), seen)
+    assert bits([again.step(taken) for taken in rest]) == expected
+    frozen, thawed = games.state(), again.state()
+    assert frozen.keys() == thawed.keys()
+    assert all(np.array_equal(frozen[name], thawed[name]) for name in frozen)
+    games.close(), again.close()
+
+
+def test_freezing_changes_nothing() -> None:
+    calm, watched = walks(), walks()
+    calm.reset(), watched.reset()
+    for taken in actions(12):
+        watched.state()
+        assert bits([watched.step(taken)]) == bits([calm.step(taken)])
+
+
+@pytest.mark.parametrize("sees", ["pixels", "gray", "planes", "bits", "table", "numbers"])
+def test_every_kind_of_observation_can_be_frozen(sees: str) -> None:
+    shapes = {"pixels": (24, 20, 3), "gray": (24, 20, 1), "planes": (10, 8, 5), "numbers": (7,)}
+    shape, game = shapes.get(sees, (6,)), f"{WALK}@sees={sees},terminates=5"
+    games, again = (walks(game, shape=shape) for _ in range(2))
+    games.reset()
+    for taken in actions(7):
+        step = games.step(taken)
+    assert np.array_equal(again.restore(games.state()), step.observations)
+    assert step.observations.dtype == (np.float32 if sees == "table" else np.uint8)
+
+
+def frozen(game: str, count: int = 8) -> State:
+    games = walks(game)
+    games.reset()
+    for taken in actions(count):
+        games.step(taken)
+    return games.state()
+
+
+def test_what_does_not_repeat_itself_is_told() -> None:
+    wild = f"{WALK}@terminates=5,wild=true"
+    with pytest.raises(ValueError, match=r"own_games:Walk.*does not repeat itself: .* 3 actions"):
+        walks(wild).restore(frozen(wild))
+
+
+@pytest.mark.parametrize("name", ["observations", "returns", "episodes", "seeds", "actions"])
+def test_a_state_that_was_changed_is_told(name: str) -> None:
+    state = frozen(ENDING)
+    changed = state[name].copy()
+    changed.reshape(-1)[0] = changed.reshape(-1)[0] + (1 if name != "actions" else 17)
+    with pytest.raises(ValueError, match=r"does not repeat itself|has some that"):
+        walks().restore({**state, name: changed})
+
+
+def test_a_state_of_another_game_or_number_is_told() -> None:
+    with pytest.raises(ValueError, match="identity"):
+        walks(CUT_OFF).restore(frozen(ENDING))
+    with pytest.raises(ValueError, match=r"state\.\w+ is"):
+        walks(num_envs=2).restore(frozen(ENDING))
+
+
+def test_what_is_left_behind_is_gone_in_a_new_environment() -> None:
+    leaking = f"{WALK}@terminates=5,leaks=true"
+    starts: dict[bool, list[float]] = {}
+    for remake in (False, True):
+        games = walks(leaking, num_envs=1, remake=remake)
+        starts[remake] = [float(games.reset()[0, 1])]
+        starts[remake] += [float(games.step(taken).observations[0, 1]) for taken in actions(5, 1)]
+    assert starts[False][-1] == 5
+    assert starts[True][-1] == 0
+    games, again = (walks(leaking, remake=True) for _ in range(2))
+    games.reset()
+    for taken in actions(8):
+        games.step(taken)
+    again.restore(games.state())
+    assert bits([again.step(actions(1)[0])]) == bits([games.step(actions(1)[0])])
+
+
+def test_it_keeps_to_gymnasiums_interface() -> None:
+    envs = GymnasiumEnvs(ENDING, num_envs=3, shape=(4,))
+    assert envs.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    observations, info = envs.reset(seed=0)
+    envs.action_space.seed(0)
+    for _ in range(12):
+        assert observations in envs.observation_space
+        assert isinstance(info, dict)
+        observations, rewards, terminated, truncated, info = envs.step(envs.action_space.sample())
+        assert rewards.shape == terminated.shape == truncated.shape == (3,)
+    one, _ = envs.reset()
+    other, _ = envs.reset()
+    assert not np.array_equal(one, other), "a reset without a seed is the next episode"
+
+
+@pytest.mark.parametrize(
+    ("game", "message"),
+    [
+        ("CartPoll-v1", "'CartPoll-v1' cannot be made (NameNotFound: Environment `CartPoll`"),
+        ("CartPole-v1@length=2", "cannot be made (TypeError: "),
+        ("leap_rl/CartPole-v1@length=0", "cannot be made (ValueError: length = 0: must be"),
+        ("no_such_games:Maze-v0", "needs the module no_such_games, which is not found; install"),
+        (f"{WALK}@continuous=true", "has actions Box of float32 [1], and must have a Discrete"),
+        (f"{WALK}@sees=named", "has observations Dict, and must have a Box or a Discrete"),
+    ],
+)
+def test_what_cannot_be_played_is_one_line(game: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        walks(game)
+    assert f"task.games: {game!r}" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_observations_larger_than_the_shape_are_told() -> None:
+    for shape in ((3,), (4, 4, 3)):
+        with pytest.raises(ValueError, match=r"observation_shape = .*Walk.* of \[4\], which"):
+            walks(shape=shape)
+
+
+def test_keyword_arguments_reach_the_environment() -> None:
+    env = make_one("leap_rl/CartPole-v1@max_episode_steps=3,masspole=0.5,swapped=true")
+    assert (env.unwrapped.masspole, env.unwrapped.force_mag) == (0.5, -10.0)
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiBinary
+
+from leap_rl.envs.spaces import actions_of, padded, sight_of
+from tests.envs.own_games import SPACES
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "scaled"),
+    [
+        ("vector", (4,), False),
+        ("pixels", (24, 20, 3), True),
+        ("gray", (24, 20, 1), True),
+        ("planes", (10, 8, 5), True),
+        ("bits", (6,), True),
+        ("table", (6,), False),
+        ("numbers", (7,), True),
+    ],
+)
+def test_how_spaces_are_seen(name: str, shape: tuple[int, ...], scaled: bool) -> None:
+    sight = sight_of(SPACES[name])
+    assert (sight.shape, sight.scaled) == (shape, scaled)
+    SPACES[name].seed(0)
+    seen = sight.show(SPACES[name].sample())
+    assert seen.shape == shape
+    assert seen.dtype == (np.uint8 if scaled else np.float32)
+
+
+def test_what_is_seen() -> None:
+    truth = np.array([[[True, False]], [[False, True]]])
+    planes = sight_of(Box(0, 1, truth.shape, np.bool_)).show(truth)
+    assert planes.tolist() == [[[255, 0]], [[0, 255]]]
+    one_of = sight_of(Discrete(3, start=5))
+    assert [one_of.show(np.int64(n)).tolist() for n in (5, 6, 7)] == [
+        [255, 0, 0],
+        [0, 255, 0],
+        [0, 0, 255],
+    ]
+    table = np.array([[1.5, 2.0], [3.0, -300.0]])
+    assert sight_of(Box(-400, 400, (2, 2))).show(table).tolist() == [1.5, 2.0, 3.0, -300.0]
+    pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    seen = sight_of(Box(0, 255, (2, 3), np.uint8)).show(pixels)
+    assert seen[..., 0].tolist() == pixels.tolist()
+    pixels[:] = 9
+    assert seen.max() == 5, "it is a copy"
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (SPACES["pair"], "observations Tuple"),
+        (SPACES["named"], "observations Dict"),
+        (MultiBinary(3), "observations MultiBinary"),
+        (
+            Box(0, 1, (24, 20, 3)),
+            r"Box of float32 \[24, 20, 3\]; images must be uint8",
+        ),
+        (Box(0, 1, (2, 2, 2, 2), np.uint8), r"observations Box of uint8 \[2, 2, 2, 2\]; images"),
+        (Box(0, 1, ()), r"observations Box of float32 \[\], and must"),
+    ],
+)
+def test_what_cannot_be_seen_is_told(space: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sight_of(space)  # type: ignore[arg-type]
+
+
+def test_actions() -> None:
+    assert actions_of(Discrete(3, start=-1)) == range(-1, 2)
+    with pytest.raises(ValueError, match=r"actions Box of float32 \[2\], and must have a Discrete"):
+        actions_of(Box(0, 1, (2,)))
+    with pytest.raises(ValueError, match="65537 actions"):
+        actions_of(Discrete(2**16 + 1))
+
+
+def test_padding_appends_zeros() -> None:
+    assert padded(np.ones(2, np.float32), (4,)).tolist() == [1, 1, 0, 0]
+    image = padded(np.full((1, 2, 1), 7, np.uint8), (2, 2, 2))
+    assert image.tolist() == [[[7, 0], [7, 0]], [[0, 0], [0, 0]]]
+    assert image.dtype == np.uint8
