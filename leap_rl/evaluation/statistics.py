@@ -224,15 +224,26 @@ def bootstrap_curve(
     return EstimatedCurve(value, low, high)
 
 
-def improvement_interval(ours: Strata, theirs: Strata, *, seed: int) -> Estimate:
+def improvement_interval(
+    ours: Strata, theirs: Strata, *, seed: int, resamples: int = RESAMPLES
+) -> Estimate:
     """Return the probability of improvement and its interval, both sides redrawn by themselves."""
     games = len(ours)
     return bootstrap_interval(
         [*ours, *theirs],
         lambda drawn: probability_of_improvement(drawn[:games], drawn[games:]),
         seed=seed,
+        resamples=resamples,
         bounds=(0.0, 1.0),
     )
+
+
+def half_width(pairs: int) -> float:
+    """Return half the width of Student's interval, in deviations of the pairs' differences.
+
+    `pairs` must be at least 2.
+    """
+    return _student(pairs - 1) / math.sqrt(pairs)
 
 
 def detectable_effect(pairs: int, *, power: float = 0.8) -> float:
@@ -261,7 +272,7 @@ def what_seeds_can_say(pairs: int) -> str:
         )
     said = (
         f"With {pairs} seeds a game's 95 % interval reaches "
-        f"{_student(pairs - 1) / math.sqrt(pairs):.1f} standard deviations of the pairs' "
+        f"{half_width(pairs):.1f} standard deviations of the pairs' "
         f"differences to each side; a true difference of {detectable_effect(pairs):.1f} of them "
         "shows in 4 of 5 such evaluations, smaller ones mostly do not."
     )
