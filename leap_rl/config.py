@@ -20,7 +20,7 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
-OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data"})
+OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data", "clips"})
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
 
 
@@ -245,6 +245,10 @@ class EvaluateConfig:
     save_agents: bool = False
     """Keep the trained agents, heads and encoders, in RUN/agents."""
 
+    clips: bool = False
+    """Film the first of the kept agents of each initialization in each game, up to a minute, into
+    RUN/clips; wandb gets the clips too. Atari games alone."""
+
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
@@ -257,6 +261,12 @@ class EvaluateConfig:
             ValueError: A field is out of range, or two fields contradict each other.
         """
         _check(self.seed, self.runtime, self.task, self.agent)
+        if self.clips and self.task.kind != "atari":
+            raise ValueError(
+                f"clips = true: task.kind = {self.task.kind} cannot be filmed, Atari games alone"
+            )
+        if self.clips and not self.save_agents:
+            raise ValueError("clips = true: films the agents that are kept; add --save_agents true")
         if self.seeds < 1:
             raise ValueError(f"seeds = {self.seeds}: must be at least 1")
         if not (self.init or self.random):

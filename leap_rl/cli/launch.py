@@ -18,7 +18,15 @@ from leap_rl.cli import UsageError
 from leap_rl.cli.monitor import Monitor
 from leap_rl.cli.policies import make_learning, make_meta_training, make_policy, make_tasks
 from leap_rl.cli.record import Record, computes_here, versions_here
-from leap_rl.config import Config, LearnConfig, TrainConfig, fingerprint, init_of, to_mapping
+from leap_rl.config import (
+    Config,
+    EvaluateConfig,
+    LearnConfig,
+    TrainConfig,
+    fingerprint,
+    init_of,
+    to_mapping,
+)
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
@@ -98,6 +106,10 @@ def settle(config: C) -> C:
             drawings or environments that it names are not there.
     """
     config = _settle_machine(replace(config, task=_settle_task(config.task)))
+    if isinstance(config, EvaluateConfig) and config.clips:
+        from leap_rl.film.clip import check_video
+
+        check_video("clips = true")
     if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
         return config
     games = _settle_task(config.validation.of(config.task)).resolved_games
@@ -213,6 +225,10 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
         if config.runtime.kind == "ray":
             console.message(_ray_message(config.runtime.address))
         _make_runtime(config, interrupts).run(job, monitor.report)
+        if isinstance(config, EvaluateConfig) and config.clips:
+            from leap_rl.cli.clips import film_agents
+
+            film_agents(config, folder, tracker=tracker, console=console, check=interrupts.check)
 
 
 def _ray_message(address: str | None) -> str:

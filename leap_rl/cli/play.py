@@ -217,31 +217,17 @@ def _player(path: Path, game: str, config: PlayConfig) -> Player:
     Raises:
         UsageError: It is no agent, or it has not learned this game.
     """
-    from leap_rl.film.playing import Player
+    from leap_rl.film.agent_file import read_player
     from leap_rl.rl.hardware import check_machine, resolve
-    from leap_rl.training.initialization import load_tensors
 
     agent = resolve(AgentConfig(**asdict(config.agent)))
     check_machine(agent)
-    num_actions = ACTION_COUNTS[split_name(game)[0]]
     try:
-        parameters = load_tensors(path.read_bytes())
-        if "policy.bias" not in parameters:
-            raise ValueError("is no agent's file: it has no policy; take one of RUN/agents")
-        for name, tensor in parameters.items():
-            if not tensor.isfinite().all():
-                raise ValueError(f"{name}: holds NaN or infinity")
-        own_actions = len(parameters["policy.bias"])
-        if own_actions != num_actions:
-            raise ValueError(
-                f"has {own_actions} actions, and {game} has {num_actions}: name the game that it "
-                "has learned, or a flavour of it"
-            )
-        return Player(
-            agent,
-            parameters,
-            observation_shape=config.task.atari.settings.observation_shape,
-            num_actions=num_actions,
+        return read_player(
+            path,
+            game,
+            agent=agent,
+            settings=config.task.atari.settings,
             seed=config.seed,
             greedy=config.greedy,
         )

@@ -86,6 +86,8 @@ def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
     else:
         print("Every task was dropped: there is nothing to compare.")
     print(f"\n  folder  {shown(folder.path)}")
+    if (folder.path / "clips").exists():
+        print(f"  clips   {shown(folder.path / 'clips')}")
     announce_report(write_report([folder]), opens=opens)
 
 

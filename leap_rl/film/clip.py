@@ -122,13 +122,26 @@ def check_format(path: Path) -> None:
     if path.suffix not in (".mp4", ".gif"):
         raise ValueError(f"out = {path}: must end in .mp4 or .gif")
     if path.suffix == ".mp4":
-        try:
-            import av  # noqa: F401
-        except ImportError:
-            raise NoVideoError(
-                f"out = {path}: MP4 takes PyAV, which is not installed; "
-                "`pip install av` brings it (so does leap-rl[video]), or write a .gif"
-            ) from None
+        check_video(f"out = {path}", "write a .gif")
+
+
+def check_video(option: str, way_out: str = "leave it out") -> None:
+    """Refuse to write MP4 where it cannot be.
+
+    Args:
+        option: Asks for it.
+        way_out: What to do instead.
+
+    Raises:
+        NoVideoError: PyAV is missing.
+    """
+    try:
+        import av  # noqa: F401
+    except ImportError:
+        raise NoVideoError(
+            f"{option}: MP4 takes PyAV, which is not installed; "
+            f"`pip install av` brings it (so does leap-rl[video]), or {way_out}"
+        ) from None
 
 
 @contextmanager

@@ -33,6 +33,9 @@ class JsonlSink:
         self._file.write(json.dumps(dict(row), allow_nan=False) + "\n")
         self._file.flush()
 
+    def write_clip(self, name: str, path: Path) -> None:
+        """Show no film."""
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

@@ -27,6 +27,9 @@ class Sink(Protocol):
     def write(self, row: Row, axis: Axis) -> None:
         """Record `row`, whose place on `axis` is `row[axis]`."""
 
+    def write_clip(self, name: str, path: Path) -> None:
+        """Record a film, an .mp4, if films can be shown there."""
+
     def close(self) -> None:
         """Write out what is buffered and let go. Nothing is written afterwards."""
 
@@ -50,6 +53,11 @@ class Tracker:
         refuse_non_finite(row)
         for sink in self._sinks:
             sink.write(row, axis)
+
+    def log_clip(self, name: str, path: Path) -> None:
+        """Record a film, an .mp4, in every sink that can show it."""
+        for sink in self._sinks:
+            sink.write_clip(name, path)
 
     def close(self) -> None:
         """Close every sink, even when closing one of them raises; the error then goes on."""

@@ -37,6 +37,9 @@ class TensorBoardSink:
                 self._writer.add_scalar(key, value, global_step=int(row[axis]))
         self._writer.flush()
 
+    def write_clip(self, name: str, path: Path) -> None:
+        """Show no film."""
+
     def close(self) -> None:
         """Flush and close the event file."""
         self._writer.close()

@@ -87,6 +87,10 @@ class WandbSink:
             self._run.define_metric("*", step_metric=axis)
         self._run.log(dict(row))
 
+    def write_clip(self, name: str, path: Path) -> None:
+        """Log a film; wandb copies the file."""
+        self._run.log({name: wandb.Video(str(path), format="mp4")})
+
     def close(self) -> None:
         """Finish the wandb run. Offline, wandb's own process may write its last bytes after this;
         the interpreter's exit waits for it."""

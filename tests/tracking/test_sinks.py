@@ -188,6 +188,9 @@ class Recorder:
         if self.fails:
             raise OSError("disk full")
 
+    def write_clip(self, name: str, path: Path) -> None:
+        self.log.append(f"{self.name} showed {name}")
+
     def close(self) -> None:
         self.log.append(f"{self.name} closed")
         if self.fails:

@@ -1,0 +1,94 @@
+"""Films the agents of an evaluation: a clip of each initialization in each game."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from leap_rl.cli.launch import shown
+from leap_rl.config import EvaluateConfig
+from leap_rl.run_folder import RunFolder, file_name
+from leap_rl.tracking.console import Console
+from leap_rl.tracking.sink import Tracker
+
+LONGEST_S = 60
+"""An episode may take half an hour of play."""
+SCALE = 2
+
+
+def film_agents(
+    config: EvaluateConfig,
+    folder: RunFolder,
+    *,
+    tracker: Tracker,
+    console: Console,
+    check: Callable[[], None],
+) -> None:
+    """Film the first agent of each initialization in each game, into RUN/clips, and log the clips.
+
+    A clip that is there already is not made again, but is logged: who logged it last may have died.
+
+    Args:
+        config: The evaluation's.
+        folder: The evaluation's; all of its agents are trained.
+        tracker: Logs the clips.
+        console: Says what is filmed.
+        check: Raises if the command is to stop.
+    """
+    from leap_rl.determinism import configure_torch
+    from leap_rl.evaluation.results import agents_of
+
+    state = folder.read_state(0)["evaluation"]
+    agents = agents_of(state["initializations"], state["games"], state["seeds"])
+    configure_torch()
+    (folder.path / "clips").mkdir(exist_ok=True)
+    for slot, (initialization, game, seed) in enumerate(agents):
+        agent = folder.agent(slot, game)
+        if seed > 0 or not agent.exists():  # a dropped task leaves no agent
+            continue
+        clip = clip_path(folder, initialization, game)
+        if not clip.exists():
+            console.message(f"filming {game} from {initialization}: {shown(clip)}")
+            _film(agent, game, clip, config=config, title=f"{game}, {initialization}", check=check)
+        tracker.log_clip(f"clip/{initialization}/{game}", clip)
+
+
+def clip_path(folder: RunFolder, initialization: str, game: str) -> Path:
+    """Return the file of an evaluation's clip."""
+    return folder.path / "clips" / f"{file_name(game)}_{file_name(initialization)}.mp4"
+
+
+def _film(
+    agent: Path,
+    game: str,
+    clip: Path,
+    *,
+    config: EvaluateConfig,
+    title: str,
+    check: Callable[[], None],
+) -> None:
+    from leap_rl.envs.camera import frames_per_s
+    from leap_rl.film.agent_file import read_player
+    from leap_rl.film.filming import film
+    from leap_rl.film.playing import play
+
+    settings = config.task.atari.settings
+    rate = frames_per_s(game)
+    player = read_player(agent, game, agent=config.agent, settings=settings, seed=config.seed)
+    pictures = play(
+        game,
+        player,
+        settings=settings,
+        seed=config.seed,
+        episodes=1,
+        max_agent_steps=LONGEST_S * rate // settings.frameskip,
+    )
+    film(
+        pictures,
+        clip,
+        title=title,
+        episodes=1,
+        scale=SCALE,
+        frames_per_s=rate,
+        tell=lambda picture: check(),
+    )

@@ -1,0 +1,58 @@
+"""Trained agents that act, from the files that runs keep of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.games import ACTION_COUNTS
+from leap_rl.envs.names import split_name
+from leap_rl.film.playing import Player
+from leap_rl.rl.config import AgentConfig
+from leap_rl.training.initialization import load_tensors
+
+
+def read_player(
+    path: Path,
+    game: str,
+    *,
+    agent: AgentConfig,
+    settings: AtariSettings,
+    seed: int,
+    greedy: bool = False,
+) -> Player:
+    """Return the agent of a file, ready to play.
+
+    Args:
+        path: One of RUN/agents.
+        game: What it has learned, or a flavour of it.
+        agent: Settings that it acts with; the encoder, the precision and the device count.
+        settings: How the game is run.
+        seed: Actions are drawn from it.
+        greedy: Take the likeliest action, where learning draws one.
+
+    Raises:
+        ValueError: It is no agent, it is damaged, or it has not learned this game; the message
+            lacks the path.
+    """
+    num_actions = ACTION_COUNTS[split_name(game)[0]]
+    parameters = load_tensors(path.read_bytes())
+    if "policy.bias" not in parameters:
+        raise ValueError("is no agent's file: it has no policy; take one of RUN/agents")
+    for name, tensor in parameters.items():
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name}: holds NaN or infinity")
+    own_actions = len(parameters["policy.bias"])
+    if own_actions != num_actions:
+        raise ValueError(
+            f"has {own_actions} actions, and {game} has {num_actions}: name the game that it "
+            "has learned, or a flavour of it"
+        )
+    return Player(
+        agent,
+        parameters,
+        observation_shape=settings.observation_shape,
+        num_actions=num_actions,
+        seed=seed,
+        greedy=greedy,
+    )
