@@ -74,6 +74,8 @@ def plan_run(
     meta_steps: int,
     trainers: int,
     env_processes: int = 1,
+    validations: int = 0,
+    validation_tasks: int = 0,
 ) -> dict[str, Any]:
     """Predict a run's time.
 
@@ -85,13 +87,21 @@ def plan_run(
         meta_steps: How many there are.
         trainers: How many train tasks.
         env_processes: Cores of each of them.
+        validations: Meta-steps in which the initialization is judged besides.
+        validation_tasks: Tasks that judge it in each of them.
 
     Returns:
-        The figures by name, all of them plain values.
+        The figures by name, all of them plain values. What is of a meta-step is of one without
+        validation.
     """
-    task_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), batch_size))
+    most_tasks = batch_size + validation_tasks
+    judged_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), most_tasks))
+    task_s = judged_s[:batch_size]
     step = plan_meta_step(task_s, trainers=trainers)
-    hours = meta_steps * step.length_s / HOUR_S
+    judged = plan_meta_step(judged_s, trainers=trainers)
+    rest = meta_steps - validations
+    hours = (rest * step.length_s + validations * judged.length_s) / HOUR_S
+    busy_hours = (rest * sum(task_s) + validations * sum(judged_s)) / HOUR_S
     return {
         "trainers": trainers,
         "cores": trainers * env_processes,
@@ -102,12 +112,14 @@ def plan_run(
         "rounds_per_meta_step": -(-batch_size // trainers),
         "hours": hours,
         "core_hours": hours * trainers * env_processes,
-        "busy_core_hours": meta_steps * sum(task_s) * env_processes / HOUR_S,
-        "idle_share": step.idle_share,
+        "busy_core_hours": busy_hours * env_processes,
+        "idle_share": 1 - busy_hours / (trainers * hours),
+        "validations": validations,
+        "validation_tasks": validation_tasks,
         "idle_tail_hours_per_meta_step": step.tail_s / HOUR_S,
         "hours_per_meta_step": step.length_s / HOUR_S,
         "floor_hours_per_meta_step": step.longest_task_s / HOUR_S,
-        "floor_hours": meta_steps * step.longest_task_s / HOUR_S,
+        "floor_hours": (rest * step.longest_task_s + validations * judged.longest_task_s) / HOUR_S,
         "fewest_trainers_as_fast": fewest_trainers(task_s, trainers=trainers),
     }
 
@@ -189,6 +201,11 @@ def table(figures: Mapping[str, Any]) -> str:
         f"  {figures['floor_hours']:>12,.1f} hours is the floor with any number of trainers: "
         f"the longest task takes {figures['floor_hours_per_meta_step']:,.2f} hours",
     ]
+    if figures["validations"]:
+        lines.append(
+            f"  {figures['validations']:>12} of the meta-steps have {figures['validation_tasks']} "
+            "tasks more, which judge the initialization"
+        )
     if figures["fewest_trainers_as_fast"] < trainers:
         lines.append(f"  {figures['fewest_trainers_as_fast']:>12} trainers would be as fast")
     lines += ["", "assumed:"]

@@ -92,7 +92,17 @@ def main(argv: Sequence[str]) -> int:
         meta_steps=config.meta.meta_steps,
         trainers=config.planned_trainers,
         env_processes=config.runtime.env_processes,
+        **_validation(config),
     )
     figures["assumed"] = plan.assumptions(rates, measured)
     print_figures(figures, plan.table, as_json=as_json)
     return 0
+
+
+def _validation(config: PlanConfig) -> dict[str, int]:
+    """Return how often the initialization is judged, and by how many tasks."""
+    every = config.validation.every_meta_steps
+    if every is None:
+        return {}
+    tasks = len(config.validation.of(config.task).resolved_games)
+    return {"validations": -(-config.meta.meta_steps // every), "validation_tasks": tasks}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.bench.plan import fewest_trainers, plan_meta_step, plan_run, spread
+from leap_rl.bench.plan import fewest_trainers, plan_meta_step, plan_run, spread, table
 
 
 def test_trainers_that_divide_the_batch_are_never_idle() -> None:
@@ -47,6 +47,24 @@ def test_a_runs_hours_follow_from_its_speed() -> None:
     assert figures["idle_tail_hours_per_meta_step"] == pytest.approx(1.0)
     assert figures["floor_hours"] == pytest.approx(10.0)
     assert figures["fewest_trainers_as_fast"] == 8
+
+
+def test_judging_the_initialization_takes_time_too() -> None:
+    figures = plan_run(
+        {"any": 2000.0},
+        agent_steps=7_200_000,
+        batch_size=16,
+        meta_steps=10,
+        trainers=16,
+        validations=4,
+        validation_tasks=2,
+    )
+    # One round of an hour in six meta-steps, and a second one for two tasks in the four others.
+    assert figures["hours"] == pytest.approx(6 + 4 * 2)
+    assert figures["busy_core_hours"] == pytest.approx(10 * 16 + 4 * 2)
+    assert figures["idle_share"] == pytest.approx(1 - 168 / (14 * 16))
+    assert figures["floor_hours"] == pytest.approx(10.0)
+    assert "4 of the meta-steps have 2 tasks more" in table({**figures, "assumed": []})
 
 
 def test_a_batch_holds_the_measured_games_in_equal_parts() -> None:

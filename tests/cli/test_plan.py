@@ -57,6 +57,14 @@ def test_auto_is_what_this_machine_has_cores_for(
     assert json.loads(capsys.readouterr().out)["trainers"] == trainers
 
 
+def test_validation_is_planned_for(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = f"plan --config {PAPER} --trainers 1 --agent_steps_per_s 2500 --json".split()
+    assert main([*argv, "--validation.every_meta_steps", "40"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    # Boxing and seaquest at meta-steps 0, 40 and 80.
+    assert figures["hours"] == pytest.approx((100 * 16 + 3 * 2) * 2000 / 3600)
+
+
 def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> None:
     words = "plan --trainers 12 --runtime.env_processes 4 --agent_steps_per_s 2500"
     assert main([*words.split(), "--json"]) == 0
