@@ -53,9 +53,11 @@ class Experiment:
         config: A config of `leap-rl train`, without `run_dir`.
         folder: Where both runs and the record of the deaths go.
         tell: Hears now and then what is going on.
+        words: More for the command line of each process.
     """
 
-    def __init__(self, config: Path, folder: Path, tell: Tell) -> None:
+    def __init__(self, config: Path, folder: Path, tell: Tell, words: Sequence[str] = ()) -> None:
+        self._words = tuple(words)
         self._config = config
         self._folder = folder
         self._tell = tell
@@ -89,11 +91,12 @@ class Experiment:
         deaths.write(plan)
         started = time.monotonic()
         words = ["train", "--config", str(self._config), "--run_dir", str(run.path)]
+        words += self._words
         while (status := self._leap_rl(words, run, plan)) == -signal.SIGKILL:
             died = len(deaths.happened())
             self._tell(f"the driver was killed ({died} deaths by now); going on by resume")
             if run.exists():
-                words = ["resume", str(run.path)]
+                words = ["resume", str(run.path), *self._words]
         if status != 0:
             raise RunFailedError(
                 f"the run {run.path.name} ended with exit status {status}; "

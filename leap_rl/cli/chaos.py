@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import yaml
 
+from leap_rl import cli
 from leap_rl.cli import EXIT_FAILED
 from leap_rl.cli.launch import new_folder, settle, shown
 from leap_rl.cli.parser import config_parser, parse
@@ -63,7 +64,8 @@ def main(argv: Sequence[str]) -> int:
     options = to_mapping(plain)
     del options["run_dir"]
     (folder / "config.yaml").write_text(yaml.safe_dump(options, sort_keys=False))
-    experiment = Experiment(folder / "config.yaml", folder, _tell)
+    trust = [cli.TRUST_IMPORTS] if config.task.imports else []
+    experiment = Experiment(folder / "config.yaml", folder, _tell, trust)
     outcome = experiment.carry_out(kills=config.kills, seed=config.seed)
 
     died = Counter(phase for phase, _ in outcome.died)

@@ -15,6 +15,7 @@ from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, chaos, main
 from leap_rl.run_folder import RunFolder
 from leap_rl.training.faults import Deaths
 from leap_rl.training.phases import Phase
+from tests.envs.own_games import WALK
 
 ROOT = Path(__file__).parents[2]
 GAMES = ["--config", str(ROOT / "configs/chaos.yaml")]
@@ -72,6 +73,20 @@ def test_it_says_what_did_not_happen_and_what_differs(
     assert says is None or says in out
     assert "same bits" not in out
     assert out.splitlines()[-1].startswith("NOT the same")
+
+
+def test_own_games_are_trusted_where_their_user_trusts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("leap_rl.chaos.experiment.Experiment", Pretended)
+    monkeypatch.setattr(Pretended, "seeds", ("0", "0"))
+    words = ["chaos", "--kills", "1", "--task.kind", "gymnasium", "--task.games", f"['{WALK}']"]
+    words += ["--task.num_envs", "2", "--task.agent_steps", "20", "--meta.meta_steps", "1"]
+    assert main([*words, "--run_dir", str(tmp_path / "out")]) == EXIT_USAGE
+    assert main([*words, "--trust_imports", "--run_dir", str(tmp_path / "out")]) == EXIT_FAILED
+    out = capsys.readouterr().out
+    assert "did not happen" in out  # both runs came to their end
+    assert "differs" not in out
 
 
 @pytest.mark.parametrize(
