@@ -31,7 +31,7 @@ TRAIN = [*CATCH, "--meta.meta_steps", "2", "--meta.batch_size", "3"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run for each kind of row: energy, length, frames, agents alone, examples, losses."""
+    """A run for each kind of row: paths, frames, agents alone, examples, losses, judgements."""
     folder = tmp_path_factory.mktemp("runs")
     atari = ["--task.games", '["bowling"]', "--task.num_envs", "2", "--task.agent_steps", "20"]
     write_zip(folder / "images_background.zip", {"Latin": 20})
@@ -51,6 +51,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             *["train", *atari, "--runtime.kind", "local"],
             *["--meta.meta_steps", "1", "--meta.batch_size", "1"],
         ],
+        "validated": [
+            *["train", *TRAIN, "--meta.meta_steps", "1", "--validation.every_meta_steps", "1"],
+            *["--validation.games", '["catch_up"]'],
+        ],
         "learn": ["learn", *CATCH],
         "learn_atari": ["learn", *atari, "--runtime.kind", "local"],
         "omniglot": ["train", *omniglot, "--meta.meta_steps", "1", "--meta.batch_size", "1"],
@@ -58,8 +62,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     for name, argv in commands.items():
         assert main([*argv, "--run_dir", str(folder / name)]) == 0
+    evaluate = [
+        "evaluate",
+        "--init",
+        str(folder / "energy"),
+        "--games",
+        '["catch"]',
+        "--seeds",
+        "1",
+    ]
+    assert main([*evaluate, "--runtime.kind", "local", "--out", str(folder / "evaluated")]) == 0
     wandb.teardown()  # wait until its own process has written everything
-    return {name: folder / name for name in commands}
+    return {name: folder / name for name in [*commands, "evaluated"]}
 
 
 def test_the_keys_written_are_exactly_those_explained(runs: dict[str, Path]) -> None:

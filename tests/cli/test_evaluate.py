@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from leap_rl.evaluation.results import RANDOM, LearningCurve, read_evaluation
 from leap_rl.messages import Complete
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME, save_tensors
@@ -189,9 +191,8 @@ def test_a_bad_initialization_is_one_line(
         ("--init", tmp_path): "no run is here",
         ("--init", trained, "--init", other): f"init = {other}: ",
         ("--init", tmp_path / "file.safetensors", *CATCH[:2]): "no safetensors file",
-        ("--init", trained, "--games", "pongo"): "task.games: 'pongo'",
+        ("--init", trained, "--games", "pongo"): "'pongo'; did you mean 'pong'?",
         ("--init", trained, "--seeds", "0"): "seeds = 0: must be at least 1",
-        ("--init", trained, "--task.kind", "omniglot"): "omniglot_scores.py",
     }.items():
         out = tmp_path / "out"
         assert evaluate(*argv, "--out", out) == EXIT_USAGE, argv
@@ -199,6 +200,15 @@ def test_a_bad_initialization_is_one_line(
         assert line.startswith("leap-rl: ")
         assert expected in line
         assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "way_out"), [("omniglot", "omniglot_scores.py"), ("quadratic", "evaluate games")]
+)
+def test_what_has_no_episodes_is_compared_elsewhere(kind: Any, way_out: str) -> None:
+    data = "drawings" if kind == "omniglot" else None
+    with pytest.raises(ValueError, match=f"task.kind = {kind}: has no episodes .*{way_out}"):
+        EvaluateConfig(init=["file"], task=TaskConfig(kind=kind, games="all", data=data))
 
 
 def test_what_learns_otherwise_is_told(

@@ -65,7 +65,8 @@ def test_more_meta_steps_extend_a_finished_run(
 def test_a_run_records_what_made_it(run: Path) -> None:
     (versions,) = RunFolder(run).read_config()["made_by"]
     assert versions.keys() == {
-        *("meta_step", "leap_rl", "python", "torch", "numpy", "ale_py", "ray", "processor")
+        *("meta_step", "leap_rl", "python", "torch", "numpy", "ale_py", "gymnasium", "ray"),
+        "processor",
     }
     assert None not in versions.values()
 

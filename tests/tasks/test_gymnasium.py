@@ -157,7 +157,7 @@ def test_games_that_do_not_repeat_themselves_are_found_when_a_run_is_made() -> N
         ({"games": "all"}, "task.games = ['all']: task.kind = gymnasium has no pools"),
         ({"games": []}, "task.games = []: task.kind = gymnasium has no pools"),
         ({"games": ["A-v0@x=1.0", "A-v0@x=1.00"]}, "each once"),
-        ({"games": ["A-v0@x"]}, "must be key=value"),
+        ({"games": ["A-v0@x"]}, "must be spelled NAME or NAME@key=value"),
         ({"data": "here"}, "task.data: has no effect with task.kind = gymnasium"),
     ],
 )

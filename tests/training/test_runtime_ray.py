@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from leap_rl import processor
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.rl import hardware
 from leap_rl.run_folder import RunFolder
@@ -236,7 +237,8 @@ def test_a_trainer_whose_machine_cannot_compute_the_run_does_not_join(
 ) -> None:
     # As where the run is made on a processor with such units, and its trainers have none.
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    monkeypatch.setattr(hardware, "has_bfloat16_units", lambda: True)
+    for module in (hardware, processor):
+        monkeypatch.setattr(module, "has_bfloat16_units", lambda: True)
     options = ["--task.kind", "catch", "--task.num_envs", "2", "--task.agent_steps", "20"]
     options = [*options, "--task.unroll_length", "1", "--runtime.trainers", "2"]
     status = main(["train", *options, "--run_dir", str(tmp_path / "run")])
