@@ -33,8 +33,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/leap-rl train --config configs/demo.yaml
 
+# Much of the time is waiting, for Ray to start and for signals: two at once, a file's tests in order.
 test: setup
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 test-chaos: setup
 	$(BIN)/pytest -q -m chaos
