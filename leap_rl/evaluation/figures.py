@@ -116,7 +116,7 @@ def draw(
         width, height = _size(panels)
         rows = -(-len(panels) // columns)
         # Rows of intervals have their names beside them.
-        legend = len(panels) > 1 and len(shown) > 1 and isinstance(panels[0], Panel)
+        legend = len(shown) > 1 and isinstance(panels[0], Panel)
         figure, axes = plt.subplots(
             rows,
             columns,
@@ -188,8 +188,6 @@ def _draw_panel(
             axis.set_xlabel("")
         if isinstance(left, Panel) and left.y_label == panel.y_label:
             axis.set_ylabel("")
-        if len(panels) == 1 and len(panel.lines) > 1:
-            axis.legend(fontsize="small")
 
 
 def _draw_lines(panel: Panel, axis: Any, colours: Mapping[str, tuple[str, str]]) -> None:

@@ -44,6 +44,19 @@ def test_a_name_has_its_colour_whatever_else_is_drawn(tmp_path: Path) -> None:
     assert PALETTE[0] in colours(svg)
 
 
+@pytest.mark.parametrize("panels", [1, 2])
+def test_lines_of_a_group_have_one_entry_in_the_legend(tmp_path: Path, panels: int) -> None:
+    lines = {
+        f"{name}, seed {seed}": Line([1, 2], [3, 4], group=name)
+        for name in ("random", "leap")
+        for seed in range(3)
+    }
+    (_, svg) = draw([Panel(lines, "x", "y")] * panels, tmp_path / "seeds")
+    text = svg.read_text()
+    assert [text.count(f"<!-- {name} -->") for name in ("random", "leap")] == [1, 1]
+    assert "seed 0" not in text
+
+
 def test_what_has_no_interval_is_drawn_as_a_point(tmp_path: Path) -> None:
     unsure = IntervalPanel({"leap": (1.0, float("-inf"), float("inf"))}, "x")
     sure = IntervalPanel({"leap": (1.0, 0.5, 1.5)}, "x")
