@@ -55,12 +55,16 @@ class Share:
     def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
         """Refuse what no node has: Ray would wait for such a node for ever.
 
+        A cluster without any cores is a head alone, whose trainers' nodes are yet to come.
+
         Args:
             nodes: The resources of each node.
 
         Raises:
-            RunFailedError: No node has as many.
+            RunFailedError: There are nodes with cores, and none has as many.
         """
+        if not any(node.get("CPU") for node in nodes.values()):
+            return
         for name, option, needed in (
             ("CPU", "runtime.env_processes", self.cores),
             ("GPU", "runtime.gpus_per_trainer", self.gpus),

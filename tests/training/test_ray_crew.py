@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,23 @@ def test_places_of_a_node(
     cores: int, gpus: float, resources: dict[str, float], places: int
 ) -> None:
     assert ray_crew().Share(cores=cores, gpus=gpus).places(resources) == places
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "says"),
+    [
+        (1, 0.25, None),
+        (4, 0.0, None),
+        (5, 0.0, "runtime.env_processes = 5: no node .* CPUs; the most is 4"),
+        (1, 2.0, "runtime.gpus_per_trainer = 2: no node .* GPUs; the most is 1"),
+    ],
+)
+def test_what_no_node_has_is_refused(cores: int, gpus: float, says: str | None) -> None:
+    share = ray_crew().Share(cores=cores, gpus=gpus)
+    nodes = {"head": {"CPU": 0.0}, "n0": {"CPU": 4.0}, "n1": {"CPU": 2.0, "GPU": 1.0}}
+    with pytest.raises(RunFailedError, match=says) if says else nullcontext():
+        share.check(nodes)
+    share.check({"head": {"CPU": 0.0, "memory": 1e9}})  # nodes with cores are yet to come
 
 
 @pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 3), (5, 4)])
