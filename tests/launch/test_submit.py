@@ -1,0 +1,180 @@
+"""What `launch/submit` sends and refuses; tests/launch/test_hosts.py submits to a real cluster."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import socket
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.launch.job_server import TOKEN, JobServer, job_server
+
+ROOT = Path(__file__).parents[2]
+main: Callable[[list[str]], int] = runpy.run_path(str(ROOT / "launch/submit"))["main"]
+
+DEMO = ["train", "--config", str(ROOT / "configs/demo.yaml"), "--run_dir", "/srv/runs/demo"]
+ID = "leap-rl-demo-a480df61"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JobServer]:
+    """A job server whose address and token this user has."""
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_MODE", "RAY_ADDRESS"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which nobody is to be sent the token
+    monkeypatch.setenv("no_proxy", "127.0.0.1")  # for Ray's own client
+    with job_server() as served:
+        monkeypatch.setenv("RAY_API_SERVER_ADDRESS", served.address)
+        yield served
+
+
+def error_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a refusal says."""
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("launch/submit: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def test_a_config_goes_along_and_the_rest_of_the_command_as_it_is(server: JobServer) -> None:
+    assert main([*DEMO, "--task.games", '["pong", "carnival"]']) == 0
+    (job,) = server.submitted
+    assert job["submission_id"] == f"{ID}-1"
+    assert job["entrypoint"] == (
+        "leap-rl train --config demo.yaml --run_dir /srv/runs/demo "
+        """--task.games '["pong", "carnival"]'"""
+    )
+    assert job["runtime_env"]["env_vars"] == {"RAY_JOB_STOP_WAIT_TIME_S": "30"}
+    (package,) = server.packages
+    with zipfile.ZipFile(io.BytesIO(package)) as packed:
+        assert packed.namelist() == ["demo.yaml"]
+        assert packed.read("demo.yaml") == (ROOT / "configs/demo.yaml").read_bytes()
+    assert TOKEN not in str(job)
+
+
+def test_what_needs_no_file_takes_none_along(server: JobServer) -> None:
+    assert main(["resume", "/srv/runs/demo/", "--meta.meta_steps", "9"]) == 0
+    (job,) = server.submitted
+    assert job["submission_id"] == f"{ID}-1"  # the run's, however its folder is spelled
+    assert job["entrypoint"] == "leap-rl resume /srv/runs/demo/ --meta.meta_steps 9"
+    assert "working_dir" not in job["runtime_env"]
+    assert server.packages == []
+
+
+def test_submitting_again_what_runs_starts_nothing(
+    server: JobServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(DEMO) == main(DEMO) == 0
+    assert len(server.submitted) == 1
+    assert f"{ID}-1: runs already: leap-rl train" in capsys.readouterr().out
+
+
+def test_a_submission_that_was_quicker_is_as_good(
+    server: JobServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add(f"{ID}-1", "PENDING", "leap-rl resume /srv/runs/demo")
+    monkeypatch.setattr(
+        server,
+        "get",
+        lambda path: (200, []) if path == "/api/jobs/" else JobServer.get(server, path),
+    )
+    assert main(["resume", "/srv/runs/demo"]) == 0
+    assert server.submitted == []
+
+
+def test_what_has_ended_is_submitted_under_the_next_number(server: JobServer) -> None:
+    server.add(f"{ID}-1", "FAILED", "leap-rl train")
+    server.add(f"{ID}-2", "STOPPED", "leap-rl resume /srv/runs/demo")
+    server.add("leap-rl-demo-00000000-3", "RUNNING", "leap-rl resume /elsewhere/demo")
+    assert main(["resume", "/srv/runs/demo"]) == 0
+    assert [job["submission_id"] for job in server.submitted] == [f"{ID}-3"]
+
+
+def test_another_command_on_a_run_that_is_at_work_is_refused(
+    server: JobServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add(f"{ID}-1", "RUNNING", "leap-rl train --run_dir /srv/runs/demo")
+    said = error_of(["resume", "/srv/runs/demo"], capsys)
+    assert f"ray job stop {ID}-1" in said
+    assert server.submitted == []
+
+
+def test_a_wrong_token_is_told_and_not_shown(
+    server: JobServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "wr0ng")
+    said = error_of(DEMO, capsys)
+    assert "does not take this token" in said
+    assert "wr0ng" not in said
+
+
+def test_without_a_token_it_says_where_it_looked(
+    server: JobServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
+    said = error_of(DEMO, capsys)
+    assert "/nowhere/token: no token there" in said
+    assert "launch/make-token" in said
+
+
+def test_a_cluster_that_asks_for_no_token_is_refused(
+    server: JobServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.mode = "disabled"
+    assert "asks for no token" in error_of(DEMO, capsys)
+    assert server.submitted == []
+
+
+def test_what_ray_refuses_is_told_in_a_line(
+    server: JobServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refuses = "Traceback (most recent call last):\n  File ...\nValueError: no room\n\n"
+    assert "Ray does not take the job: " in (said := error_of(DEMO, capsys))
+    assert "no room" in said
+
+
+def test_where_nobody_answers_the_way_out_is_told(
+    server: JobServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    assert "ssh -N -L 8265" in error_of(["--address", address, *DEMO], capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--address", "10.0.0.1:8265", *DEMO], "must be a URL"),
+        (["--address", "http://10.0.0.1:8265", *DEMO], "cross the network in clear"),
+        (["train"], "--run_dir: missing"),
+        (["train", "--run_dir", "runs/demo"], "must be absolute, as /srv/runs/demo"),
+        (["train", "--run_dir=runs/demo"], "must be absolute"),
+        (["resume"], "RUN: missing"),
+        (["resume", "--meta.meta_steps", "9"], "RUN: missing"),
+        (["train", "--config", "none.yaml", "--run_dir", "/srv/demo"], "no such file here"),
+        (["train", "--config=none.yaml", "--run_dir", "/srv/demo"], "no such file here"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    server: JobServer, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in error_of(words, capsys)
+    assert server.submitted == []
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    said = capsys.readouterr().out
+    for taught in ("ray job stop", "ray dashboard", "auth_token", "absolute", "--runtime.trainers"):
+        assert taught in said
