@@ -170,14 +170,9 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
         farewell=None if quiet else go_on,
     )
     try:
-        with interrupts:
-            try:
-                _run(config, folder, interrupts, resumes=resumes)
-            except (OSError, RunFailedError):
-                if not interrupts.explain_failure():
-                    raise
-            else:
-                return 0
+        with interrupts, interrupts.explaining(OSError, RunFailedError):
+            _run(config, folder, interrupts, resumes=resumes)
+            return 0
     except KeyboardInterrupt:
         pass
     if not quiet:
@@ -224,7 +219,8 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
         )
         if config.runtime.kind == "ray":
             console.message(_ray_message(config.runtime.address))
-        _make_runtime(config, interrupts).run(job, monitor.report)
+        with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
+            _make_runtime(config, interrupts).run(job, monitor.report)
         if isinstance(config, EvaluateConfig) and config.clips:
             from leap_rl.cli.clips import film_agents
 

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import refuse_non_finite
+from leap_rl.tracking.sink import Sink, refuse_non_finite
 
 
-class JsonlSink:
+class JsonlSink(Sink):
     """Appends rows to a file, each flushed to the operating system before `write` returns.
 
     A process that was killed while it wrote leaves a torn last line; opening cuts it off.
@@ -32,9 +32,6 @@ class JsonlSink:
         refuse_non_finite(row)
         self._file.write(json.dumps(dict(row), allow_nan=False) + "\n")
         self._file.flush()
-
-    def write_clip(self, name: str, path: Path) -> None:
-        """Show no film."""
 
     def close(self) -> None:
         """Close the file."""

@@ -8,10 +8,11 @@ again, so that a mirror may hold a row twice but never misses one.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
@@ -21,23 +22,31 @@ class TrackingError(ValueError):
     """A sink cannot be opened as the tracking config asks; the message says the way out."""
 
 
-class Sink(Protocol):
+class Sink(ABC):
     """Takes rows one at a time and owns whatever it writes them into."""
 
+    @abstractmethod
     def write(self, row: Row, axis: Axis) -> None:
         """Record `row`, whose place on `axis` is `row[axis]`."""
 
-    def write_clip(self, name: str, path: Path) -> None:
-        """Record a film, an .mp4, if films can be shown there."""
-
+    @abstractmethod
     def close(self) -> None:
         """Write out what is buffered and let go. Nothing is written afterwards."""
+
+    # What only some can show; the others go without.
+
+    def write_clip(self, name: str, path: Path) -> None:  # noqa: B027
+        """Record a film, an .mp4."""
+
+    def fail(self, reason: str) -> None:  # noqa: B027
+        """Tell who follows the run that it stopped on an error, for this reason."""
 
 
 class Tracker:
     """Hands each row to all sinks, in their order; the one that is the truth comes last.
 
-    Usable as a context manager, which closes the sinks.
+    Usable as a context manager, which closes the sinks, and tells them of an error that left it; a
+    run that was asked to stop has none.
     """
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
@@ -68,8 +77,18 @@ class Tracker:
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            if isinstance(error, Exception):
+                for sink in self._sinks:
+                    with suppress(Exception):  # the error that is told of is the one that counts
+                        sink.fail(" ".join(str(error).split()) or type(error).__name__)
 
 
 def refuse_non_finite(row: Row) -> None:

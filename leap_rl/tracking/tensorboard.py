@@ -11,9 +11,10 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 
 from leap_rl.tracking.metrics import Axis, Row
+from leap_rl.tracking.sink import Sink
 
 
-class TensorBoardSink:
+class TensorBoardSink(Sink):
     """Writes each figure as a scalar at the row's axis value. A resume adds one more event file.
 
     Args:
@@ -36,9 +37,6 @@ class TensorBoardSink:
             if key != axis:
                 self._writer.add_scalar(key, value, global_step=int(row[axis]))
         self._writer.flush()
-
-    def write_clip(self, name: str, path: Path) -> None:
-        """Show no film."""
 
     def close(self) -> None:
         """Flush and close the event file."""

@@ -14,12 +14,12 @@ import wandb
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import TrackingError
+from leap_rl.tracking.sink import Sink, TrackingError
 
 INIT_TIMEOUT_S = 30.0
 
 
-class WandbSink:
+class WandbSink(Sink):
     """Logs each row to one wandb run, whose id is kept in the run folder for a resume.
 
     wandb is kept from recording anything but the rows and `run_config`: no console output, machine
@@ -78,6 +78,8 @@ class WandbSink:
         except wandb.errors.Error as error:
             raise TrackingError(_no_online(str(error))) from error
         self._axis: Axis | None = None
+        self._kind = kind
+        self._exit_code = 0
 
     def write(self, row: Row, axis: Axis) -> None:
         """Log `row`; the first row's axis becomes the x axis of every chart."""
@@ -91,10 +93,15 @@ class WandbSink:
         """Log a film; wandb copies the file."""
         self._run.log({name: wandb.Video(str(path), format="mp4")})
 
+    def fail(self, reason: str) -> None:
+        """Send an alert, which reaches people where they asked wandb for it, and mark the run."""
+        self._exit_code = 1
+        self._run.alert(title=f"leap-rl {self._kind} failed", text=reason, level="ERROR")
+
     def close(self) -> None:
         """Finish the wandb run. Offline, wandb's own process may write its last bytes after this;
         the interpreter's exit waits for it."""
-        self._run.finish()
+        self._run.finish(exit_code=self._exit_code)
 
 
 def _no_online(reason: str) -> str:

@@ -100,6 +100,16 @@ class Interrupts:
         """Whether what fails just now does so because the run is to stop."""
         return self._wanted.wait(LATECOMER_S)
 
+    @contextmanager
+    def explaining(self, *failures: type[Exception]) -> Iterator[None]:
+        """Raise a KeyboardInterrupt for such failures here that come of the wish to stop."""
+        try:
+            yield
+        except failures:
+            if self.explain_failure():
+                raise KeyboardInterrupt from None
+            raise
+
     def on_leaving(self, cleanup: Callable[[], object]) -> None:
         """Call ``cleanup``, from any thread, if the run is left at once; it must be quick."""
         self._cleanups.append(cleanup)

@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import wandb
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import Tracker, TrackingError, open_tracker
+from leap_rl.tracking.sink import Sink, Tracker, TrackingError, open_tracker
 from tests.tracking import tensorboard_file, wandb_file
 
 SECRET = "feedfacefeedfacefeedfacefeedfacefeedface"
@@ -177,7 +179,7 @@ assert "tensorboardX" in loaded() and "wandb" not in loaded(), loaded()
     assert done.returncode == 0, done.stderr
 
 
-class Recorder:
+class Recorder(Sink):
     """A sink that notes what is asked of it, and may fail."""
 
     def __init__(self, name: str, log: list[str], *, fails: bool = False) -> None:
@@ -191,6 +193,11 @@ class Recorder:
     def write_clip(self, name: str, path: Path) -> None:
         self.log.append(f"{self.name} showed {name}")
 
+    def fail(self, reason: str) -> None:
+        self.log.append(f"{self.name} told of {reason}")
+        if reason in self.log:
+            raise RuntimeError("not even that")
+
     def close(self) -> None:
         self.log.append(f"{self.name} closed")
         if self.fails:
@@ -203,6 +210,43 @@ def test_every_sink_is_closed_even_when_one_raises() -> None:
     with pytest.raises(OSError, match="disk full"):
         tracker.close()
     assert sorted(log) == ["a closed", "b closed", "c closed"]
+
+
+def test_every_sink_hears_why_a_run_failed_and_the_error_goes_on() -> None:
+    log: list[str] = ["all is lost"]  # at which the recorder itself fails
+    with (
+        pytest.raises(ValueError, match="all is\nlost"),
+        Tracker([Recorder("a", log), Recorder("b", log)]),
+    ):
+        raise ValueError("all is\nlost")
+    assert log[1:3] == ["a told of all is lost", "b told of all is lost"]
+    assert sorted(log[3:]) == ["a closed", "b closed"]
+
+
+def test_a_run_that_is_asked_to_stop_has_not_failed() -> None:
+    log: list[str] = []
+    with pytest.raises(KeyboardInterrupt), Tracker([Recorder("a", log)]):
+        raise KeyboardInterrupt
+    assert log == ["a closed"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_wandb_sends_an_alert_and_marks_the_run_that_failed(tmp_path: Path, fails: bool) -> None:
+    with (
+        pytest.raises(ValueError, match="disk full") if fails else nullcontext(),
+        open_tracker(OFFLINE, run_folder=tmp_path, run_config={}, kind="train"),
+    ):
+        if fails:
+            raise ValueError("disk full")
+    wandb.teardown()  # wait until its own process has written everything
+    (file,) = wandb_files(tmp_path)
+    records = {one.WhichOneof("record_type"): one for one in wandb_file.records(file)}
+    assert records["exit"].exit.exit_code == int(fails)
+    assert ("alert" in records) == fails
+    if fails:
+        alert = records["alert"].alert
+        assert (alert.title, alert.text) == ("leap-rl train failed", "disk full")
+        assert alert.level == "ERROR"
 
 
 def test_sinks_are_written_in_order_so_that_the_last_is_the_truth() -> None:
