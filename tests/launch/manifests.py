@@ -17,6 +17,8 @@ import jsonschema
 import kubernetes_validate.utils
 import yaml
 
+from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
+
 # It reads megabytes of schemas for each manifest.
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 
@@ -39,6 +41,7 @@ def read(path: str) -> Manifest:
 
 def check_cluster(config: Manifest) -> None:
     """Check a Ray cluster's YAML."""
+    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
     import ray.autoscaler
     from ray.autoscaler._private.util import prepare_config, validate_config
 

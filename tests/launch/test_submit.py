@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 from tests.launch.job_server import TOKEN, JobServer, job_server
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +24,9 @@ ID = "leap-rl-demo-a480df61"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JobServer]:
     """A job server whose address and token this user has."""
+    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_MODE", "RAY_ADDRESS"):
-        monkeypatch.setenv(name, "")  # so that it is put back
-        monkeypatch.delenv(name)
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which nobody is to be sent the token
     monkeypatch.setenv("no_proxy", "127.0.0.1")  # for Ray's own client
