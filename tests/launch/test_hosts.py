@@ -18,6 +18,7 @@ from leap_rl.run_folder import RunFolder
 from tests.training.hosts import ROOT, Host, hosts, why_not
 
 PORT = 8265
+RAY = str(Path(sys.executable).parent / "ray")
 SHORT = ["--task.games", '["pong", "carnival"]', "--task.agent_steps", "1600"]
 SHORT += ["--meta.meta_steps", "2", "--meta.batch_size", "2"]
 DEMO = ["--config", str(ROOT / "configs/demo.yaml"), *SHORT]
@@ -119,7 +120,7 @@ def test_a_job_that_is_stopped_ends_whole_and_is_resumed(
 ) -> None:
     _, _, outside = cluster
     run = tmp_path / "run"
-    long = [*DEMO, "--task.agent_steps", "160000"]
+    long = [*DEMO, "--task.agent_steps", "16000"]
     started = submit(outside, "train", *long, "--run_dir", str(run))
     assert started.returncode == 0, started.stderr
     job = started.stdout.partition(":")[0]
@@ -127,13 +128,12 @@ def test_a_job_that_is_stopped_ends_whole_and_is_resumed(
     assert again.returncode == 0, again.stderr
     assert again.stdout.startswith(f"{job}: runs already")
     deadline = time.monotonic() + 200
-    while not list(run.glob("slots/0/*.lease")):
-        assert time.monotonic() < deadline, on(outside, "ray", "job", "logs", job).stdout
+    while not list(run.glob("slots/*/*.lease")):
+        assert time.monotonic() < deadline, on(outside, RAY, "job", "logs", job).stdout
         time.sleep(0.5)
-    ray = str(Path(sys.executable).parent / "ray")
-    stopped = on(outside, ray, "job", "stop", job)
+    stopped = on(outside, RAY, "job", "stop", job)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    log = on(outside, ray, "job", "logs", job).stdout
+    log = on(outside, RAY, "job", "logs", job).stdout
     assert "stopped; go on with: leap-rl resume" in log
     shorter = submit(outside, "--follow", "resume", str(run), "--meta.meta_steps", "1")
     assert shorter.returncode == 0, shorter.stdout

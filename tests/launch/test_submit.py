@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import runpy
 import socket
 import zipfile
@@ -15,7 +16,8 @@ from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 from tests.launch.job_server import TOKEN, JobServer, job_server
 
 ROOT = Path(__file__).parents[2]
-main: Callable[[list[str]], int] = runpy.run_path(str(ROOT / "launch/submit"))["main"]
+SCRIPT = runpy.run_path(str(ROOT / "launch/submit"))
+main: Callable[[list[str]], int] = SCRIPT["main"]
 
 DEMO = ["train", "--config", str(ROOT / "configs/demo.yaml"), "--run_dir", "/srv/runs/demo"]
 ID = "leap-rl-demo-a480df61"
@@ -158,6 +160,9 @@ def test_where_nobody_answers_the_way_out_is_told(
         (["train"], "--run_dir: missing"),
         (["train", "--run_dir", "runs/demo"], "must be absolute, as /srv/runs/demo"),
         (["train", "--run_dir=runs/demo"], "must be absolute"),
+        (["evaluate", "--init", "/srv/runs/demo"], "--out: missing"),
+        (["evaluate", "--out", "runs/eval"], "--out runs/eval: must be absolute"),
+        (["evaluate", "--run_dir", "runs/eval"], "--run_dir runs/eval: must be absolute"),
         (["resume"], "RUN: missing"),
         (["resume", "--meta.meta_steps", "9"], "RUN: missing"),
         (["train", "--config", "none.yaml", "--run_dir", "/srv/demo"], "no such file here"),
@@ -169,6 +174,12 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     assert said in error_of(words, capsys)
     assert server.submitted == []
+
+
+def test_the_ids_in_the_documents_are_those_that_come_out() -> None:
+    text = (ROOT / "docs/launch/jobs.md").read_text()
+    ids = set(re.findall(r"leap-rl-paper-[0-9a-f]+-[0-9]+", text))
+    assert ids == {f"{SCRIPT['run_name']('/srv/runs/paper')}-1"}
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
