@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 import re
 import runpy
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +26,7 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.cli.report import options as report_options
 from leap_rl.config import COMMANDS as RUNS
+from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
 OTHERS = ("resume", "fork", "report", "bench", "plan", "play")
@@ -40,7 +43,12 @@ FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LANGUAGES = {"bash", "python", "bibtex", "yaml", ""}
 """Of fenced blocks. One that names none shows what a program prints."""
 
-PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", "make")
+PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", "make", "launch/submit")
+
+SCRIPTS = ("launch/make-token", "launch/ray/start-node")
+
+FOREIGN = ("aws", "export", "gcloud", "helm", "kubectl", "pip", "ssh")
+"""Programs that are not here; that the files which they are given are there is all one can say."""
 
 
 def all_blocks() -> list[tuple[str, str]]:
@@ -81,6 +89,14 @@ def test_every_command_is_spelled_right(
     words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(ROOT)
+    if words[0] in (*SCRIPTS, *FOREIGN, "ray"):
+        check_launch(words)
+        return
+    if words[0] == "launch/submit":
+        if "--help" in words:
+            return
+        given = runpy.run_path(words[0])["options"]().parse_args(words[1:])
+        words = ["leap-rl", given.command, *given.rest]
     program, command, *rest = (word for word in words if word != TRUST_IMPORTS)
     # A file that the reader is to have written, and which is printed before.
     monkeypatch.setattr("leap_rl.cli.trusts_imports", TRUST_IMPORTS in words)
@@ -92,6 +108,10 @@ def test_every_command_is_spelled_right(
         subprocess.run(["make", "--dry-run", command, *rest], check=True, capture_output=True)
         return
     if program == ".venv/bin/python":
+        if command == "-m":
+            assert rest[0] == "pytest"
+            assert (ROOT / rest[-1]).exists()
+            return
         runpy.run_path(command)["options"]().parse_args(rest)
         return
     assert program in ("leap-rl", ".venv/bin/leap-rl")
@@ -128,6 +148,26 @@ def test_every_command_is_spelled_right(
         command, rest = "train", rest[1:]
     config = CONFIGS[command]
     parse(config_parser(config, program="test"), config, rest)
+
+
+def check_launch(words: list[str]) -> None:
+    """Check a command that launches, as far as that goes without a cloud."""
+    program, *rest = words
+    if program in SCRIPTS:
+        assert os.access(program, os.X_OK)
+    for word in rest:
+        name = word.rpartition("=")[2]
+        if name.startswith(("launch/", "configs/")) or name.endswith((".yaml", ".md")):
+            assert Path(name).exists(), word
+    if program == "ray":
+        make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
+        from ray.scripts.scripts import cli
+
+        command: Any = cli
+        while hasattr(command, "commands"):
+            command, *rest = command.commands[rest[0]], *rest[1:]
+        with command.make_context(" ".join(words), list(rest)):
+            pass
 
 
 def known_options() -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import runpy
 import socket
 import zipfile
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 from tests.launch.job_server import TOKEN, JobServer, job_server
 
 ROOT = Path(__file__).parents[2]
-main: Callable[[list[str]], int] = runpy.run_path(str(ROOT / "launch/submit"))["main"]
+SCRIPT = runpy.run_path(str(ROOT / "launch/submit"))
+main: Callable[[list[str]], int] = SCRIPT["main"]
 
 DEMO = ["train", "--config", str(ROOT / "configs/demo.yaml"), "--run_dir", "/srv/runs/demo"]
 ID = "leap-rl-demo-a480df61"
@@ -23,10 +26,9 @@ ID = "leap-rl-demo-a480df61"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JobServer]:
     """A job server whose address and token this user has."""
+    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_MODE", "RAY_ADDRESS"):
-        monkeypatch.setenv(name, "")  # so that it is put back
-        monkeypatch.delenv(name)
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which nobody is to be sent the token
     monkeypatch.setenv("no_proxy", "127.0.0.1")  # for Ray's own client
@@ -158,6 +160,9 @@ def test_where_nobody_answers_the_way_out_is_told(
         (["train"], "--run_dir: missing"),
         (["train", "--run_dir", "runs/demo"], "must be absolute, as /srv/runs/demo"),
         (["train", "--run_dir=runs/demo"], "must be absolute"),
+        (["evaluate", "--init", "/srv/runs/demo"], "--out: missing"),
+        (["evaluate", "--out", "runs/eval"], "--out runs/eval: must be absolute"),
+        (["evaluate", "--run_dir", "runs/eval"], "--run_dir runs/eval: must be absolute"),
         (["resume"], "RUN: missing"),
         (["resume", "--meta.meta_steps", "9"], "RUN: missing"),
         (["train", "--config", "none.yaml", "--run_dir", "/srv/demo"], "no such file here"),
@@ -169,6 +174,12 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     assert said in error_of(words, capsys)
     assert server.submitted == []
+
+
+def test_the_ids_in_the_documents_are_those_that_come_out() -> None:
+    text = (ROOT / "docs/launch/jobs.md").read_text()
+    ids = set(re.findall(r"leap-rl-paper-[0-9a-f]+-[0-9]+", text))
+    assert ids == {f"{SCRIPT['run_name']('/srv/runs/paper')}-1"}
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import shlex
+import stat
+from typing import Any
+
+import pytest
+
+from tests.launch.manifests import CHECKS, ROOT, InvalidError, Manifest, keys, misspelled, read
+
+CLUSTERS = ("ray/aws.yaml", "ray/gcp.yaml")
+
+
+@pytest.mark.parametrize("path", CHECKS)
+def test_every_manifest_is_valid(path: str) -> None:
+    CHECKS[path](read(path))
+
+
+def test_there_is_no_manifest_that_is_not_checked() -> None:
+    found = {str(path.relative_to(ROOT / "launch")) for path in (ROOT / "launch").glob("**/*.yaml")}
+    assert found == set(CHECKS)
+
+
+@pytest.mark.parametrize("path", CHECKS)
+def test_no_misspelled_key_gets_through(path: str) -> None:
+    manifest = read(path)
+    places = list(keys(manifest))
+    assert len(places) >= 10
+    for place in places:
+        try:
+            CHECKS[path](misspelled(manifest, place))
+        except (InvalidError, KeyError):
+            continue
+        pytest.fail(f"{path}: a typo in {place} is not noticed")
+
+
+def changed(manifest: Manifest, place: str, value: Any) -> Manifest:
+    inside: Any = manifest
+    *steps, last = [int(step) if step.isdigit() else step for step in place.split(".")]
+    for step in steps:
+        inside = inside[step]
+    assert last in inside or isinstance(last, int)
+    inside[last] = value
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("path", "place", "value"),
+    [
+        ("ray/aws.yaml", "max_workers", "four"),
+        ("ray/aws.yaml", "head_node_type", "haed"),
+        ("ray/aws.yaml", "available_node_types.trainers.min_workers", 5),
+        ("ray/aws.yaml", "available_node_types.trainers.resources.CPU", "4"),
+        (
+            "ray/aws.yaml",
+            "available_node_types.trainers.node_config.InstanceMarketOptions.MarketType",
+            "sport",
+        ),
+        ("ray/aws.yaml", "available_node_types.head.node_config.ImageId", "EDIT"),
+        (
+            "ray/gcp.yaml",
+            "available_node_types.trainers.node_config.scheduling.provisioningModel",
+            "spot",
+        ),
+        ("ray/gcp.yaml", "available_node_types.head.node_config.disks.0.type", "SCRATCH"),
+        ("kuberay/rayjob.yaml", "spec.backoffLimit", "20"),
+        ("kuberay/rayjob.yaml", "spec.entrypoint", "if [ -e /runs ]; then leap-rl; fi"),
+        ("kuberay/rayjob.yaml", "spec.rayClusterSpec.authOptions.mode", "disabled"),
+        ("kuberay/rayjob.yaml", "spec.rayClusterSpec.headGroupSpec.serviceType", "LoadBalancer"),
+        ("kuberay/rayjob.yaml", "spec.rayClusterSpec.workerGroupSpecs.0.maxReplicas", -1),
+        (
+            "kuberay/rayjob.yaml",
+            "spec.rayClusterSpec.headGroupSpec.template.spec.terminationGracePeriodSeconds",
+            "60s",
+        ),
+        ("kuberay/storage.yaml", "spec.accessModes", "ReadWriteOnce"),
+        ("kuberay/storage.yaml", "kind", "PersistentVolumeClam"),
+        ("kuberay/network.yaml", "spec.ingress.1.ports.0.port", [8265]),
+    ],
+)
+def test_values_that_nobody_understands_are_refused(path: str, place: str, value: Any) -> None:
+    with pytest.raises(InvalidError):
+        CHECKS[path](changed(read(path), place, value))
+
+
+@pytest.mark.parametrize("path", CLUSTERS)
+def test_a_cluster_names_files_that_are_there_and_no_others(path: str) -> None:
+    config = read(path)
+    mounts = {
+        there: here for there, here in config["file_mounts"].items() if not here.startswith("~")
+    }
+    for there, here in mounts.items():
+        assert (ROOT / here).exists()
+        assert there == f"~/leap_rl/{here}"
+    # What `make setup` reads there, and the program; nothing that may hold a key or a run.
+    assert {"Makefile", "requirements.lock", "pyproject.toml", "leap_rl", "README.md"} <= set(
+        mounts.values()
+    )
+    for name in ("setup_commands", "head_setup_commands", "head_start_ray_commands"):
+        for command in config[name]:
+            for word in shlex.split(command):
+                if word.startswith("~/leap_rl/launch/"):
+                    script = ROOT / word.removeprefix("~/leap_rl/")
+                    assert script.stat().st_mode & stat.S_IXUSR, command
+
+
+@pytest.mark.parametrize("path", CLUSTERS)
+def test_a_cluster_has_its_head_on_demand_and_its_trainers_on_spot(path: str) -> None:
+    config = read(path)
+    head, trainers = (config["available_node_types"][name] for name in ("head", "trainers"))
+    assert config["head_node_type"] == "head"
+    for kind in ("InstanceMarketOptions", "scheduling"):
+        assert kind not in head["node_config"]
+    text = str(trainers["node_config"]).lower()
+    assert "spot" in text
+    assert head["resources"] == {"CPU": 0}
+    bounds = trainers["min_workers"], trainers["max_workers"]
+    assert bounds == (0, 4) == (0, config["max_workers"])
+    assert bounds[1] * trainers["resources"]["CPU"] == 16  # the paper's batch
+
+
+@pytest.mark.parametrize("path", CLUSTERS)
+def test_a_clusters_nodes_are_started_by_the_script_that_asks_for_tokens(path: str) -> None:
+    config = read(path)
+    assert config["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
+    assert "chmod 600 ~/.ray/auth_token" in config["setup_commands"][0]
+    for name in ("head_start_ray_commands", "worker_start_ray_commands"):
+        start = [command for command in config[name] if "ray stop" not in command]
+        assert [command.split()[0] for command in start] == ["~/leap_rl/launch/ray/start-node"]
+    assert "0.0.0.0" not in str(config)
+
+
+def test_the_rayjob_shows_nothing_and_asks_for_a_token() -> None:
+    job = read("kuberay/rayjob.yaml")
+    cluster = job["spec"]["rayClusterSpec"]
+    assert cluster["authOptions"] == {"mode": "token", "secretName": "leap-rl-token"}
+    head, (trainers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
+    policy = read("kuberay/network.yaml")["spec"]["podSelector"]["matchLabels"]
+    pods = [job["spec"]["submitterPodTemplate"], head["template"], trainers["template"]]
+    for pod in pods:
+        assert policy.items() <= pod["metadata"]["labels"].items()
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert container["image"] == "EDIT/leap-rl:EDIT"
+    claim = {"claimName": read("kuberay/storage.yaml")["metadata"]["name"]}
+    assert claim in [
+        volume.get("persistentVolumeClaim") for volume in head["template"]["spec"]["volumes"]
+    ]
+    assert int(trainers["rayStartParams"]["num-cpus"]) * trainers["maxReplicas"] == 16
+
+
+def test_kuberays_ray_is_the_one_that_is_locked() -> None:
+    version = read("kuberay/rayjob.yaml")["spec"]["rayClusterSpec"]["rayVersion"]
+    assert f"ray=={version}" in (ROOT / "requirements.lock").read_text().splitlines()
