@@ -30,8 +30,9 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JobServe
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which nobody is to be sent the token
-    monkeypatch.setenv("no_proxy", "127.0.0.1")  # for Ray's own client
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which is not to be sent the token
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "elsewhere")
     with job_server() as served:
         monkeypatch.setenv("RAY_API_SERVER_ADDRESS", served.address)
         yield served
