@@ -42,7 +42,7 @@ ENV HOME=/home/leap USER=leap
 
 COPY README.md LICENSE ./
 COPY configs configs
-COPY launch/container /opt/leap_rl/bin
+COPY launch/container launch/ray/start-node bin/
 COPY leap_rl leap_rl
 RUN pip install --quiet --no-deps . && rm -rf build leap_rl leap_rl.egg-info
 

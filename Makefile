@@ -3,6 +3,7 @@
 #   make demo                    meta-train on four real games, a few minutes on two cores
 #   make test                    the default tests
 #   make lint                    ruff, mypy, import contracts
+#   make compose                 the demo in containers, by docker compose: see docs/launch/docker.md
 #   make peers                   an environment for each peer in benchmarks/peers
 #   make setup TORCH_INDEX=URL   take torch from another index, such as
 #                                https://download.pytorch.org/whl/cu130 (CUDA 13.0) or .../whl/cpu
@@ -13,7 +14,7 @@ TORCH = torch==2.13.0
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
-.PHONY: demo format help lint lock peers setup test test-chaos test-slow
+.PHONY: compose demo format help lint lock peers setup test test-chaos test-slow
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -32,6 +33,18 @@ $(INSTALLED): requirements.lock pyproject.toml
 
 demo: setup
 	$(BIN)/leap-rl train --config configs/demo.yaml
+
+TRAINERS ?= 2
+COMPOSE = docker compose -f launch/docker-compose.yml
+
+# CONFIG, RUN and OPTIONS, if they are given, are in its environment too.
+compose:
+	@mkdir -p runs
+	@test -e launch/.token || launch/make-token launch/.token
+	LEAP_RL_USER="$$(id -u):$$(id -g)" $(COMPOSE) up --build --detach --scale trainer=$(TRAINERS)
+	@echo "The run's folder is runs/$(or $(RUN),demo). To follow it, and to end it:"
+	@echo "  $(COMPOSE) logs --follow head"
+	@echo "  $(COMPOSE) down"
 
 # Much of the time is waiting, for Ray to start and for signals: two at once, a file's tests in order.
 test: setup

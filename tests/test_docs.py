@@ -45,9 +45,9 @@ LANGUAGES = {"bash", "python", "bibtex", "yaml", ""}
 
 PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", "make", "launch/submit")
 
-SCRIPTS = ("launch/make-token", "launch/ray/start-node")
+SCRIPTS = ("launch/check-compose", "launch/make-token", "launch/ray/start-node")
 
-FOREIGN = ("aws", "export", "gcloud", "helm", "kubectl", "pip", "ssh")
+FOREIGN = ("aws", "docker", "export", "gcloud", "helm", "kubectl", "mkdir", "pip", "ssh")
 """Programs that are not here; that the files which they are given are there is all one can say."""
 
 
