@@ -9,6 +9,7 @@ import re
 import runpy
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ CONFIGS = {**RUNS, "chaos": ChaosConfig}
 OTHERS = ("resume", "fork", "report", "bench", "plan", "play")
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]
@@ -40,7 +41,7 @@ FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LANGUAGES = {"bash", "python", "bibtex", "yaml", ""}
 """Of fenced blocks. One that names none shows what a program prints."""
 
-PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", "make")
+PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", ".venv/bin/pre-commit", "make")
 
 
 def all_blocks() -> list[tuple[str, str]]:
@@ -94,15 +95,20 @@ def test_every_command_is_spelled_right(
     if program == ".venv/bin/python":
         runpy.run_path(command)["options"]().parse_args(rest)
         return
+    if program == ".venv/bin/pre-commit":
+        words = [sys.executable, "-m", "pre_commit", command, *rest, "--help"]
+        subprocess.run(words, check=True, capture_output=True)
+        return
     assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
-    if "--help" in rest or command not in (*CONFIGS, *OTHERS):
-        return
+    rest = [word for word in rest if word != "--print_config"]
+    if not rest or "--help" in rest or command not in (*CONFIGS, *OTHERS):
+        return  # without options the command as such is spoken of
     if command == "bench":
         name, *rest = rest
         assert name in BENCHES
         if not rest:
-            return  # the measurement as such is spoken of
+            return  # and so is the measurement
         rest = join_list(take_json(rest)[0], "--trainers")
         parse(bench_parser(name), BENCHES[name], rest)
         return
@@ -119,8 +125,6 @@ def test_every_command_is_spelled_right(
         return
     if command == "evaluate":
         rest = [word for word in rest if word != "--open"]
-        if not rest:
-            return  # the command as such is spoken of
         inits, rest = take_inits(rest)
         assert inits
         rest += ["--init", str(inits)]
