@@ -15,8 +15,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).parents[1]
-
 OUTSIDE = "repository/"
 """Where the site has what is not in docs/."""
 
@@ -25,12 +23,13 @@ LINK = re.compile(r"(\]\()(?!\w+:)([^)#\s]+)")
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
     """Add what pages link to outside of docs/, and what that links to."""
+    root = root_of(config)
     todo = [file.src_uri for file in files.documentation_pages()]
     while todo:
-        for path in linked(todo.pop()):
+        for path in linked(root, todo.pop()):
             uri = uri_of(path)
             if files.get_file_from_path(uri) is None:
-                files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
+                files.append(File.generated(config, uri, abs_src_path=str(root / path)))
                 todo += [uri] if uri.endswith(".md") else []
     return files
 
@@ -42,18 +41,23 @@ def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, file
 
     def moved(link: re.Match[str]) -> str:
         path = path_of(uri, link[2])
-        if not (ROOT / path).is_file():
+        if not (root_of(config) / path).is_file():
             return link[0]  # mkdocs says what is wrong with it
         return link[1] + posixpath.relpath(uri_of(path), here or ".")
 
     return LINK.sub(moved, markdown)
 
 
-def linked(uri: str) -> list[str]:
+def root_of(config: MkDocsConfig) -> Path:
+    """Return the repository's folder, which docs/ is in."""
+    return Path(config.docs_dir).parent
+
+
+def linked(root: Path, uri: str) -> list[str]:
     """Return which files a page links to, as paths from the root of the repository."""
-    text = (ROOT / source(uri)).read_text(encoding="utf-8")
+    text = (root / source(uri)).read_text(encoding="utf-8")
     paths = [path_of(uri, link[2]) for link in LINK.finditer(text)]
-    return [path for path in paths if (ROOT / path).is_file()]
+    return [path for path in paths if (root / path).is_file()]
 
 
 def source(uri: str) -> str:
