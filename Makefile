@@ -3,6 +3,7 @@
 #   make demo                    meta-train on four real games, a few minutes on two cores
 #   make test                    the default tests
 #   make lint                    ruff, mypy, import contracts
+#   make docs                    the page of all options, and the site of the docs in site/
 #   make compose                 the demo in containers, by docker compose: see docs/launch/docker.md
 #   make peers                   an environment for each peer in benchmarks/peers
 #   make setup TORCH_INDEX=URL   take torch from another index, such as
@@ -14,7 +15,7 @@ TORCH = torch==2.13.0
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
-.PHONY: compose demo format help lint lock peers setup test test-chaos test-slow
+.PHONY: compose demo docs format help lint lock peers setup test test-chaos test-slow
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,6 +62,12 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Search works over HTTP alone; all else from disk too, site/index.html.
+docs: setup
+	$(BIN)/python tools/configuration_page.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "Read it: $(PYTHON) -m http.server --bind 127.0.0.1 --directory site"
 
 PEERS = benchmarks/peers
 PEER_ENVIRONMENTS = $(foreach name,sb3 rllib envpool ale,$(PEERS)/.venv-$(name)/.installed)

@@ -10,6 +10,7 @@ import re
 import runpy
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ CONFIGS = {**RUNS, "chaos": ChaosConfig}
 OTHERS = ("resume", "fork", "report", "bench", "plan", "play")
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]
@@ -43,7 +44,14 @@ FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LANGUAGES = {"bash", "python", "bibtex", "yaml", ""}
 """Of fenced blocks. One that names none shows what a program prints."""
 
-PROGRAMS = ("leap-rl", ".venv/bin/leap-rl", ".venv/bin/python", "make", "launch/submit")
+PROGRAMS = (
+    "leap-rl",
+    ".venv/bin/leap-rl",
+    ".venv/bin/python",
+    ".venv/bin/pre-commit",
+    "make",
+    "launch/submit",
+)
 
 SCRIPTS = ("launch/check-compose", "launch/make-token", "launch/ray/start-node")
 
@@ -91,7 +99,10 @@ def test_every_command_is_spelled_right(
     monkeypatch.chdir(ROOT)
     if words[0] in (*SCRIPTS, *FOREIGN, "ray"):
         check_launch(words)
-        return
+        if words[:2] != ["docker", "run"] or "--entrypoint" in words:
+            return
+        words = words[words.index("leap-rl") :]
+    words = [word.removeprefix("/opt/leap_rl/") for word in words]  # where the image has them
     if words[0] == "launch/submit":
         if "--help" in words:
             return
@@ -114,15 +125,20 @@ def test_every_command_is_spelled_right(
             return
         runpy.run_path(command)["options"]().parse_args(rest)
         return
+    if program == ".venv/bin/pre-commit":
+        words = [sys.executable, "-m", "pre_commit", command, *rest, "--help"]
+        subprocess.run(words, check=True, capture_output=True)
+        return
     assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
-    if "--help" in rest or command not in (*CONFIGS, *OTHERS):
-        return
+    rest = [word for word in rest if word != "--print_config"]
+    if not rest or "--help" in rest or command not in (*CONFIGS, *OTHERS):
+        return  # without options the command as such is spoken of
     if command == "bench":
         name, *rest = rest
         assert name in BENCHES
         if not rest:
-            return  # the measurement as such is spoken of
+            return  # and so is the measurement
         rest = join_list(take_json(rest)[0], "--trainers")
         parse(bench_parser(name), BENCHES[name], rest)
         return
@@ -139,8 +155,6 @@ def test_every_command_is_spelled_right(
         return
     if command == "evaluate":
         rest = [word for word in rest if word != "--open"]
-        if not rest:
-            return  # the command as such is spoken of
         inits, rest = take_inits(rest)
         assert inits
         rest += ["--init", str(inits)]
@@ -156,7 +170,10 @@ def check_launch(words: list[str]) -> None:
     if program in SCRIPTS:
         assert os.access(program, os.X_OK)
     for word in rest:
-        name = word.rpartition("=")[2]
+        variable, _, name = word.rpartition("=")
+        name = name.removeprefix("/opt/leap_rl/")
+        if variable == "CONFIG":
+            name = f"configs/{name}"
         if name.startswith(("launch/", "configs/")) or name.endswith((".yaml", ".md")):
             assert Path(name).exists(), word
     if program == "ray":

@@ -44,8 +44,8 @@ _JOINED_CLUSTER = {
     "RAY_gcs_rpc_server_connect_timeout_s": "1",
 }
 
-LONGEST_PARENT_BYTES = 16
-"""107 less what `/leap_rl-PID-XXXXXXXX` and Ray's session and socket names take below it."""
+LONGEST_PARENT_BYTES = 14
+"""107 less what `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take below it."""
 
 LOCAL = "local"
 """An address that always starts a cluster of our own."""

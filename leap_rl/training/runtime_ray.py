@@ -132,7 +132,8 @@ def cluster(address: str | None, cores_wanted: int) -> Iterator[None]:
                 include_dashboard=False,
                 num_cpus=max(cores, cores_wanted),
                 object_store_memory=OBJECT_STORE_BYTES,
-                _temp_dir=str(private_folder()),
+                # One below it, as Ray opens the folder that it is given to everybody.
+                _temp_dir=str(private_folder() / "r"),
                 **quiet,
             )
         except Exception as error:  # Ray raises just that where a busy machine takes too long

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -103,6 +104,8 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     victim = trainers(process)[0]
     family = children(process.pid)
     addresses = listening({process.pid, *family})
+    (private,) = Path("/tmp").glob(f"leap_rl-{process.pid}-*")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (private, private / "token")}
     # With one of four slots complete, both trainers are at work.
     wait_until(lambda: folder.slot(0, 0).exists() or folder.slot(0, 1).exists(), process)
     os.kill(victim, signal.SIGKILL)
@@ -111,6 +114,7 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     assert out.startswith("\nMeta-trained for 1 meta-steps."), out  # Ray prints nothing of its own
     assert addresses
     assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert modes == {private.name: 0o700, "token": 0o600}
 
     slots = folder.read_state(1)["slots"]
     assert sorted(slot["attempt"] for slot in slots) == [1, 1, 1, 2]
