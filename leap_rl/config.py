@@ -154,7 +154,8 @@ class TrainConfig:
     """The run's seed; all of its random streams derive from it."""
 
     run_dir: str | None = None
-    """The run's folder, which must not hold a run yet. None makes runs/train-DATE-TIME."""
+    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
+    or gs://bucket/mine. None makes runs/train-DATE-TIME."""
 
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     meta: MetaConfig = field(default_factory=MetaConfig)
@@ -199,7 +200,8 @@ class LearnConfig:
     """The run's seed; all of its random streams derive from it."""
 
     run_dir: str | None = None
-    """The run's folder, which must not hold a run yet. None makes runs/learn-DATE-TIME."""
+    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
+    or gs://bucket/mine. None makes runs/learn-DATE-TIME."""
 
     init: str = "random"
     """Where the encoders start: random, or a file such as
@@ -229,8 +231,8 @@ class EvaluateConfig:
     """The evaluation's seed; all of its random streams derive from it."""
 
     run_dir: str | None = None
-    """The evaluation's folder, which must not hold a run yet. None makes
-    runs/evaluate-DATE-TIME."""
+    """The evaluation's folder, which must not hold a run yet: a path, or in an object store
+    s3://bucket/mine or gs://bucket/mine. None makes runs/evaluate-DATE-TIME."""
 
     init: list[str] = field(default_factory=list)
     """Files of the initializations that are compared."""

@@ -63,15 +63,29 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-    """Reads and writes one run's folder on a local or shared file system."""
+    """Reads and writes one run's folder on a local or shared file system.
+
+    One that lives in an object store is a `leap_rl.storage.run_folders.StoredRunFolder`.
+    """
 
     def __init__(self, path: str | Path) -> None:
-        if "://" in str(path):
-            raise RunFolderError(
-                f"run_dir = {path}: must be a path on this machine; object stores are not "
-                "supported yet"
-            )
         self.path = Path(path).absolute()
+        self.url: str | None = None
+        """Where the run lives, if that is not at `path`."""
+
+    @property
+    def place(self) -> str:
+        """Where the run lives, as `run_dir` says it."""
+        return self.url or str(self.path)
+
+    def refresh(self) -> None:
+        """Look at what others have made of the run, where it lives elsewhere."""
+
+    def publish(self) -> None:
+        """Bring what was written without the lock to where the run lives, if that is elsewhere."""
+
+    def check(self) -> None:
+        """Raise an OSError if the run must not go on here."""
 
     # -- the config ---------------------------------------------------------------------------
 
@@ -98,7 +112,7 @@ class RunFolder:
         """
         if not self.exists():
             raise RunFolderError(
-                f"{self.path}: no run is here (config.yaml is missing); `leap-rl train` makes one"
+                f"{self.place}: no run is here (config.yaml is missing); `leap-rl train` makes one"
             )
         try:
             with open(self.config_path, encoding="utf-8") as file:
@@ -174,7 +188,10 @@ class RunFolder:
     # -- checkpoints --------------------------------------------------------------------------
 
     def checkpoint(self, number: int) -> Path:
-        """Return the folder of checkpoint ``number``."""
+        """Return the folder of checkpoint ``number``, with its files."""
+        return self._checkpoint(number)
+
+    def _checkpoint(self, number: int) -> Path:
         return self.path / "checkpoints" / f"{number:06d}"
 
     def latest(self) -> int | None:
@@ -275,7 +292,7 @@ class RunFolder:
         Raises:
             OSError: It could not be written; the checkpoints that were there still are.
         """
-        target = self.checkpoint(number)
+        target = self._checkpoint(number)
         aside = target.with_name(f".{target.name}.tmp")
         # Left by a crash between the rename and the move of `latest`: the same step again.
         for leftover in (aside, target):
@@ -299,7 +316,7 @@ class RunFolder:
         Raises:
             RunFolderError: It is missing or damaged.
         """
-        path = self.checkpoint(number) / STATE
+        path = self._checkpoint(number) / STATE
         try:
             state = json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError) as error:

@@ -107,7 +107,7 @@ def living_holder(path: Path) -> Holder | None:
         os.close(descriptor)
     if holder is None or not holder.heard_within(ALIVE_S):
         return None
-    return holder if holder.host != socket.gethostname() or _runs(holder.pid) else None
+    return holder if holder.host != socket.gethostname() or is_running(holder.pid) else None
 
 
 def _acquire(descriptor: int, started: float) -> None:
@@ -133,7 +133,7 @@ def _acquire(descriptor: int, started: float) -> None:
 def _is_alive(holder: Holder, *, flocked: bool) -> bool:
     if holder.host == socket.gethostname():
         # Where the system knows of locks, those of its own machine it knows for sure.
-        return not flocked and not _is_own(holder) and _runs(holder.pid)
+        return not flocked and not _is_own(holder) and is_running(holder.pid)
     return holder.heard_within(ALIVE_S)
 
 
@@ -141,7 +141,8 @@ def _is_own(holder: Holder) -> bool:
     return (holder.host, holder.pid) == (socket.gethostname(), os.getpid())
 
 
-def _runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether this machine has such a process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -167,9 +168,16 @@ def _write(descriptor: int, started: float) -> None:
 def _read(descriptor: int) -> Holder | None:
     """Return who holds the lock, or none where the record is empty or damaged."""
     try:
-        record = json.loads(os.pread(descriptor, _SIZE, 0))
-        values = {one.name: record[one.name] for one in fields(Holder)}
-    except (OSError, ValueError, KeyError, TypeError):
+        return holder_of(json.loads(os.pread(descriptor, _SIZE, 0)))
+    except (OSError, ValueError):
+        return None
+
+
+def holder_of(record: object) -> Holder | None:
+    """Return who holds a lock by what is written in it, or none where that cannot be."""
+    try:
+        values = {one.name: record[one.name] for one in fields(Holder)}  # type: ignore[index]
+    except (KeyError, TypeError):
         return None
     kinds = {"host": str, "pid": int, "started": (int, float), "heartbeat": (int, float)}
     if not all(isinstance(values[name], kind) for name, kind in kinds.items()):  # type: ignore[arg-type]

@@ -247,8 +247,3 @@ def test_a_config_is_plain_values_or_an_error(folder: RunFolder, text: str, mess
     folder.config_path.write_text(text)
     with pytest.raises(RunFolderError, match=message):
         folder.read_config()
-
-
-def test_a_url_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match=r"run_dir = s3://bucket/run"):
-        RunFolder("s3://bucket/run")

@@ -16,6 +16,7 @@ from leap_rl.cli import EXIT_FAILED
 from leap_rl.cli.launch import new_folder, settle, shown
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig, to_mapping
+from leap_rl.storage.object_store import is_url
 from leap_rl.training.phases import Phase
 
 
@@ -59,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
     from leap_rl.chaos.experiment import Experiment
 
-    folder = new_folder("chaos").path if config.run_dir is None else _empty(Path(config.run_dir))
+    folder = new_folder("chaos").path if config.run_dir is None else _empty(config.run_dir)
     plain = TrainConfig(**{one.name: getattr(config, one.name) for one in fields(TrainConfig)})
     options = to_mapping(plain)
     del options["run_dir"]
@@ -83,7 +84,10 @@ def main(argv: Sequence[str]) -> int:
     return 0 if outcome.same_bits else EXIT_FAILED
 
 
-def _empty(folder: Path) -> Path:
+def _empty(given: str) -> Path:
+    if is_url(given):
+        raise ValueError(f"run_dir = {given}: chaos works on this machine alone; name a path")
+    folder = Path(given)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"run_dir = {shown(folder)}: is not empty; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from leap_rl.cli.record import Record, versions_here
 from leap_rl.cli.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
 from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folders import run_folder
 from leap_rl.training.initialization import read_initialization
 
 SHORT = {
@@ -127,7 +128,7 @@ def create_evaluation(config: EvaluateConfig, found: Sequence[FoundInitializatio
         UsageError: The folder holds a run already or cannot be written, or an initialization does
             not fit.
     """
-    folder = None if config.run_dir is None else RunFolder(config.run_dir)
+    folder = None if config.run_dir is None else run_folder(config.run_dir)
     layout = make_tasks(config).shared_layout()
     given: dict[str, Tensor] = {}
     digests = []

@@ -21,6 +21,7 @@ from leap_rl.cli.record import Origin, Record, StoredRun, parse_over, read_run, 
 from leap_rl.cli.results import announce_initialization
 from leap_rl.config import TrainConfig, fingerprint
 from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.run_folders import run_folder
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.meta_training import OUTER_OPTIMIZER
 
@@ -51,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
         print(_HELP)
         return 0 if argv else EXIT_USAGE
     at, options = take_at(argv[1:])
-    folder, config = create_fork(RunFolder(argv[0]), at, options)
+    folder, config = create_fork(run_folder(argv[0]), at, options)
     status = carry_out(config, folder)
     if status == 0:
         announce_initialization(folder, config)
@@ -94,11 +95,11 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
     run = read_run(parent)
     if not isinstance(run.config, TrainConfig):
         raise UsageError(
-            f"{shown(parent.path)}: is a run of leap-rl {run.config.command}, which has nothing to "
+            f"{shown(parent)}: is a run of leap-rl {run.config.command}, which has nothing to "
             "fork; only runs of leap-rl train do"
         )
     stored = {**run.options, "run_dir": None}
-    asked = parse_over("train", stored, argv, program=f"leap-rl fork {shown(parent.path)} --at S")
+    asked = parse_over("train", stored, argv, program=f"leap-rl fork {shown(parent)} --at S")
     assert isinstance(asked, TrainConfig)
     config = settle(asked)
     files, agent_steps = _read(parent, at)
@@ -110,9 +111,9 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
         files = policy.adopt(files, keep_optimizer=keep_optimizer)
     except (KeyError, ValueError) as error:
         raise UsageError(
-            f"checkpoint {at} of {shown(parent.path)} does not fit these options: {error}"
+            f"checkpoint {at} of {shown(parent)} does not fit these options: {error}"
         ) from None
-    folder = new_folder("fork") if config.run_dir is None else RunFolder(config.run_dir)
+    folder = new_folder("fork") if config.run_dir is None else run_folder(config.run_dir)
     write_first = partial(folder.write_checkpoint, at, files, {"agent_steps": agent_steps})
     fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
     if not keep_optimizer:
@@ -126,7 +127,7 @@ def _read(parent: RunFolder, at: int) -> tuple[dict[str, bytes], int]:
     there = parent.checkpoints()
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
-        raise UsageError(f"--at {at}: {shown(parent.path)} has no such checkpoint; {known}")
+        raise UsageError(f"--at {at}: {shown(parent)} has no such checkpoint; {known}")
     files, state = parent.read_checkpoint(at)
     agent_steps = state.get("agent_steps")
     if not isinstance(agent_steps, int) or not {FILE_NAME, OUTER_OPTIMIZER} <= files.keys():

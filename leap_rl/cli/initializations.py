@@ -11,6 +11,8 @@ from leap_rl.cli import UsageError
 from leap_rl.cli.record import read_run
 from leap_rl.config import TrainConfig
 from leap_rl.run_folder import RunFolder
+from leap_rl.storage.object_store import is_url
+from leap_rl.storage.run_folders import run_folder
 from leap_rl.training.initialization import FILE_NAME
 
 BEST = "best"
@@ -37,6 +39,11 @@ def find_initialization(given: str) -> FoundInitialization:
         UsageError: There is no such initialization; the run has made no meta-step yet.
         RunFolderError: The run's folder is damaged.
     """
+    if is_url(given) and not given.endswith(".safetensors"):
+        url, _, version = (
+            given.rpartition("@") if "@" in given.rsplit("/", 1)[-1] else (given, "", "")
+        )
+        return _of_run(given, run_folder(url), version)
     path, _, version = given.rpartition("@") if "@" in Path(given).name else (given, "", "")
     if version and not Path(given).exists():
         return _of_run(given, RunFolder(path), version)
@@ -44,7 +51,10 @@ def find_initialization(given: str) -> FoundInitialization:
         return _of_file(given, Path(given) / FILE_NAME)
     if Path(given).is_dir():
         return _of_run(given, RunFolder(given), "")
-    if not Path(given).exists() and "://" not in given:
+    if is_url(given):
+        name = given.rsplit("/", 1)[-1].removesuffix(".safetensors")
+        return FoundInitialization(given=given, path=given, name=name, options=None)
+    if not Path(given).exists():
         raise UsageError(f"init = {given}: there is no such run or file")
     return _of_file(given, Path(given))
 
@@ -83,8 +93,11 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     file = folder.checkpoint(number) / FILE_NAME
     if not file.exists():
         raise UsageError(f"init = {given}: {file} is missing")
+    path = str(file)
+    if folder.url is not None:  # which other machines find it at
+        path = f"{folder.url}/{file.relative_to(folder.path).as_posix()}"
     return FoundInitialization(
-        given=given, path=str(file), name=f"{folder.path.name}@{number}", options=run.options
+        given=given, path=path, name=f"{folder.path.name}@{number}", options=run.options
     )
 
 

@@ -27,9 +27,12 @@ from leap_rl.config import (
     init_of,
     to_mapping,
 )
+from leap_rl.messages import ServerStatus
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.object_store import StoreError
+from leap_rl.storage.run_folders import run_folder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks, with_fitting_encoder
 from leap_rl.tracking.console import make_console
@@ -58,7 +61,7 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
             initialization does not fit.
     """
     # What can be wrong with the config is found before anything is written.
-    folder = None if config.run_dir is None else RunFolder(config.run_dir)
+    folder = None if config.run_dir is None else run_folder(config.run_dir)
     tasks = make_tasks(config)
     theta0, init_sha256 = _initialization(config, tasks)
     record = Record(
@@ -87,15 +90,16 @@ def fill_folder(
         with folder.lock():
             if folder.exists():
                 raise UsageError(
-                    f"run_dir = {shown(folder.path)}: holds a run already; go on with it by "
-                    f"`{program()} resume {shown(folder.path)}`, or choose another folder"
+                    f"run_dir = {shown(folder)}: holds a run already; go on with it by "
+                    f"`{program()} resume {shown(folder)}`, or choose another folder"
                 )
             write_first()
             record.write(folder, config)  # last: a folder with a config is a run
     except OSError as error:
-        raise UsageError(
-            f"run_dir = {folder.path}: cannot be written to ({error.strerror})"
-        ) from None
+        reason = f"{folder.place}: cannot be written to ({error.strerror})"
+        if isinstance(error, StoreError):  # which says it all
+            reason = str(error)
+        raise UsageError(f"run_dir = {reason}") from None
 
 
 def settle(config: C) -> C:
@@ -161,7 +165,7 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
         The command's exit status.
     """
     quiet = config.tracking.console == "quiet"
-    go_on = f"stopped; go on with: {program()} resume {shown(folder.path)}"
+    go_on = f"stopped; go on with: {program()} resume {shown(folder)}"
     if config.task.imports:
         go_on += f" {cli.TRUST_IMPORTS}"
     interrupts = Interrupts(
@@ -211,16 +215,21 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
         ) as tracker,
         LiveConsole(make_console(config.tracking.console), folder.path) as console,
     ):
-        console.message(f"{config.command}: run folder {shown(folder.path)}")
+        console.message(f"{config.command}: run folder {shown(folder)}")
         origin = stored.get("origin")
         first = 0 if origin is None else origin["at"]
         monitor = Monitor(
             config, folder, tracker, console, first_checkpoint=first, on_phase=on_phase
         )
+
+        def report(status: ServerStatus) -> None:
+            folder.check()
+            monitor.report(status)
+
         if config.runtime.kind == "ray":
             console.message(_ray_message(config.runtime.address))
         with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
-            _make_runtime(config, interrupts).run(job, monitor.report)
+            _make_runtime(config, interrupts).run(job, report)
         if isinstance(config, EvaluateConfig) and config.clips:
             from leap_rl.cli.clips import film_agents
 
@@ -244,9 +253,11 @@ def program() -> str:
     return "leap-rl" if on_path else shown(called)
 
 
-def shown(path: Path) -> str:
-    """Return a path as the user would write it from where he is."""
-    path = path.absolute()
+def shown(where: Path | RunFolder) -> str:
+    """Return a path as the user would write it from where he is, or where a run lives."""
+    if isinstance(where, RunFolder) and where.url is not None:
+        return where.url
+    path = (where.path if isinstance(where, RunFolder) else where).absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 

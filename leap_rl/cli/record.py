@@ -105,7 +105,7 @@ def read_run(folder: RunFolder) -> StoredRun:
             f"{folder.config_path}: command = {command!r}: must be one of {', '.join(COMMANDS)}"
         )
     record = _pop_record(options, folder)
-    options["run_dir"] = str(folder.path)
+    options["run_dir"] = folder.place
     try:
         config = parse_over(command, options, (), program="leap-rl resume RUN")
     except (TypeError, KeyError, AttributeError, ValueError) as error:

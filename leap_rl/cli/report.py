@@ -13,6 +13,7 @@ from leap_rl.cli import UsageError
 from leap_rl.cli.launch import program, shown
 from leap_rl.cli.report_parts import part_of
 from leap_rl.run_folder import RunFolder, write_atomically
+from leap_rl.storage.run_folders import run_folder
 
 _DESCRIPTION = """\
 Write one self-contained HTML page on meta-training runs and evaluations: a verdict in plain words
@@ -25,7 +26,7 @@ are written beside the page as PNG and SVG."""
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     given = options().parse_args(argv)
-    folders = [RunFolder(path) for path in given.paths]
+    folders = [run_folder(path) for path in given.paths]
     page = write_report(folders, None if given.out is None else Path(given.out))
     announce_report(page, opens=given.open)
     return 0
@@ -69,6 +70,9 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     ]
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
     write_atomically(out, render(parts, made=made).encode())
+    for folder in folders:
+        if out.is_relative_to(folder.path):
+            folder.publish()
     return out
 
 

@@ -52,7 +52,7 @@ def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures
     history = slot_history(folder)
     tables = [Table(title="Games", rows=games)] if (games := game_rows(rows)) else []
     latest = folder.latest() or 0
-    where = shown(folder.path)
+    where = shown(folder)
     commands = [
         *(["leap-rl resume " + where] if latest < config.meta.meta_steps else []),
         *([f"leap-rl evaluate --init {where} --seeds 10"] if latest else []),
@@ -75,7 +75,7 @@ def _of_evaluation(
 ) -> Part:
     evaluation = read_evaluation(folder)
     history = slot_history(folder)
-    where = shown(folder.path)
+    where = shown(folder)
     if not evaluation.curves:
         verdict = ["No agent is finished yet: there is nothing to compare."]
         pictures: Sequence[Picture] = []

@@ -24,7 +24,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     assert number is not None
     initialization = shown(folder.checkpoint(number) / FILE_NAME)
     print(f"\nMeta-trained for {number} meta-steps.")
-    print(f"  run folder      {shown(folder.path)}")
+    print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")
     print(f"  figures         {shown(folder.path / 'metrics.jsonl')}")
     if config.task.kind == "omniglot":
@@ -44,7 +44,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
             "\nNext, see whether agents learn a game it never saw faster from this initialization:"
         )
         print(
-            f"  {program()} evaluate --init {shown(folder.path)} --games breakout --seeds 3 "
+            f"  {program()} evaluate --init {shown(folder)} --games breakout --seeds 3 "
             f"--agent_steps {_some(config, 48_000)} --open"
         )
 
@@ -85,7 +85,7 @@ def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
             print(fill(sentence, width=100, subsequent_indent="  "))
     else:
         print("Every task was dropped: there is nothing to compare.")
-    print(f"\n  folder  {shown(folder.path)}")
+    print(f"\n  folder  {shown(folder)}")
     if (folder.path / "clips").exists():
         print(f"  clips   {shown(folder.path / 'clips')}")
     announce_report(write_report([folder]), opens=opens)

@@ -13,6 +13,7 @@ from leap_rl.cli.record import StoredRun, differences, parse_over, read_run, ver
 from leap_rl.cli.results import announce_agents, announce_evaluation, announce_initialization
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, defining_options
 from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folders import run_folder
 
 _HELP = """\
 usage: leap-rl resume RUN [OPTIONS]
@@ -30,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(_HELP)
         return 0 if argv else EXIT_USAGE
-    folder = RunFolder(argv[0])
+    folder = run_folder(argv[0])
     config = prepare(folder, argv[1:])
     status = carry_out(config, folder, resumes=True)
     if status == 0 and isinstance(config, TrainConfig):
@@ -54,7 +55,7 @@ def prepare(folder: RunFolder, argv: Sequence[str] = ()) -> Config:
     """
     run = read_run(folder)
     config = parse_over(
-        run.config.command, run.options, argv, program=f"leap-rl resume {shown(folder.path)}"
+        run.config.command, run.options, argv, program=f"leap-rl resume {shown(folder)}"
     )
     _check_options(run, config, folder)
     with folder.lock():
@@ -86,7 +87,7 @@ def _check_options(run: StoredRun, config: Config, folder: RunFolder) -> None:
             if isinstance(config, TrainConfig):
                 at = _newest(folder)
                 way_out = (
-                    f"`{program()} fork {shown(folder.path)} --at {at} --{name} ...` makes a new "
+                    f"`{program()} fork {shown(folder)} --at {at} --{name} ...` makes a new "
                     "run of it"
                 )
             raise UsageError(

@@ -12,6 +12,7 @@ from leap_rl.cli.record import read_run
 from leap_rl.config import Config, TrainConfig
 from leap_rl.run_folder import RunFolder
 from leap_rl.run_lock import Holder
+from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.console import make_console, print_view
 from leap_rl.tracking.live import read_live
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         "--once", action="store_true", help="print the table once and leave, as scripts want it"
     )
     options = parser.parse_args(argv)
-    folder = RunFolder(options.run)
+    folder = run_folder(options.run)
     config = read_run(folder).config
     if options.once:
         _print_once(folder, config)
@@ -40,6 +41,7 @@ def main(argv: Sequence[str]) -> int:
     with make_console("auto", stream=sys.stdout) as console:
         seen = False
         while (holder := folder.worker()) is not None:
+            folder.refresh()
             live = read_live(folder.path)
             if live is not None:
                 console.show(live.now)
@@ -65,12 +67,12 @@ def _print_once(folder: RunFolder, config: Config) -> None:
 
 
 def _silent(folder: RunFolder, holder: Holder) -> str:
-    return f"{shown(folder.path)}: {holder} works on it, and has shown nothing yet"
+    return f"{shown(folder)}: {holder} works on it, and has shown nothing yet"
 
 
 def _ended(folder: RunFolder, config: Config) -> str:
     """Say in one line what became of a run that does not go on."""
-    run, done = shown(folder.path), folder.latest() or 0
+    run, done = shown(folder), folder.latest() or 0
     train = isinstance(config, TrainConfig)
     rounds = config.meta.meta_steps if isinstance(config, TrainConfig) else 1
     made = f" after {done} of {rounds} meta-steps" if train else ""

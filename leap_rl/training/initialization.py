@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-import fsspec
 import numpy as np
 import torch
 from safetensors import SafetensorError
@@ -13,6 +12,7 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from leap_rl.parameters import Layout
+from leap_rl.storage.object_store import read_file
 
 FILE_NAME = "initialization.safetensors"
 
@@ -39,7 +39,7 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
 
 
 def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
-    """Read shared parameters from a file, local or at any URL that fsspec opens.
+    """Read shared parameters from a file, by its path or URL.
 
     Args:
         url: The file; an initialization of a run.
@@ -53,8 +53,7 @@ def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
             not finite.
     """
     try:
-        with fsspec.open(url, "rb") as file:
-            data = file.read()
+        data = read_file(url)
     except (OSError, ValueError, ImportError) as error:
         raise ValueError(f"cannot be read: {' '.join(str(error).split())}") from None
     vector = layout.pack(load_tensors(data))

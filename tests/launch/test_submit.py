@@ -72,6 +72,12 @@ def test_what_needs_no_file_takes_none_along(server: JobServer) -> None:
     assert server.packages == []
 
 
+def test_a_run_may_live_in_an_object_store(server: JobServer) -> None:
+    assert main(["resume", "s3://bucket/runs/demo"]) == 0
+    (job,) = server.submitted
+    assert job["entrypoint"] == "leap-rl resume s3://bucket/runs/demo"
+
+
 def test_submitting_again_what_runs_starts_nothing(
     server: JobServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,261 @@
+"""Keeps an object store and the working copy of a run's folder alike.
+
+What counts is written last, as a store knows no renaming: a checkpoint's files, its state.json with
+their sums, and only then `latest`, which leads to it; of a new run config.yaml, which makes it one.
+So whoever reads the store at any moment, or after a death in the middle of an upload, finds a run
+to go on from. Files of the working copy appear whole, by renaming, or grow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from leap_rl.run_folder import BEST, LATEST, STATE, write_atomically
+from leap_rl.storage.object_store import ObjectStore, Version, is_plain
+
+RECORDS: Final = ".mirror.json"
+"""In the working copy: what of it is in the store."""
+
+GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
+"""What changes all the time; for whoever looks on, not for who goes on."""
+
+GROWING_EVERY_S: Final = 20.0
+
+PASSING: Final = ("slots/", "kept/", "live.json")
+"""What a run removes when it is done with it; nothing else is ever removed from the store."""
+
+DOWNLOADS: Final = 8
+"""At a time."""
+
+CONFIG: Final = "config.yaml"
+POINTERS: Final = tuple(f"checkpoints/{name}" for name in (LATEST, BEST))
+
+
+class Stamp(NamedTuple):
+    """What tells one content of a file from the next."""
+
+    size: int
+    changed_ns: int
+    inode: int
+
+
+class Mirror:
+    """The two sides of one run.
+
+    Args:
+        folder: The working copy.
+        store: The run in the object store.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, folder: Path, store: ObjectStore, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = folder
+        self._store = store
+        self._clock = clock
+        self._pushed_s: dict[str, float] = {}
+        """When a growing file was last written to the store."""
+        self.session, self._alike = self._read_records()
+        # What both sides had when they were made alike, by name; no version if none is sure.
+
+    # -- to the store -------------------------------------------------------------------------
+
+    def push(self, *, everything: bool = False) -> int:
+        """Bring the store up to date, and return how many files that took.
+
+        Args:
+            everything: Also what grows and was written a moment ago.
+
+        Raises:
+            StoreError: The store cannot be reached; call it again to go on.
+            OSError: A file cannot be read.
+        """
+        # Looked at first: what they lead to is there when the other files are.
+        pointers = {name: (self._stamp(name), self._content(name)) for name in POINTERS}
+        stamps = self._stamps()
+        stamps |= {name: stamp for name, (stamp, _) in pointers.items() if stamp is not None}
+        changed = [name for name in stamps if self._alike.get(name, [None])[0] != stamps[name]]
+        if not everything:
+            changed = [name for name in changed if not self._waits(name)]
+        done = 0
+        for name in sorted(changed, key=_rank):
+            content = pointers[name][1] if name in pointers else self._content(name)
+            if content is None:  # removed meanwhile, or made since: another time
+                continue
+            self._store.write(name, content)
+            self._pushed_s[name] = self._clock()
+            self._alike[name] = (stamps[name], None)
+            done += 1
+        done += self._remove(stamps, _number(pointers[POINTERS[0]][1]))
+        if done:
+            self._write_records()
+        return done
+
+    def _remove(self, stamps: Mapping[str, Stamp], latest: int) -> int:
+        """Remove from the store what the run has removed, unless its `latest` there needs it."""
+        gone = [name for name in self._alike if name not in stamps and name.startswith(PASSING)]
+        needed = (f"slots/{latest:06d}/", f"kept/{latest - 1:06d}/")
+        gone = [
+            name
+            for name in gone
+            # A result takes the place of a snapshot; nothing takes that of a result.
+            if not (name.startswith(needed) and name.endswith(".safetensors"))
+        ]
+        for name in gone:
+            self._store.remove(name)
+            del self._alike[name]
+        return len(gone)
+
+    def _waits(self, name: str) -> bool:
+        last_s = self._pushed_s.get(name)
+        grows = name.startswith(GROWING)
+        return grows and last_s is not None and self._clock() < last_s + GROWING_EVERY_S
+
+    # -- from the store -----------------------------------------------------------------------
+
+    def pull(self, say: Callable[[str], None] = lambda line: None) -> None:
+        """Make the working copy what the store has, but for what :meth:`fetch` gets when asked.
+
+        Left for later are the parameters of checkpoints that no pointer leads to.
+
+        Args:
+            say: Hears what takes a while.
+
+        Raises:
+            StoreError: The store cannot be reached.
+            OSError: The working copy cannot be written.
+        """
+        # Read first: what they lead to is there when the objects are listed.
+        pointers = {name: self._store.read(name) for name in POINTERS}
+        there = self._store.versions()
+        self._forget_all_but(there)
+        led_to = tuple(f"checkpoints/{_number(one):06d}/" for one in pointers.values() if one)
+        missing = [name for name in there if name not in self._alike and name not in POINTERS]
+        wanted = [name for name in missing if not _is_big(name) or name.startswith(led_to)]
+        self._download({name: there[name] for name in wanted}, say)
+        for name, content in pointers.items():
+            path = self._folder / name
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_atomically(path, content)
+                self._alike[name] = (_stamp(path), None)
+        self._write_records()
+
+    def fetch(self, folder: str) -> None:
+        """Bring the objects of one folder that the working copy lacks.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        missing = {
+            name: version
+            for name, version in self._store.versions().items()
+            if name.startswith(f"{folder}/") and not (self._folder / name).exists()
+        }
+        if missing:
+            self._download(missing, lambda line: None)
+            self._write_records()
+
+    def _forget_all_but(self, there: Mapping[str, Version]) -> None:
+        """Remove from the working copy what the store has no more, or has another version of."""
+        for name, stamp in self._stamps().items():
+            local, remote = self._alike.get(name, (None, None))
+            same = local == stamp and name in there and remote == there[name]
+            if not same and name not in POINTERS:
+                (self._folder / name).unlink(missing_ok=True)
+        self._alike = {
+            name: both for name, both in self._alike.items() if (self._folder / name).exists()
+        }
+
+    def _download(self, versions: Mapping[str, Version], say: Callable[[str], None]) -> None:
+        size = sum(version.size for version in versions.values())
+        if size > 50e6 or len(versions) > 200:
+            say(f"{self._store.url}: fetching {len(versions)} files, {size / 1e6:,.0f} MB")
+
+        def bring(name: str) -> None:
+            content = self._store.read(name)
+            if content is not None:
+                write_atomically(self._folder / name, content)
+                version = versions[name] if versions[name].is_settled else None
+                self._alike[name] = (_stamp(self._folder / name), version)
+
+        with ThreadPoolExecutor(DOWNLOADS) as pool:
+            list(pool.map(bring, versions))
+
+    # -- the working copy ---------------------------------------------------------------------
+
+    def keep_session(self, session: str) -> None:
+        """Write down whose working copy this is: that of a driver's session."""
+        self.session = session
+        self._write_records()
+
+    def _stamps(self) -> dict[str, Stamp]:
+        """Return the files, each with what changes when its content does."""
+        found = {}
+        for parent, folders, files in os.walk(self._folder):
+            folders[:] = filter(is_plain, folders)
+            for path in (Path(parent, name) for name in files if is_plain(name)):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    if not path.is_symlink():
+                        found[path.relative_to(self._folder).as_posix()] = _stamp(path)
+        return found
+
+    def _stamp(self, name: str) -> Stamp | None:
+        try:
+            return _stamp(self._folder / name)
+        except FileNotFoundError:
+            return None
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _read_records(self) -> tuple[str | None, dict[str, tuple[Stamp, Version | None]]]:
+        try:
+            records = json.loads((self._folder / RECORDS).read_bytes())
+            alike = {
+                str(name): (Stamp(*stamp), None if version is None else Version(*version))
+                for name, (stamp, version) in records["files"].items()
+            }
+            return records["session"], alike
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None, {}  # as if nothing were alike: all of it is written or read anew
+
+    def _write_records(self) -> None:
+        records = {"session": self.session, "files": self._alike}
+        write_atomically(self._folder / RECORDS, json.dumps(records).encode())
+
+
+def _stamp(path: Path) -> Stamp:
+    status = path.stat()
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _number(pointer: bytes | None) -> int:
+    text = (pointer or b"").strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _rank(name: str) -> int:
+    """Return when a file's turn is: later ones lead to earlier ones."""
+    if name == CONFIG:
+        return 3
+    if name in POINTERS:
+        return 2
+    return 1 if PurePosixPath(name).name == STATE else 0
+
+
+def _is_big(name: str) -> bool:
+    """Whether it is a checkpoint's file of parameters."""
+    return name.startswith("checkpoints/") and name.endswith(".safetensors")

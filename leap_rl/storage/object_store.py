@@ -1,0 +1,167 @@
+"""An object store as a folder of files: S3, Google Cloud Storage, or this process's memory.
+
+An object appears whole or not at all, and what was written is read by everybody from then on, as
+both stores promise. There is no renaming and no lock.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+from typing import Any, Final, NamedTuple
+
+SCHEMES: Final = ("s3", "gs", "memory")
+"""Besides file://, which is a path."""
+
+
+class StoreError(OSError):
+    """An object store could not be reached, or refused; one line."""
+
+
+SETTLED_NS: Final = 5_000_000_000
+"""Stores tell times in whole seconds: a younger object may change and show the same time."""
+
+
+class Version(NamedTuple):
+    """What tells one content of an object from the next."""
+
+    size: int
+    changed_ns: int | None
+    """Unix time; none where the store does not tell."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether another content would have another version."""
+        changed_ns = self.changed_ns
+        return changed_ns is not None and time.time_ns() > changed_ns + SETTLED_NS
+
+
+def is_url(given: str) -> bool:
+    """Whether a run's place is said as a URL, and not as a path."""
+    return "://" in given
+
+
+class ObjectStore:
+    """The objects below a URL, by their names relative to it.
+
+    Credentials come from where each store's programs look for them: the environment
+    (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`), their files, or the
+    machine's own role.
+
+    Args:
+        url: Such as `s3://bucket/runs/mine`.
+
+    Raises:
+        ValueError: It is no such URL, or holds a password.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._files, self._root = _open(url)
+        self.url = url.rstrip("/")
+
+    def versions(self) -> dict[str, Version]:
+        """Return all objects' versions by name.
+
+        Names that would leave a folder, or hide in it, are left out: who made them was not us.
+        """
+        from pyarrow import fs
+
+        everything = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        with self._telling("listed"):
+            found = self._files.get_file_info(everything)
+        objects = [one for one in found if one.type == fs.FileType.File]
+        named = {one.path[len(self._root) :].lstrip("/"): one for one in objects}
+        return {
+            name: Version(one.size, one.mtime_ns) for name, one in named.items() if is_plain(name)
+        }
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object's content; none where there is none."""
+        with self._telling(f"read ({name})"):
+            try:
+                with self._files.open_input_stream(self._path(name)) as stream:
+                    content: bytes = stream.read()
+                    return content
+            except FileNotFoundError:
+                return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object."""
+        with (
+            self._telling(f"written to ({name})"),
+            self._files.open_output_stream(self._path(name)) as stream,
+        ):
+            stream.write(content)
+
+    def remove(self, name: str) -> None:
+        """Remove an object; one that is not there is removed."""
+        with self._telling(f"written to ({name})"), suppress(FileNotFoundError):
+            self._files.delete_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if self._root else name
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = " ".join(str(error).split())
+            raise StoreError(f"{self.url}: cannot be {what}: {reason}") from None
+
+
+def read_file(given: str) -> bytes:
+    """Return the content of a file: of a path, in an object store, or at any URL fsspec opens.
+
+    Raises:
+        OSError, ValueError, ImportError: It cannot be read.
+    """
+    if given.partition("://")[0] in SCHEMES:
+        folder, _, name = given.rpartition("/")
+        content = ObjectStore(folder).read(name)
+        if content is None:
+            raise FileNotFoundError(f"{given}: is not there")
+        return content
+    import fsspec
+
+    with fsspec.open(given, "rb") as file:
+        data: bytes = file.read()
+        return data
+
+
+def is_plain(name: str) -> bool:
+    """Whether a relative name stays in its folder, and in sight."""
+    path = PurePosixPath(name)
+    hidden = any(part.startswith(".") for part in path.parts)
+    return bool(name) and not path.is_absolute() and not hidden and "\0" not in name
+
+
+def _open(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path on it."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{one}://" for one in (*SCHEMES, "file"))
+        raise ValueError(f"{url}: must be a path, or begin with one of {known}")
+    if "@" in rest.split("/")[0]:
+        hidden = re.sub(r"//[^/]*@", "//...@", url)
+        raise ValueError(f"{hidden}: must hold no password; give it to the environment instead")
+    if not rest.split("?")[0].strip("/"):
+        raise ValueError(f"{url}: must name a bucket and a folder, such as {scheme}://bucket/mine")
+    from pyarrow import fs
+
+    if scheme == "memory":
+        import fsspec
+
+        memory = fs.FSSpecHandler(fsspec.filesystem("memory"))
+        return fs.PyFileSystem(memory), "/" + rest.strip("/")
+    url = url.rstrip("/")
+    if scheme == "s3":  # a small object takes one request instead of three
+        url += ("&" if "?" in rest else "?") + "allow_delayed_open=true"
+    try:
+        files, root = fs.FileSystem.from_uri(url)
+    except (OSError, ValueError) as error:  # pyarrow's own are ValueErrors
+        raise ValueError(f"{url}: {' '.join(str(error).split())}") from None
+    return files, root.rstrip("/")

@@ -1,0 +1,164 @@
+"""The lock of a run in an object store: one driver at a time works on it, and says who it is.
+
+    URL/.lock    {"session": ..., "held": true, and what a lock on a disk says}
+
+A store has no locks that end with their process. So the holder renews its record, and one whose
+record stays the same for a minute is taken for dead, by the clock of who waits. One that was only
+cut off for so long finds another's record there when it comes back, and stops.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from leap_rl.run_lock import ALIVE_S, Holder, LockedError, holder_of, is_running
+from leap_rl.storage.object_store import ObjectStore
+
+NAME: Final = ".lock"
+
+LOOK_EVERY_S: Final = 2.0
+
+SETTLE_S: Final = 1.0
+"""Of two that come at the same time, the one that wrote last has it."""
+
+
+class DeposedError(Exception):
+    """Another driver has taken the run over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a lock says."""
+
+    session: str
+    """Drawn anew by each driver; the last one's stays when it is gone."""
+    held: bool
+    holder: Holder
+
+
+class StoreLock:
+    """The lock of one run.
+
+    Args:
+        store: The run's.
+        say: Hears why there is a wait.
+        sleep: Waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        say: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+        alive_s: float = ALIVE_S,
+    ) -> None:
+        self.session = uuid.uuid4().hex
+        self._store = store
+        self._say = say
+        self._sleep = sleep
+        self._alive_s = alive_s
+        self._started = time.time()
+
+    def read(self) -> Record | None:
+        """Return who holds the lock, or held it last; none where nobody has yet."""
+        try:
+            record = json.loads(self._store.read(NAME) or b"")
+            holder = holder_of(record)
+            session, held = record["session"], record["held"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        if holder is None or not isinstance(session, str):
+            return None
+        return Record(session=session, held=held is True, holder=holder)
+
+    def acquire(self, *, own: str | None = None) -> Record | None:
+        """Take the lock; waits until a holder that is silent can be taken for dead.
+
+        Args:
+            own: The last session in the working copy whose lock is held: known to be over.
+
+        Returns:
+            What it said before.
+
+        Raises:
+            LockedError: Its holder is alive.
+            StoreError: The store cannot be reached.
+        """
+        before = self.read()
+        if before is not None and before.held and not self._is_over(before, own):
+            self._wait_for_silence(before)
+        self._write(held=True)
+        self._sleep(SETTLE_S)
+        now = self.read()
+        if now is None or now.session != self.session:
+            raise LockedError(None if now is None else now.holder)
+        return before
+
+    def renew(self) -> None:
+        """Say that the holder is alive.
+
+        Raises:
+            DeposedError: Another one has the lock by now.
+            StoreError: The store cannot be reached.
+        """
+        now = self.read()
+        if now is not None and now.session != self.session:
+            raise DeposedError(str(now.holder))
+        self._write(held=True)
+
+    def release(self) -> None:
+        """Give the lock back; its record goes on to say who had it."""
+        now = self.read()
+        if now is not None and now.session == self.session:
+            self._write(held=False)
+
+    @staticmethod
+    def _is_over(record: Record, own: str | None) -> bool:
+        return record.session == own or _has_died(record.holder)
+
+    def _wait_for_silence(self, before: Record) -> None:
+        began = time.monotonic()
+        self._say(
+            f"{self._store.url}: {before.holder} works on it, or has died: waiting up to "
+            f"{self._alive_s:.0f} s to see which"
+        )
+        while time.monotonic() - began < self._alive_s:
+            self._sleep(LOOK_EVERY_S)
+            now = self.read()
+            if now is not None and now != before:
+                if not now.held:
+                    return
+                raise LockedError(now.holder)
+
+    def _write(self, *, held: bool) -> None:
+        holder = Holder(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started=self._started,
+            heartbeat=time.time(),
+        )
+        record: dict[str, Any] = {"session": self.session, "held": held, **asdict(holder)}
+        self._store.write(NAME, json.dumps(record).encode())
+
+
+def _has_died(holder: Holder) -> bool:
+    """Whether a holder was a process of this machine that is no more."""
+    return holder.host == socket.gethostname() and not is_running(holder.pid)
+
+
+def living(lock: StoreLock) -> Holder | None:
+    """Return who works on a run, as far as its lock tells."""
+    with suppress(OSError):
+        record = lock.read()
+        if record is not None and record.held and record.holder.heard_within(ALIVE_S):
+            return None if _has_died(record.holder) else record.holder
+    return None

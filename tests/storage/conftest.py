@@ -1,0 +1,73 @@
+"""Machines that share an object store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from leap_rl.storage import store_lock
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Go on as another machine, by its name; returns where its working copies are."""
+    monkeypatch.setattr(store_lock, "SETTLE_S", 0.0)
+
+    def become(name: str) -> Path:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        monkeypatch.setattr(socket, "gethostname", lambda: name)
+        return tmp_path / name
+
+    become("first")
+    return become
+
+
+@pytest.fixture
+def url(machine: object) -> str:
+    """Where no run is yet, in the memory of this process."""
+    return f"memory://{uuid4().hex}/mine"
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of a server that speaks S3."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = "from moto.server import main; main()"
+    words = [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(port)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words, **quiet) as server:  # type: ignore[call-overload]
+        for _ in range(1200):
+            with socket.socket() as knock:
+                if knock.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+        os.kill(server.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def s3_url(s3_server: str, machine: object, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where no run is yet, on that server, as programs of the cloud find it."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "mine",
+        "AWS_SECRET_ACCESS_KEY": "hidden",
+        "AWS_ENDPOINT_URL": s3_server,
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"b{uuid4().hex}"
+    urllib.request.urlopen(urllib.request.Request(f"{s3_server}/{bucket}", method="PUT")).close()
+    return f"s3://{bucket}/runs/mine"

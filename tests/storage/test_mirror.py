@@ -1,0 +1,287 @@
+"""A store that can be gone on from at any moment, whatever dies in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leap_rl.run_folder import RunFolder
+from leap_rl.storage.mirror import GROWING_EVERY_S, Mirror
+from leap_rl.storage.object_store import ObjectStore, StoreError
+
+pytestmark = pytest.mark.timeout(180)  # the S3 server takes a while to start
+
+FINGERPRINT = "f" * 8
+
+
+def make_run(path: Path, checkpoints: int = 1) -> RunFolder:
+    """A run of so many checkpoints after the first."""
+    folder = RunFolder(path)
+    folder.write_checkpoint(0, contents(0), {"fingerprint": FINGERPRINT})
+    folder.write_config({"fingerprint": FINGERPRINT})
+    for number in range(1, checkpoints + 1):
+        add_checkpoint(folder, number)
+    return folder
+
+
+def contents(number: int) -> dict[str, bytes]:
+    return {
+        f"{name}.safetensors": f"{name} {number}".encode() for name in ("initialization", "outer")
+    }
+
+
+def add_checkpoint(folder: RunFolder, number: int) -> None:
+    """Close a round, as the parameter server does it."""
+    folder.write_checkpoint(number, contents(number), {"fingerprint": FINGERPRINT})
+    folder.remove_slots(number - 1)
+
+
+def add_slot_file(folder: RunFolder, round_number: int, name: str) -> Path:
+    path = folder.slots(round_number) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(name.encode())
+    return path
+
+
+def files(folder: RunFolder) -> dict[str, bytes]:
+    """All that counts."""
+    paths = [path for path in folder.path.rglob("*") if path.is_file()]
+    named = {path.relative_to(folder.path).as_posix(): path.read_bytes() for path in paths}
+    return {name: content for name, content in named.items() if not name.startswith(".")}
+
+
+def pulled(path: Path, store: ObjectStore) -> RunFolder:
+    Mirror(path, store).pull()
+    return RunFolder(path)
+
+
+class DyingStore(ObjectStore):
+    """Fails for good after so many writes and removals."""
+
+    def __init__(self, url: str, writes: int) -> None:
+        super().__init__(url)
+        self.left = writes
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise StoreError("gone")
+
+    def write(self, name: str, content: bytes) -> None:
+        self._count()
+        super().write(name, content)
+
+    def remove(self, name: str) -> None:
+        self._count()
+        super().remove(name)
+
+
+def test_another_machine_gets_what_one_has(url: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "here", checkpoints=2)
+    (run.path / ".hidden").write_text("not for others")
+    (run.path / "link").symlink_to(run.path / "config.yaml")
+    add_slot_file(run, 2, "000.safetensors")
+    assert Mirror(run.path, ObjectStore(url)).push() == 12
+    assert Mirror(run.path, ObjectStore(url)).push() == 0
+    there = pulled(tmp_path / "there", ObjectStore(url))
+    lazy = {f"checkpoints/{number:06d}/{name}" for number in (0, 1) for name in contents(0)}
+    everything = files(run)
+    del everything["link"]
+    assert files(there) == {name: one for name, one in everything.items() if name not in lazy}
+    Mirror(there.path, ObjectStore(url)).fetch("checkpoints/000001")
+    assert there.read_checkpoint(1)[0] == contents(1)
+
+
+@pytest.mark.parametrize("deaths_after", range(14))
+def test_whatever_write_is_the_last_the_store_is_a_run_to_go_on_from(
+    deaths_after: int, url: str, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "here")
+    add_slot_file(run, 1, "000.safetensors")
+    store = DyingStore(url, deaths_after)
+    died = 0
+    for number in (1, 2):
+        if number > 1:
+            add_checkpoint(run, number)
+        try:
+            Mirror(run.path, store).push(everything=True)
+        except StoreError:
+            died = number
+            break
+    there = pulled(tmp_path / "there", ObjectStore(url))
+    if there.exists():
+        assert there.fall_back(FINGERPRINT) is None  # the one that `latest` leads to is whole
+        latest = there.latest()
+        assert latest is not None
+        assert latest >= (died or 3) - 1
+        assert there.slot(1, 0).exists() or latest == 2
+    else:
+        assert died == 1
+    # Who lives on brings the rest.
+    Mirror(run.path, ObjectStore(url)).push(everything=True)
+    again = pulled(tmp_path / "again", ObjectStore(url))
+    assert again.latest() == run.latest()
+    assert not again.slot(1, 0).exists() or died == 1
+
+
+def test_what_a_checkpoint_still_needs_is_not_removed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that closes after `latest` was looked at: its slots go with the next `latest`."""
+    run = make_run(tmp_path / "here")
+    add_slot_file(run, 1, "000.safetensors")
+    kept = run.kept_agent(0, "pong")
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"agent")
+    mirror = Mirror(run.path, ObjectStore(url))
+    mirror.push()
+    look = Mirror._stamps
+
+    def close_then_look(self: Mirror) -> object:
+        monkeypatch.setattr(Mirror, "_stamps", look)
+        add_checkpoint(run, 2)
+        kept.unlink()
+        return look(self)
+
+    monkeypatch.setattr(Mirror, "_stamps", close_then_look)
+    mirror.push()
+    there = pulled(tmp_path / "there", ObjectStore(url))
+    assert there.latest() == 1
+    assert there.slot(1, 0).exists()
+    assert there.kept_agent(0, "pong").exists()
+    mirror.push()
+    there = pulled(tmp_path / "there", ObjectStore(url))
+    assert there.latest() == 2
+    assert not there.slot(1, 0).exists()
+    assert not there.kept_agent(0, "pong").exists()
+
+
+def test_latest_never_leads_to_what_is_not_there_yet(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that closes after the files were looked at: its `latest` has to wait for them."""
+    run = make_run(tmp_path / "here")
+    mirror = Mirror(run.path, ObjectStore(url))
+    look = Mirror._stamps
+
+    def look_then_close(self: Mirror) -> object:
+        monkeypatch.setattr(Mirror, "_stamps", look)
+        stamps = look(self)
+        add_checkpoint(run, 2)
+        return stamps
+
+    monkeypatch.setattr(Mirror, "_stamps", look_then_close)
+    mirror.push()
+    assert pulled(tmp_path / "there", ObjectStore(url)).latest() == 1
+    mirror.push()
+    there = pulled(tmp_path / "there", ObjectStore(url))
+    assert there.latest() == 2
+    assert there.read_checkpoint(2)[0] == contents(2)
+
+
+def test_a_result_takes_the_place_of_a_snapshot(url: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "here")
+    snapshot = add_slot_file(run, 1, "000.snapshot")
+    mirror = Mirror(run.path, ObjectStore(url))
+    mirror.push()
+    assert pulled(tmp_path / "there", ObjectStore(url)).slot(1, 0).with_suffix(".snapshot").exists()
+    add_slot_file(run, 1, "000.safetensors")
+    snapshot.unlink()
+    mirror.push()
+    assert {name for name in ObjectStore(url).versions() if name.startswith("slots/")} == {
+        "slots/000001/000.safetensors"
+    }
+    there = pulled(tmp_path / "there", ObjectStore(url))
+    assert [path.name for path in there.slots(1).iterdir()] == ["000.safetensors"]
+
+
+def test_results_are_never_removed_from_the_store(url: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "here", checkpoints=2)
+    mirror = Mirror(run.path, ObjectStore(url))
+    mirror.push()
+    before = ObjectStore(url).versions().keys()
+    for path in sorted((run.path / "checkpoints/000000").iterdir()):
+        path.unlink()
+    mirror.push()
+    assert ObjectStore(url).versions().keys() == before
+
+
+def test_what_grows_is_written_now_and_then_and_at_the_end(url: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "here")
+    now_s = 0.0
+    mirror = Mirror(run.path, ObjectStore(url), clock=lambda: now_s)
+    metrics = run.path / "metrics.jsonl"
+    metrics.write_text("1\n")
+    mirror.push()
+    metrics.write_text("1\n2\n")
+    assert mirror.push() == 0
+    now_s = GROWING_EVERY_S
+    assert mirror.push() == 1
+    metrics.write_text("1\n2\n3\n")
+    assert mirror.push(everything=True) == 1
+    assert ObjectStore(url).read("metrics.jsonl") == b"1\n2\n3\n"
+
+
+def test_a_store_of_somebody_else_writes_nowhere_but_in_the_working_copy(
+    url: str, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "here")
+    Mirror(run.path, ObjectStore(url)).push()
+    store = ObjectStore(url)
+    for name in ("a/../../evil", ".mirror.json", "tensorboard/.profile"):
+        store.write(name, b"evil")
+    there = pulled(tmp_path / "there", ObjectStore(url))
+    assert not (tmp_path / "evil").exists()
+    assert b"evil" not in files(there).values()
+    assert not (there.path / "tensorboard/.profile").exists()
+
+
+@pytest.mark.parametrize("records", [b"", b"[]", b'{"session": "a", "files": 3}', b"\xff"])
+def test_damaged_records_cost_an_upload(records: bytes, url: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "here")
+    Mirror(run.path, ObjectStore(url)).push()
+    (run.path / ".mirror.json").write_bytes(records)
+    assert Mirror(run.path, ObjectStore(url)).push() == 8
+
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from leap_rl.storage.mirror import Mirror
+from leap_rl.storage.object_store import ObjectStore
+
+class Dying(ObjectStore):
+    def write(self, name, content):
+        if len(content) < 10_000_000:
+            return super().write(name, content)
+        stream = self._files.open_output_stream(self._path(name))
+        stream.write(content[:12_000_000])
+        stream.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Mirror(Path(sys.argv[1]), Dying(sys.argv[2])).push()
+"""
+
+
+def test_a_kill_in_the_middle_of_an_upload_leaves_the_last_whole_checkpoint(
+    s3_url: str, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "here")
+    Mirror(run.path, ObjectStore(s3_url)).push()
+    large = {**contents(2), "outer.safetensors": os.urandom(20_000_000)}
+    run.write_checkpoint(2, large, {"fingerprint": FINGERPRINT})
+    words = [sys.executable, "-c", DYING, str(run.path), s3_url]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    half = {name for name in ObjectStore(s3_url).versions() if "000002" in name}
+    assert half <= {"checkpoints/000002/initialization.safetensors"}
+    there = pulled(tmp_path / "there", ObjectStore(s3_url))
+    assert there.latest() == 1
+    assert there.read_checkpoint(1)[0] == contents(1)
+    Mirror(run.path, ObjectStore(s3_url)).push()
+    there = pulled(tmp_path / "there", ObjectStore(s3_url))
+    assert there.read_checkpoint(2)[0] == large

@@ -1,0 +1,94 @@
+"""Objects below a URL: read, written, listed, and nothing that leads elsewhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from leap_rl.storage.object_store import (
+    SETTLED_NS,
+    ObjectStore,
+    StoreError,
+    Version,
+    is_plain,
+    read_file,
+)
+from leap_rl.storage.run_folders import run_folder
+
+pytestmark = pytest.mark.timeout(180)  # the S3 server takes a while to start
+
+
+@pytest.fixture(params=["memory", "s3"])
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    return ObjectStore(request.getfixturevalue("url" if request.param == "memory" else "s3_url"))
+
+
+def test_what_is_written_is_read_and_listed(store: ObjectStore) -> None:
+    assert store.versions() == {}
+    assert store.read("a/b") is None
+    store.write("a/b", b"one")
+    store.write("c", b"")
+    store.write("a/b", b"other")
+    assert store.read("a/b") == b"other"
+    assert store.read("c") == b""
+    assert {name: version.size for name, version in store.versions().items()} == {"a/b": 5, "c": 0}
+    assert read_file(f"{store.url}/a/b") == b"other"
+    store.remove("a/b")
+    store.remove("a/b")
+    assert list(store.versions()) == ["c"]
+
+
+def test_a_version_that_another_content_may_share_is_not_settled() -> None:
+    now = time.time_ns()
+    assert not Version(3, None).is_settled
+    assert not Version(3, now).is_settled
+    assert Version(3, now - SETTLED_NS).is_settled
+
+
+def test_a_store_keeps_to_its_folder(url: str) -> None:
+    ObjectStore(url + "-other").write("a", b"")
+    ObjectStore(url).write("b", b"")
+    assert list(ObjectStore(url).versions()) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/etc/passwd", "../x", "a/../../x", ".ssh/authorized_keys", "a/.lock", "a\0b"]
+)
+def test_names_that_leave_or_hide_are_not_listed(name: str) -> None:
+    assert not is_plain(name)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("az://box/mine", "must be a path, or begin with one of s3://, gs://, memory://, file://"),
+        ("s3://", "must name a bucket and a folder, such as s3://bucket/mine"),
+        ("s3://me:secret@bucket/mine", "s3://...@bucket/mine: must hold no password"),
+        ("s3://bucket/mine?colour=red", "colour"),
+    ],
+)
+def test_a_url_that_cannot_be_is_refused(url: str, says: str) -> None:
+    with pytest.raises(ValueError, match="://") as refusal:
+        run_folder(url)
+    assert says in str(refusal.value)
+    assert "secret" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_store_that_is_away_is_told_in_one_line(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(StoreError, match="cannot be read") as refusal:
+        ObjectStore(s3_url).read("a")
+    assert str(refusal.value).startswith(s3_url)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_file_url_is_a_path(tmp_path: Path) -> None:
+    assert run_folder(f"file://{tmp_path}/mine").path == tmp_path / "mine"
+    assert run_folder(f"file://{tmp_path}/mine").url is None
+    with pytest.raises(ValueError, match="must name a folder of this machine"):
+        run_folder("file://elsewhere/srv/runs")

@@ -1,0 +1,247 @@
+"""Runs in an object store: trained, resumed, forked, evaluated and reported from anywhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leap_rl.cli import main
+from leap_rl.cli.initializations import find_initialization
+from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.storage import run_folders
+from leap_rl.storage.object_store import ObjectStore, StoreError, read_file
+from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
+from leap_rl.storage.store_lock import NAME, StoreLock
+
+pytestmark = pytest.mark.timeout(180)  # the S3 server takes a while to start
+
+ROOT = Path(__file__).parents[2]
+BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40"]
+BOWLS += ["--runtime.kind", "local", "--tracking.console", "quiet"]
+
+Become = Callable[[str], Path]
+
+
+def sums(folder: RunFolder, number: int) -> dict[str, str]:
+    return dict(folder.read_state(number)["sha256"])
+
+
+@pytest.fixture
+def straight(tmp_path: Path) -> RunFolder:
+    """Three meta-steps on a disk."""
+    run = tmp_path / "straight"
+    assert main(["train", *BOWLS, "--meta.meta_steps", "3", "--run_dir", str(run)]) == 0
+    return RunFolder(run)
+
+
+@pytest.mark.parametrize("where", ["memory", "s3"])
+def test_a_run_goes_on_elsewhere_to_the_same_bits(
+    where: str,
+    straight: RunFolder,
+    machine: Become,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    first = working_copy(url)
+    machine("second")
+    assert main(["resume", url, "--meta.meta_steps", "2"]) == 0
+    assert working_copy(url) != first
+    machine("first")  # whose working copy is old by now
+    assert main(["resume", url, "--meta.meta_steps", "3"]) == 0
+    machine("third")
+    run = run_folder(url)
+    assert sums(run, 3) == sums(straight, 3)
+    assert run.read_config()["run_dir"] == url
+    lines = (run.path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["meta_step"] for line in lines] == [0, 1, 2]
+    assert not capsys.readouterr().err
+    assert main(["watch", url, "--once"]) == 0
+    assert capsys.readouterr().out == f"{url}: finished after 3 of 3 meta-steps\n"
+
+
+def test_what_another_run_takes_of_it_is_fetched(
+    url: str, straight: RunFolder, machine: Become
+) -> None:
+    assert main(["train", *BOWLS, "--meta.meta_steps", "3", "--run_dir", url]) == 0
+    machine("second")
+    assert main(["fork", url, "--at", "1", "--run_dir", f"{url}-fork"]) == 0
+    assert sums(run_folder(f"{url}-fork"), 3) == sums(straight, 3)
+    found = find_initialization(f"{url}@2")
+    file = f"{url}/checkpoints/000002/initialization.safetensors"
+    assert (found.name, found.path) == ("mine@2", file)
+    assert find_initialization(url).name == "mine@3"
+    assert find_initialization(file).path == file
+    initialization = run_folder(url).checkpoint(2) / "initialization.safetensors"
+    assert read_file(file) == initialization.read_bytes()
+    machine("third")
+    assert main(["report", url]) == 0
+    assert "report/index.html" in ObjectStore(url).versions()
+
+
+def test_a_url_with_a_run_is_not_written_over(
+    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    machine("second")
+    assert main(["train", *BOWLS, "--run_dir", url]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"run_dir = {url}: holds a run already" in line
+    assert f"resume {url}`" in line
+
+
+@pytest.mark.parametrize("command", ["resume", "watch", "report", "fork"])
+def test_where_no_run_is_a_line_says_so(
+    command: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, url, *(["--at", "1"] if command == "fork" else [])]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"leap-rl: {url}: no run is here")
+
+
+def test_two_drivers_do_not_work_on_one_run(url: str, machine: Become) -> None:
+    with StoredRunFolder(url).lock():
+        assert (holder := StoredRunFolder(url).worker()) is not None
+        machine("second")
+        with pytest.raises(RunFolderError, match="works on this run"):  # noqa: SIM117
+            with beating(url), StoredRunFolder(url).lock():
+                pass
+        assert (seen := StoredRunFolder(url).worker()) is not None
+        assert (seen.pid, seen.host) == (holder.pid, holder.host)
+    assert StoredRunFolder(url).worker() is None
+
+
+class beating:  # noqa: N801
+    """Renews the lock of a run all the time, as its holder does every ten seconds."""
+
+    def __init__(self, url: str) -> None:
+        self._store = ObjectStore(url)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(0.2):
+            record = json.loads(self._store.read(NAME) or b"")
+            record["heartbeat"] = time.time()
+            self._store.write(NAME, json.dumps(record).encode())
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def test_a_run_that_was_taken_over_stops_here(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folders, "BEAT_EVERY_S", 0.05)
+    run = StoredRunFolder(url)
+
+    def work() -> None:
+        with run.lock():
+            lock = StoreLock(ObjectStore(url), say=lambda line: None)
+            lock._write(held=True)
+            (run.path / "late").write_text("of who was cut off")
+            for _ in range(200):
+                run.check()
+                time.sleep(0.05)
+
+    with pytest.raises(StoreError, match="has taken the run over while this machine was cut off"):
+        work()
+
+
+class Cable:
+    """Between this process and its stores."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_cut = False
+        for name in ("read", "write", "versions", "remove"):
+            monkeypatch.setattr(ObjectStore, name, self._through(getattr(ObjectStore, name)))
+
+    def _through(self, method: Callable[..., object]) -> Callable[..., object]:
+        def call(store: ObjectStore, *arguments: object) -> object:
+            if self.is_cut:
+                raise StoreError(f"{store.url}: cannot be reached")
+            return method(store, *arguments)
+
+        return call
+
+
+def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
+    url: str,
+    machine: Become,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
+    monkeypatch.setattr(run_folders, "LAST_PUSH_S", 0.2)
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    cable = Cable(monkeypatch)
+    run = StoredRunFolder(url)
+
+    def work() -> None:
+        with run.lock():
+            run.write_checkpoint(2, {}, {})
+            cable.is_cut = True
+            run.write_checkpoint(3, {}, {})
+            time.sleep(0.3)
+
+    with caplog.at_level(logging.WARNING), pytest.raises(StoreError) as failure:
+        work()
+    assert f"it is in {run.path}, and `leap-rl resume {url}` on this machine" in str(failure.value)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{url}: cannot be reached; the run goes on, and is uploaded when it can be"
+    ]
+    cable.is_cut = False
+    with StoredRunFolder(url).lock():
+        pass
+    machine("second")
+    assert StoredRunFolder(url).latest() == 3
+
+
+def test_a_store_that_comes_back_is_told_and_caught_up_with(
+    url: str,
+    machine: Become,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
+    cable = Cable(monkeypatch)
+    run = StoredRunFolder(url)
+    with caplog.at_level(logging.WARNING), run.lock():
+        cable.is_cut = True
+        run.write_checkpoint(0, {}, {})
+        time.sleep(0.2)
+        cable.is_cut = False
+        time.sleep(0.5)
+        assert "checkpoints/latest" in ObjectStore(url).versions()
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[1:] == [f"{url}: has all of the run again"]
+
+
+def test_a_run_that_is_gone_from_the_store_is_put_aside(
+    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store = ObjectStore(url)
+    for name in [*store.versions(), NAME]:
+        store.remove(name)
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    aside = Path(line.rpartition(" ")[2])
+    assert (aside / "checkpoints/000001/state.json").exists()
+
+
+def test_working_copies_of_two_urls_are_two(machine: Become) -> None:
+    assert working_copy("s3://a/mine") != working_copy("s3://b/mine")
+    assert working_copy("s3://a/mine").name == "mine"
+    assert working_copy("s3://a/mine?region=eu-west-1").name == "mine"
