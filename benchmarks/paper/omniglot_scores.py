@@ -21,12 +21,13 @@ from statistics import fmean
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leap_rl.evaluation.cells import Cell, CellFile, compute_cells, key_of
 from leap_rl.evaluation.curves import Curve, learn, moving_average
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.runs import meta_train
-from leap_rl.evaluation.statistics import Mean, mean_interval
+from leap_rl.evaluation.statistics import Mean, mean_interval, paired_difference
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
@@ -230,14 +231,19 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     return cells
 
 
-def means(results: Sequence[Mapping[str, Any]], measure: str) -> Mean:
-    """Return a measure's mean over repetitions, each the mean of its alphabets and learners."""
-    return mean_interval(
+def by_repetition(results: Sequence[Mapping[str, Any]], measure: str) -> NDArray[np.float64]:
+    """Return a measure for each repetition, the mean over its alphabets and learners."""
+    return np.array(
         [
             fmean(value for of_one in result["alphabets"].values() for value in of_one[measure])
             for result in results
         ]
     )
+
+
+def means(results: Sequence[Mapping[str, Any]], measure: str) -> Mean:
+    """Return a measure's mean over repetitions."""
+    return mean_interval(by_repetition(results, measure))
 
 
 def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) -> None:
@@ -255,6 +261,7 @@ def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) 
                     "method": method,
                     "validation error, %": shown(means(of_method, "validation_error")),
                     "area under training error, %": shown(means(of_method, "area")),
+                    **gains(of_method, found.get((0, "none"))),
                     "published validation error, % (other budget)": PUBLISHED.get(
                         pretraining, {}
                     ).get(method, ""),
@@ -286,6 +293,26 @@ def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) 
     )
     print((given.out / "scores.md").read_text(), end="")
     print("\n" + "\n".join(str(file) for file in files))
+
+
+def gains(
+    ours: Sequence[Mapping[str, Any]], random: Sequence[Mapping[str, Any]] | None
+) -> dict[str, str]:
+    """Return how much less both measures are than from random starts, in percentage points.
+
+    The difference is taken within each repetition, whose alphabets and learners are the same.
+    """
+    columns = {"less error": "validation_error", "less area": "area"}
+    if random is None:
+        return {}
+    if ours is random:
+        return dict.fromkeys(columns, "")
+    return {
+        column: shown(
+            paired_difference(by_repetition(random, measure), by_repetition(ours, measure))
+        )
+        for column, measure in columns.items()
+    }
 
 
 def shown(mean: Mean) -> str:
