@@ -100,6 +100,8 @@ class WandbSink(Sink):
             "name": os.environ.get("WANDB_NAME") or run_folder.name,
             "config": dict(run_config),
         }
+        # Or wandb reports on itself to its makers, offline too, and waits for them at the end.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         # Set before anything else, as logging in prints too.
         wandb.setup(wandb.Settings(silent=True))
         self._online = config.wandb == "online"

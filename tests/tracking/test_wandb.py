@@ -186,8 +186,8 @@ def test_a_server_that_is_away_costs_seconds_and_stops_nothing(
             for row in ROWS:
                 tracker.log(row, axis="meta_step")
             logged = time.monotonic()
+        wandb_file.end()
         closed = time.monotonic()
-    wandb_file.end()
     assert opened - started < (8 if kind == "hung" else 5)
     assert logged - opened < 1
     assert closed - logged < 3
@@ -360,6 +360,18 @@ def test_tables_and_pages_come_back(tmp_path: Path) -> None:
         "data": [["pong", 1.5], ["breakout", None], ["qbert", 3]],
     }
     assert media["evaluation/report"] == page.read_bytes()
+
+
+def test_an_offline_run_asks_nobody_anything(tmp_path: Path) -> None:
+    with serve() as server:
+        program = f"""
+from pathlib import Path
+from tests.tracking.test_wandb import OFFLINE, track
+track(OFFLINE, Path({str(tmp_path / "run")!r}), 0, 1)
+"""
+        environment = {**os.environ, "WANDB_BASE_URL": server.url}
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, env=environment)
+        assert server.requests == 0
 
 
 def test_the_machine_is_not_named(tmp_path: Path) -> None:

@@ -27,6 +27,11 @@ class WandbServer(ThreadingHTTPServer):
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.operations: list[tuple[str, dict[str, Any]]] = []
         self.refuses: int | None = None
+        self.requests = 0
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.requests += 1
+        super().process_request(request, client_address)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing: connections end as wandb's process does."""
