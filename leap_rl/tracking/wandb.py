@@ -47,9 +47,9 @@ ANSWER_TIMEOUT_S = 3.0
 INIT_TIMEOUT_S = 30.0
 """For the wandb run to be made, once the server has answered."""
 FINISH_TIMEOUT_S = 60.0
-"""For what is not uploaded yet when the run ends."""
+"""For what is not uploaded yet when the run ends, while the server answers."""
 AWAY_TIMEOUT_S = 5.0
-"""The same, where the server does not answer by then."""
+"""The same, where it does not."""
 
 _REFUSED = re.compile(r"returned error 4(?!08|29)\d\d")
 """In what wandb says of a server that answered, and will not think better of it."""
@@ -116,7 +116,7 @@ class WandbSink(Sink):
             self._publish(
                 source.artifact,
                 Path(source.file),
-                metadata={"meta_step": source.meta_step, "sha256": source.sha256},
+                metadata={"meta_step": source.meta_step},
                 uses=True,
             )
 
@@ -152,11 +152,10 @@ class WandbSink(Sink):
 
         The file is read when it is uploaded, and must stay.
         """
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
         self._publish(
             artifact_name(self._id),
             path,
-            metadata={"meta_step": meta_step, "sha256": sha256, **metadata},
+            metadata={"meta_step": meta_step, **metadata},
             aliases=[f"meta-step-{meta_step}", *(["latest"] if newest else [])],
         )
 
@@ -180,8 +179,9 @@ class WandbSink(Sink):
         # wandb waits without end for some of its uploads, whatever its own timeout says.
         thread = threading.Thread(target=finish, daemon=True)
         thread.start()
-        away = self._online and _silence(_server()) is not None
-        thread.join(AWAY_TIMEOUT_S if away else FINISH_TIMEOUT_S)
+        thread.join(AWAY_TIMEOUT_S)
+        if thread.is_alive() and _silence(_server()) is None:
+            thread.join(FINISH_TIMEOUT_S)
         if thread.is_alive():
             _tell(
                 f"{_server()} did not take everything that was to be uploaded; once it answers, "
@@ -268,7 +268,8 @@ class WandbSink(Sink):
         """
 
         def publish() -> None:
-            artifact = wandb.Artifact(name, type=INITIALIZATION, metadata=dict(metadata))
+            said = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+            artifact = wandb.Artifact(name, type=INITIALIZATION, metadata=said)
             artifact.add_file(str(path), skip_cache=True, policy="immutable")
             artifact.finalize()
             assert self._run._interface is not None

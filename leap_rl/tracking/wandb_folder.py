@@ -23,7 +23,9 @@ INITIALIZATION = "initialization"
 """The type of artifact, and the first part of its name."""
 
 _FILE_NAME = "initialization.safetensors"
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID = re.compile(r"[^\s/\\#?%:]{1,128}")
+"""What wandb takes for a run's id."""
+_ARTIFACT = re.compile(rf"{INITIALIZATION}-[\w.-]{{1,100}}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,8 @@ class Source:
 
 def artifact_name(run_id: str) -> str:
     """Return the name of the artifact that a wandb run's initializations are versions of."""
-    return f"{INITIALIZATION}-{run_id}"
+    plain = re.sub(r"[^\w.-]", "_", run_id[:100], flags=re.ASCII)
+    return f"{INITIALIZATION}-{plain}"
 
 
 def run_id(run_folder: Path) -> str:
@@ -116,7 +119,7 @@ def _is_as_noted(source: Source) -> bool:
     path = Path(source.file)
     if path.name != _FILE_NAME or path.is_symlink() or not path.is_file():
         return False
-    if not source.artifact.startswith(f"{INITIALIZATION}-") or not _ID.fullmatch(source.artifact):
+    if not _ARTIFACT.fullmatch(source.artifact):
         return False
     data = path.read_bytes()
     try:

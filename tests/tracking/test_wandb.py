@@ -102,6 +102,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert wandb_file.rows(second) == ROWS[:4]
 
 
+@pytest.mark.slow
 def test_wandb_sync_takes_the_newest_file_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for step in range(3):
