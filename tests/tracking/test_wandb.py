@@ -248,6 +248,7 @@ def test_a_server_that_goes_away_in_the_midst_holds_up_nothing(
     assert f"`leap-rl resume {tmp_path / 'run'}` uploads the rest" in line
 
 
+@pytest.mark.slow
 def test_the_death_of_wandbs_own_process_stops_nothing(tmp_path: Path) -> None:
     program = f"""
 import os, signal
