@@ -54,7 +54,7 @@ _WRITTEN = (
 )
 """What a run writes, and what it writes into."""
 
-_WANDB = ("wandb", "wandb/run_id.txt")
+_WANDB = ("wandb", "wandb/run_id.txt", "wandb/sources.json")
 """The same; wandb itself keeps links beside them."""
 
 

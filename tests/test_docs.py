@@ -11,6 +11,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ PROGRAMS = (
 SCRIPTS = ("launch/check-compose", "launch/make-token", "launch/ray/start-node")
 
 FOREIGN = ("aws", "docker", "export", "gcloud", "helm", "kubectl", "mkdir", "pip", "ssh")
+CLICK = ("ray", "wandb")
 """Programs that are not here; that the files which they are given are there is all one can say."""
 
 
@@ -97,7 +99,7 @@ def test_every_command_is_spelled_right(
     words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(ROOT)
-    if words[0] in (*SCRIPTS, *FOREIGN, "ray"):
+    if words[0] in (*SCRIPTS, *FOREIGN, *CLICK):
         check_launch(words)
         if words[:2] != ["docker", "run"] or "--entrypoint" in words:
             return
@@ -178,9 +180,10 @@ def check_launch(words: list[str]) -> None:
             assert Path(name).exists(), word
     if program == "ray":
         make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
-        from ray.scripts.scripts import cli
-
-        command: Any = cli
+    if program in CLICK:
+        module = {"ray": "ray.scripts.scripts", "wandb": "wandb.cli.cli"}[program]
+        command: Any = import_module(module).cli
+        rest = ["." if word.startswith("runs/") else word for word in rest]  # a run to be made
         while hasattr(command, "commands"):
             command, *rest = command.commands[rest[0]], *rest[1:]
         with command.make_context(" ".join(words), list(rest)):

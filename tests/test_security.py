@@ -335,7 +335,8 @@ def test_a_run_of_a_hostile_config_is_one_line(
 # -- ways out of the run's folder -------------------------------------------------------------
 
 WAYS_OUT = [
-    *("config.yaml", "metrics.jsonl", "live.json", ".lock", ".server", "wandb/run_id.txt"),
+    *("config.yaml", "metrics.jsonl", "live.json", ".lock", ".server"),
+    *("wandb/run_id.txt", "wandb/sources.json"),
     *("checkpoints", "slots", "curves", "agents", "tensorboard", "wandb"),
     *("checkpoints/latest", "checkpoints/000001", "checkpoints/000002", "checkpoints/000003"),
     *("checkpoints/000002/state.json", "slots/000002", "slots/000001", "slots/000002/001.lease"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -71,9 +72,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "--seeds",
         "1",
     ]
-    assert main([*evaluate, "--runtime.kind", "local", "--out", str(folder / "evaluated")]) == 0
+    local = ["--runtime.kind", "local", "--tracking.wandb", "offline"]
+    assert main([*evaluate, *local, "--out", str(folder / "evaluated")]) == 0
+    fork = ["fork", str(folder / "energy"), "--at", "1", "--run_dir", str(folder / "fork")]
+    assert main([*fork, "--tracking.wandb", "offline"]) == 0
     wandb.teardown()  # wait until its own process has written everything
-    return {name: folder / name for name in [*commands, "evaluated"]}
+    return {name: folder / name for name in [*commands, "evaluated", "fork"]}
 
 
 def test_the_keys_written_are_exactly_those_explained(runs: dict[str, Path]) -> None:
@@ -112,6 +116,59 @@ def test_all_sinks_hold_the_same_figures(runs: dict[str, Path], name: str) -> No
     assert scalars.keys() == points.keys()
     for place, value in points.items():
         assert scalars[place] == pytest.approx(value, rel=1e-6), place
+
+
+def wandb_of(run: Path) -> Path:
+    (file,) = run.glob("wandb/offline-run-*/*.wandb")
+    return file
+
+
+def test_initializations_are_artifacts_and_who_starts_from_one_says_so(
+    runs: dict[str, Path],
+) -> None:
+    ((made, said),) = wandb_file.artifacts(wandb_of(runs["energy"]))
+    initialization = runs["energy"] / "checkpoints/000002/initialization.safetensors"
+    assert said == {
+        "meta_step": 2,
+        "sha256": hashlib.sha256(initialization.read_bytes()).hexdigest(),
+        "method": "leap",
+        "seed": 0,
+    }
+    assert list(made.aliases) == ["meta-step-2", "latest"]
+    assert not made.use_after_commit
+
+    (used, _), *tables = wandb_file.artifacts(wandb_of(runs["evaluated"]))
+    assert {table.type for table, _ in tables} == {"run_table"}  # which wandb makes of tables
+    assert used.use_after_commit
+    assert (used.name, used.digest) == (made.name, made.digest)
+
+    (parents, said), (own, _) = wandb_file.artifacts(wandb_of(runs["fork"]))
+    assert (parents.name, said["meta_step"], parents.use_after_commit) == (made.name, 1, True)
+    assert own.name != made.name
+    assert (own.digest, own.use_after_commit) == (made.digest, False)  # the same bits
+
+
+def test_an_evaluations_tables_and_report_come_back(runs: dict[str, Path]) -> None:
+    file = wandb_of(runs["evaluated"])
+    media = wandb_file.media(file)
+    tables = {name: json.loads(media[f"evaluation/{name}"]) for name in ("agents", "comparisons")}
+    assert [row[:3] for row in tables["agents"]["data"]] == [
+        ["random", "catch", 0],
+        ["energy@2", "catch", 0],
+    ]
+    areas = [row[tables["agents"]["columns"].index("area")] for row in tables["agents"]["data"]]
+    game, over_games = tables["comparisons"]["data"]
+    assert game[:4] == ["energy@2", "random", "catch", 1]
+    assert game[4] == pytest.approx(areas[1] - areas[0])
+    assert game[5:7] == [None, None]  # one seed has no interval
+    assert over_games[2] == "all games"
+    assert over_games[-1] in ("better", "worse", "open")
+    (first, *_), *_ = json.loads(media["evaluation/verdict"])["data"]
+    assert first.startswith("energy@2 against random: ")
+    page = media["evaluation/report"].decode()
+    assert page.startswith("<!")
+    assert first.split(";")[0] in page
+    assert wandb_file.rows(file)[0] == read_rows(runs["evaluated"] / "metrics.jsonl")[0]
 
 
 def test_a_rows_returns_are_those_of_its_episodes(runs: dict[str, Path]) -> None:

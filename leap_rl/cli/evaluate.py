@@ -20,6 +20,7 @@ from leap_rl.cli.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
 from leap_rl.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import read_initialization
 
 SHORT = {
@@ -148,6 +149,7 @@ def create_evaluation(config: EvaluateConfig, found: Sequence[FoundInitializatio
     folder = folder or new_folder(config.command)
     write_first = partial(make_evaluation(config).write_first_checkpoint, folder, given)
     fill_folder(folder, config, record, write_first)
+    note_sources(folder.path, [one.file or one.path for one in found])
     return folder
 
 

@@ -22,6 +22,7 @@ from leap_rl.cli.results import announce_initialization
 from leap_rl.config import TrainConfig, fingerprint
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.meta_training import OUTER_OPTIMIZER
 
@@ -116,6 +117,7 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
     folder = new_folder("fork") if config.run_dir is None else run_folder(config.run_dir)
     write_first = partial(folder.write_checkpoint, at, files, {"agent_steps": agent_steps})
     fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
+    note_sources(folder.path, [parent.checkpoint(at) / FILE_NAME])
     if not keep_optimizer:
         text = f"meta.optimizer = {optimizer}: the outer optimizer starts anew"
         print(f"leap-rl: {text}", file=sys.stderr)

@@ -25,7 +25,9 @@ class FoundInitialization:
     given: str
     """As it was named."""
     path: str
-    """The file."""
+    """The file, or its URL."""
+    file: Path | None = None
+    """The file on this machine, if it is there."""
     name: str
     """For tables and figures."""
     options: Mapping[str, Any] | None
@@ -97,7 +99,11 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     if folder.url is not None:  # which other machines find it at
         path = f"{folder.url}/{file.relative_to(folder.path).as_posix()}"
     return FoundInitialization(
-        given=given, path=path, name=f"{folder.path.name}@{number}", options=run.options
+        given=given,
+        path=path,
+        file=file,
+        name=f"{folder.path.name}@{number}",
+        options=run.options,
     )
 
 

@@ -38,6 +38,7 @@ from leap_rl.tasks.factory import ConfiguredTasks, with_fitting_encoder
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.sink import open_tracker
+from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import ordered_deaths
 from leap_rl.training.initialization import read_initialization
@@ -75,6 +76,7 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
     )
     write_first = partial(policy.write_first_checkpoint, folder, theta0)
     fill_folder(folder, config, record, write_first)
+    note_sources(folder.path, [init_of(config)[1]])
     return folder
 
 
@@ -234,6 +236,10 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
             from leap_rl.cli.clips import film_agents
 
             film_agents(config, folder, tracker=tracker, console=console, check=interrupts.check)
+        if isinstance(config, EvaluateConfig) and config.tracking.wandb != "disabled":
+            from leap_rl.cli.outcome import log_outcome
+
+            log_outcome(folder, tracker=tracker)
 
 
 def _ray_message(address: str | None) -> str:

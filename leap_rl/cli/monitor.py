@@ -12,6 +12,7 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.sink import Tracker
 from leap_rl.tracking.views import RunView, TaskView
+from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 
 
@@ -52,6 +53,8 @@ class Monitor:
         self._next_checkpoint = first_checkpoint + self._rows_seen + 1
         self._last_row: Row | None = None
         self._slots_total = 0
+        for number in range(first_checkpoint + 1, self._next_checkpoint):
+            self._log_initialization(number)  # again: who logged it may have died
 
     def report(self, status: ServerStatus) -> None:
         """Take in how the run stands."""
@@ -68,6 +71,23 @@ class Monitor:
             if self._rows_seen > self._logged:
                 self._tracker.log(row["values"], axis=row["axis"])
                 self._last_row = row["values"]
+        self._log_initialization(number)
+
+    def _log_initialization(self, number: int) -> None:
+        """Log the initialization of a checkpoint, if it is one of those that are kept in wandb."""
+        config, every = self._config, self._config.tracking.wandb_initializations_every
+        if not isinstance(config, TrainConfig) or config.tracking.wandb == "disabled" or not every:
+            return
+        path = self._folder.checkpoint(number) / FILE_NAME
+        latest = self._folder.latest() or 0
+        kept = [n for n in range(1, latest + 1) if n % every == 0 or n == config.meta.meta_steps]
+        if number in kept and path.exists():
+            self._tracker.log_initialization(
+                number,
+                path,
+                newest=number == kept[-1],
+                metadata={"method": config.meta.method, "seed": config.seed},
+            )
 
     def _view(self, status: ServerStatus) -> RunView:
         tasks = tuple(

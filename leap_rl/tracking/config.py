@@ -28,9 +28,25 @@ class TrackingConfig:
     wandb_tags: tuple[str, ...] = ()
     """Labels of the wandb run."""
 
+    wandb_initializations_every: int = 10
+    """Meta-steps between two initializations that become versions of the wandb run's artifact; the
+    last one becomes one in any case. 0: none."""
+
     tensorboard: bool = True
     """Mirror to TensorBoard files in the run folder."""
 
     console: ConsoleKind = "auto"
     """Progress on stderr: `rich` draws live bars, `plain` prints lines, `auto` takes `rich` on a
     terminal and `plain` elsewhere, `quiet` shows nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        if self.wandb_initializations_every < 0:
+            raise ValueError(
+                "tracking.wandb_initializations_every = "
+                f"{self.wandb_initializations_every}: must be at least 0"
+            )

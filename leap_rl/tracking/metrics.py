@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import Literal
 
 Axis = Literal["meta_step", "agent_steps", "examples"]
+AXES: tuple[Axis, ...] = ("meta_step", "agent_steps", "examples")
 Unit = Literal["agent_steps", "examples"]
 """What the budgets of a run's tasks count: actions, or examples that an update learns from."""
 Row = Mapping[str, float | int]
@@ -29,7 +30,7 @@ LEARN: tuple[Axis, ...] = ("agent_steps",)
 LEARN_EXAMPLES: tuple[Axis, ...] = ("examples",)
 BOTH: tuple[Axis, ...] = ("meta_step", "agent_steps")
 BOTH_EXAMPLES: tuple[Axis, ...] = ("meta_step", "examples")
-ALL: tuple[Axis, ...] = ("meta_step", "agent_steps", "examples")
+ALL = AXES
 
 
 @dataclass(frozen=True)
@@ -482,6 +483,11 @@ def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each name over those mappings that have it."""
     names = dict.fromkeys(name for each in figures for name in each)
     return {name: fmean([each[name] for each in figures if name in each]) for name in names}
+
+
+def axis_of(row: Row) -> Axis:
+    """Return the axis of a row that was logged. One of meta-training counts agent steps too."""
+    return next(axis for axis in AXES if axis in row)
 
 
 def _assert_registered(row: Row, axis: Axis) -> None:

@@ -2,7 +2,8 @@
 
 JSONL is the truth and is written last; TensorBoard and wandb mirror it. A process killed between
 the two leaves a mirrored row that JSONL lacks, and on resume every row after JSONL's last is logged
-again, so that a mirror may hold a row twice but never misses one.
+again, so that a mirror may hold a row twice but never misses one. wandb, which is told what it
+misses, holds none twice.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
+
+Cell: TypeAlias = str | float | int | None
+"""Of a table."""
 
 
 class TrackingError(ValueError):
@@ -37,6 +42,19 @@ class Sink(ABC):
 
     def write_clip(self, name: str, path: Path) -> None:  # noqa: B027
         """Record a film, an .mp4."""
+
+    def write_table(  # noqa: B027
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
+    ) -> None:
+        """Record a table."""
+
+    def write_page(self, name: str, path: Path) -> None:  # noqa: B027
+        """Record a self-contained page of HTML."""
+
+    def write_initialization(  # noqa: B027
+        self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
+    ) -> None:
+        """Record the file of an initialization, which stays where it is."""
 
     def fail(self, reason: str) -> None:  # noqa: B027
         """Tell who follows the run that it stopped on an error, for this reason."""
@@ -67,6 +85,30 @@ class Tracker:
         """Record a film, an .mp4, in every sink that can show it."""
         for sink in self._sinks:
             sink.write_clip(name, path)
+
+    def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+        """Record a table in every sink that can show it."""
+        for sink in self._sinks:
+            sink.write_table(name, columns, rows)
+
+    def log_page(self, name: str, path: Path) -> None:
+        """Record a self-contained page of HTML in every sink that can show it."""
+        for sink in self._sinks:
+            sink.write_page(name, path)
+
+    def log_initialization(
+        self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
+    ) -> None:
+        """Record an initialization in every sink that keeps such files.
+
+        Args:
+            meta_step: The meta-steps behind it.
+            path: Its file, which must stay.
+            newest: Whether the run has none after it yet.
+            metadata: Plain values that say what it is.
+        """
+        for sink in self._sinks:
+            sink.write_initialization(meta_step, path, newest=newest, metadata=metadata)
 
     def close(self) -> None:
         """Close every sink, even when closing one of them raises; the error then goes on."""
@@ -110,10 +152,10 @@ def open_tracker(
         kind: the command, `train` or `learn`; wandb's job type.
 
     Raises:
-        TrackingError: wandb is to be online and cannot be.
+        TrackingError: wandb is to be online, and has no key or is refused.
     """
     # The sinks' modules are imported only when used: wandb alone takes most of a second.
-    from leap_rl.tracking.jsonl import JsonlSink
+    from leap_rl.tracking.jsonl import JsonlSink, read_rows
 
     run_folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -121,7 +163,12 @@ def open_tracker(
         if config.wandb != "disabled":
             from leap_rl.tracking.wandb import WandbSink
 
-            sinks.append(WandbSink(config, run_folder=run_folder, run_config=run_config, kind=kind))
+            past = read_rows(run_folder / "metrics.jsonl")
+            sinks.append(
+                WandbSink(
+                    config, run_folder=run_folder, run_config=run_config, kind=kind, past=past
+                )
+            )
             stack.callback(sinks[-1].close)
         if config.tensorboard:
             from leap_rl.tracking.tensorboard import TensorBoardSink

@@ -1,38 +1,76 @@
 """The Weights & Biases mirror; the only file that imports wandb.
 
-One process of a run logs, the driver. Offline files are uploaded later with `wandb sync`; each
-resume adds a folder, and `wandb sync` joins those with one run id in the order of their start.
+One process of a run logs, the driver; wandb's own process writes and uploads. What wandb was told
+and did not keep is told again by the next driver, from `metrics.jsonl`: wandb's process buffers its
+files, and dies with the driver. So it has each row once, whoever was killed when:
+
+* Offline each driver writes a file of its own, which holds the whole run, and the files before it
+  are marked to be passed over by `wandb sync`.
+* Online the server says how many rows it has, and is told of those after them.
+
+The server being away stops no run. It is asked for a few seconds at the start; without an answer
+the run is tracked offline.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
+import hashlib
+import math
+import os
+import re
+import ssl
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import wandb
 
 from leap_rl.tracking.config import TrackingConfig
-from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import Sink, TrackingError
+from leap_rl.tracking.metrics import AXES, Axis, Row, axis_of
+from leap_rl.tracking.sink import Cell, Sink, TrackingError
+from leap_rl.tracking.wandb_folder import (
+    INITIALIZATION,
+    artifact_name,
+    pass_over_older_files,
+    read_sources,
+    run_id,
+)
 
+ANSWER_TIMEOUT_S = 3.0
+"""For the server's first answer, whatever it is."""
 INIT_TIMEOUT_S = 30.0
+"""For the wandb run to be made, once the server has answered."""
+FINISH_TIMEOUT_S = 60.0
+"""For what is not uploaded yet when the run ends, while the server answers."""
+AWAY_TIMEOUT_S = 5.0
+"""The same, where it does not."""
+
+_REFUSED = re.compile(r"returned error 4(?!08|29)\d\d")
+"""In what wandb says of a server that answered, and will not think better of it."""
 
 
 class WandbSink(Sink):
-    """Logs each row to one wandb run, whose id is kept in the run folder for a resume.
+    """Logs to one wandb run, whose id is kept in the run folder for a resume.
 
-    wandb is kept from recording anything but the rows and `run_config`: no console output, machine
-    statistics, environment, code or git state.
+    wandb is kept from recording anything but what it is handed here: no console output, machine
+    statistics, environment, code or git state. Whatever fails in it later is told once on stderr,
+    and stops nothing.
 
     Args:
         config: mode (`offline` or `online`), project, entity, group and tags.
         run_folder: the run's folder; wandb's files go into its `wandb` folder.
         run_config: the resolved config; must hold no secrets.
         kind: the command, as wandb's job type.
+        past: the rows that the run has logged already, in order.
 
     Raises:
-        TrackingError: online without an API key, or the server cannot be reached or refuses.
+        TrackingError: online without an API key, or the server refuses the run.
     """
 
     def __init__(
@@ -42,78 +80,270 @@ class WandbSink(Sink):
         run_folder: Path,
         run_config: Mapping[str, object],
         kind: str,
+        past: Sequence[Row] = (),
     ) -> None:
-        online = config.wandb == "online"
-        # Set before anything else, as logging in prints too.
-        wandb.setup(wandb.Settings(silent=True))
-        try:
-            # Without this, a missing key would be asked for on the terminal.
-            if online and not wandb.login(prompt=False):
-                raise TrackingError(_no_online("no API key is configured (see wandb login)"))
-            self._run = wandb.init(
-                project=config.wandb_project,
-                entity=config.wandb_entity,
-                group=config.wandb_group,
-                tags=config.wandb_tags,
-                job_type=kind,
-                dir=run_folder,
-                id=_run_id(run_folder / "wandb" / "run_id.txt"),
-                resume="allow" if online else None,
-                config=dict(run_config),
-                mode="online" if online else "offline",
-                # A run of its own, whatever else this process logs to wandb.
-                reinit="create_new",
-                settings=wandb.Settings(
-                    silent=True,
-                    console="off",
-                    x_disable_stats=True,
-                    x_disable_meta=True,
-                    disable_git=True,
-                    disable_code=True,
-                    save_code=False,
-                    x_save_requirements=False,
-                    init_timeout=INIT_TIMEOUT_S,
-                ),
-            )
-        except wandb.errors.Error as error:
-            raise TrackingError(_no_online(str(error))) from error
-        self._axis: Axis | None = None
         self._kind = kind
         self._exit_code = 0
+        self._broken = False
+        self._run_folder = run_folder
+        self._id = run_id(run_folder)
+        if os.environ.get("WANDB_RUN_ID", self._id) != self._id:
+            # A sweep's agent meant another run, and in a sweep wandb heeds the environment alone.
+            for name in ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH"):
+                os.environ.pop(name, None)
+        arguments = {
+            "project": config.wandb_project,
+            "entity": config.wandb_entity,
+            "group": config.wandb_group,
+            "tags": config.wandb_tags,
+            "job_type": kind,
+            "name": os.environ.get("WANDB_NAME") or run_folder.name,
+            "config": dict(run_config),
+        }
+        # Or wandb reports on itself to its makers, offline too, and waits for them at the end.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        # Set before anything else, as logging in prints too.
+        wandb.setup(wandb.Settings(silent=True))
+        self._online = config.wandb == "online"
+        run = self._start_online(arguments) if self._online else None
+        self._run = run or self._start_offline(arguments)
+        # Rows come before all else that is logged, so wandb's step is the number of a row.
+        self._there: int = self._run.starting_step
+        self._rows = 0
+        for row in past:
+            self.write(row, axis_of(row))
+        for source in read_sources(run_folder):
+            self._publish(
+                source.artifact,
+                Path(source.file),
+                metadata={"meta_step": source.meta_step},
+                uses=True,
+            )
 
     def write(self, row: Row, axis: Axis) -> None:
-        """Log `row`; the first row's axis becomes the x axis of every chart."""
-        if self._axis is None:
-            self._axis = axis
-            self._run.define_metric(axis)
-            self._run.define_metric("*", step_metric=axis)
-        self._run.log(dict(row))
+        """Log `row`, unless wandb has it; the first row's axis becomes the x axis of charts."""
+        if self._rows == 0:
+            for each in AXES:
+                self._try(partial(self._run.define_metric, each))
+            self._try(lambda: self._run.define_metric("*", step_metric=axis))
+        if self._rows >= self._there:
+            self._log(lambda: dict(row))
+        self._rows += 1
 
     def write_clip(self, name: str, path: Path) -> None:
         """Log a film; wandb copies the file."""
-        self._run.log({name: wandb.Video(str(path), format="mp4")})
+        self._log(lambda: {name: wandb.Video(str(path), format="mp4")})
+
+    def write_table(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
+    ) -> None:
+        """Log a table; what is not finite is left empty."""
+        data = [[_finite(cell) for cell in row] for row in rows]
+        self._log(lambda: {name: wandb.Table(list(columns), data, allow_mixed_types=True)})
+
+    def write_page(self, name: str, path: Path) -> None:
+        """Log an HTML page; wandb copies the file."""
+        self._log(lambda: {name: wandb.Html(path, inject=False)})
+
+    def write_initialization(
+        self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
+    ) -> None:
+        """Log an initialization as a version of the run's artifact; equal content is one version.
+
+        The file is read when it is uploaded, and must stay.
+        """
+        self._publish(
+            artifact_name(self._id),
+            path,
+            metadata={"meta_step": meta_step, **metadata},
+            aliases=[f"meta-step-{meta_step}", *(["latest"] if newest else [])],
+        )
 
     def fail(self, reason: str) -> None:
         """Send an alert, which reaches people where they asked wandb for it, and mark the run."""
         self._exit_code = 1
-        self._run.alert(title=f"leap-rl {self._kind} failed", text=reason, level="ERROR")
+        title = f"leap-rl {self._kind} failed"
+        self._try(lambda: self._run.alert(title=title, text=reason, level="ERROR"))
 
     def close(self) -> None:
         """Finish the wandb run. Offline, wandb's own process may write its last bytes after this;
         the interpreter's exit waits for it."""
-        self._run.finish(exit_code=self._exit_code)
+        errors: list[Exception] = []
+
+        def finish() -> None:
+            try:
+                self._run.finish(exit_code=self._exit_code)
+            except Exception as error:
+                errors.append(error)
+
+        # wandb waits without end for some of its uploads, whatever its own timeout says.
+        thread = threading.Thread(target=finish, daemon=True)
+        thread.start()
+        thread.join(AWAY_TIMEOUT_S)
+        if thread.is_alive() and _silence(_server()) is None:
+            thread.join(FINISH_TIMEOUT_S)
+        if thread.is_alive():
+            _tell(
+                f"{_server()} did not take everything that was to be uploaded; once it answers, "
+                f"`leap-rl resume {self._run_folder}` uploads the rest"
+            )
+        elif errors:
+            self._give_up(errors[0])
+        if thread.is_alive() or self._broken:
+            _end_service()
+
+    def _start_online(self, arguments: Mapping[str, Any]) -> wandb.Run | None:
+        """Return the run, or none where the server is away, which is told.
+
+        Raises:
+            TrackingError: No key is there, or the server refuses the run.
+        """
+        try:
+            # Without the prompt, a missing key would be asked for on the terminal.
+            if not wandb.login(prompt=False, verify=False):
+                raise TrackingError(_no_online("no API key is configured (see wandb login)"))
+            silence = _silence(_server())
+            if silence is None:
+                # What is missing is added to what the server has.
+                return self._start(arguments, mode="online", resume="allow")
+        except wandb.errors.Error as error:
+            if not isinstance(error, wandb.errors.CommError) or _REFUSED.search(str(error)):
+                raise TrackingError(_no_online(_first_line(error))) from error
+            silence = _first_line(error)
+        server = _server()
+        wandb.teardown()  # its process has taken the run's id for used
+        wandb.setup(wandb.Settings(silent=True))
+        _tell(
+            f"tracking.wandb = online: {server} is out of reach ({silence}); tracking offline: "
+            f"once it is back, `wandb sync {self._run_folder}/wandb/offline-run-*` uploads the run"
+        )
+        return None
+
+    def _start_offline(self, arguments: Mapping[str, Any]) -> wandb.Run:
+        self._online = False
+        pass_over_older_files(self._run_folder)
+        return self._start(arguments, mode="offline", resume=None)
+
+    def _start(self, arguments: Mapping[str, Any], *, mode: Any, resume: Any) -> wandb.Run:
+        return wandb.init(
+            **arguments,
+            dir=self._run_folder,
+            id=self._id,
+            mode=mode,
+            resume=resume,
+            # A run of its own, whatever else this process logs to wandb.
+            reinit="create_new",
+            settings=wandb.Settings(
+                silent=True,
+                console="off",
+                x_disable_stats=True,
+                x_disable_meta=True,
+                disable_git=True,
+                disable_code=True,
+                save_code=False,
+                x_save_requirements=False,
+                host="",
+                program="leap-rl",
+                init_timeout=INIT_TIMEOUT_S,
+            ),
+        )
+
+    def _log(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._try(lambda: self._run.log(make()))
+
+    def _publish(
+        self,
+        name: str,
+        path: Path,
+        *,
+        metadata: Mapping[str, object],
+        aliases: Sequence[str] = (),
+        uses: bool = False,
+    ) -> None:
+        """Hand wandb's process an artifact of one file.
+
+        Run.log_artifact and Run.use_artifact ask the server on the way, and wait for it; the
+        second is refused offline. The message that they send in the end asks nobody: an artifact
+        that the run `uses` is found by its content, and declared, when it is uploaded.
+        """
+
+        def publish() -> None:
+            said = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+            artifact = wandb.Artifact(name, type=INITIALIZATION, metadata=said)
+            artifact.add_file(str(path), skip_cache=True, policy="immutable")
+            artifact.finalize()
+            assert self._run._interface is not None
+            self._run._interface.publish_artifact(
+                self._run, artifact, aliases, is_user_created=True, use_after_commit=uses
+            )
+
+        self._try(publish)
+
+    def _try(self, action: Callable[[], object]) -> None:
+        if self._broken:
+            return
+        try:
+            action()
+        except Exception as error:  # a mirror stops no run, however it breaks
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._broken:
+            self._broken = True
+            _tell(
+                f"wandb has failed ({_first_line(error)}); the run goes on without it, and "
+                f"`leap-rl resume {self._run_folder}` makes up for it"
+            )
+
+
+def _silence(url: str) -> str | None:
+    """Return why a server does not answer within a few seconds; None where it does, anyhow."""
+    reasons: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT_S).close()
+        except urllib.error.HTTPError:
+            pass  # an answer
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            if not isinstance(reason, ssl.SSLError):  # wandb has certificates of its own
+                reasons.append(_first_line(reason))
+                return
+        reasons.append(None)
+
+    # A name that cannot be looked up keeps the thread longer than any timeout.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ANSWER_TIMEOUT_S)
+    return reasons[0] if reasons else f"no answer within {ANSWER_TIMEOUT_S:g} s"
+
+
+def _end_service() -> None:
+    """End wandb's process, if it is ours: the interpreter's exit would wait for it."""
+    with suppress(Exception, SystemExit):  # it may be gone; what had to be told was
+        connection = wandb.setup()._connection
+        if connection is not None and connection._proc is not None:
+            connection._proc._process.kill()
+        wandb.teardown()
+
+
+def _server() -> str:
+    return str(wandb.setup().settings.base_url)
+
+
+def _tell(text: str) -> None:
+    print(f"leap-rl: {text}", file=sys.stderr)
+
+
+def _first_line(error: object) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")
 
 
 def _no_online(reason: str) -> str:
-    first_line = reason.strip().splitlines()[0].rstrip(".")
-    return f"tracking.wandb = online: {first_line}; use offline, then wandb sync"
+    return f"tracking.wandb = online: {reason}; use offline, then wandb sync"
 
 
-def _run_id(path: Path) -> str:
-    """The id that a former process of this run left, or a new one, left for the next."""
-    if path.exists():
-        return path.read_text(encoding="utf-8").strip()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    run_id = secrets.token_hex(4)
-    path.write_text(run_id + "\n", encoding="utf-8")
-    return run_id
+def _finite(cell: Cell) -> Cell:
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell

@@ -41,7 +41,7 @@ def logged_clips(out: Path) -> dict[str, str]:
         for record in wandb_file.records(file):
             for item in record.history.item:
                 name, *parts = item.nested_key
-                if parts == ["path"]:
+                if parts == ["path"] and name.startswith("clip/"):
                     media = file.parent / "files" / json.loads(item.value_json)
                     found[name] = hashlib.sha256(media.read_bytes()).hexdigest()
     return found

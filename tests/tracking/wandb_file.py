@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from wandb.proto.wandb_internal_pb2 import Record
+
+KEY = "feedfacefeedfacefeedfacefeedfacefeedface"
+"""A made-up API key."""
 
 HEADER_BYTES = 7
 BLOCK_BYTES = 32 * 1024
@@ -72,3 +76,27 @@ def run(path: Path) -> tuple[Any, dict[str, Any]]:
         for item in record.config.update
     }
     return record, {key: value for key, value in config.items() if not key.startswith("_")}
+
+
+def artifacts(path: Path) -> list[tuple[Any, dict[str, Any]]]:
+    """The artifacts that are to be uploaded, each with its metadata, in order."""
+    found = [r.artifact for r in records(path) if r.WhichOneof("record_type") == "artifact"]
+    return [(artifact, json.loads(artifact.metadata or "{}")) for artifact in found]
+
+
+def media(path: Path) -> dict[str, bytes]:
+    """The logged files by name: tables (as JSON), pages, films."""
+    found = {}
+    for record in records(path):
+        for item in record.history.item:
+            name, *parts = item.nested_key or [item.key]
+            if parts == ["path"]:
+                file = path.parent / "files" / json.loads(item.value_json)
+                found[name] = file.read_bytes()
+    return found
+
+
+def end() -> None:
+    """Ends wandb's own process; only then is all that a finished run left to it on disk."""
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()

@@ -1,0 +1,137 @@
+"""What a run's `wandb` folder holds besides wandb's own files. Imports no wandb.
+
+RUN/wandb/run_id.txt                    the wandb run's id, for every process that goes on
+RUN/wandb/sources.json                  the initializations that it starts from, and their runs'
+RUN/wandb/offline-run-.../*.synced      marks what `wandb sync` is to pass over
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+INITIALIZATION = "initialization"
+"""The type of artifact, and the first part of its name."""
+
+_FILE_NAME = "initialization.safetensors"
+_ID = re.compile(r"[^\s/\\#?%:]{1,128}")
+"""What wandb takes for a run's id."""
+_ARTIFACT = re.compile(rf"{INITIALIZATION}-[\w.-]{{1,100}}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """An initialization that a run starts from and that another wandb run made."""
+
+    artifact: str
+    """The name of the other run's artifact; equal content is one version of it."""
+    file: str
+    sha256: str
+    meta_step: int
+
+
+def artifact_name(run_id: str) -> str:
+    """Return the name of the artifact that a wandb run's initializations are versions of."""
+    plain = re.sub(r"[^\w.-]", "_", run_id[:100], flags=re.ASCII)
+    return f"{INITIALIZATION}-{plain}"
+
+
+def run_id(run_folder: Path) -> str:
+    """Return the id that a former process of this run left, or a new one, left for the next.
+
+    A new one is that which the agent of a sweep chose (`WANDB_RUN_ID`), where there is one.
+    """
+    path = run_folder / "wandb" / "run_id.txt"
+    if (known := _read_id(path)) is not None:
+        return known
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4)
+    path.write_text(new + "\n", encoding="utf-8")
+    return new
+
+
+def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
+    """Note which initializations a new run starts from, as far as they are known to wandb.
+
+    Args:
+        run_folder: The new run's.
+        files: Initializations; those that lie in no run's checkpoint, or in that of a run without
+            a wandb run, are passed over.
+    """
+    found = [source for file in files if (source := _source(str(file))) is not None]
+    if found:
+        path = run_folder / "wandb" / "sources.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([asdict(one) for one in found], indent=1), encoding="utf-8")
+
+
+def read_sources(run_folder: Path) -> list[Source]:
+    """Return what was noted, without files that are gone or are no longer what they were.
+
+    The folder may be somebody else's, and what is returned is uploaded: no file is returned that is
+    not an initialization.
+    """
+    path = run_folder / "wandb" / "sources.json"
+    try:
+        noted = [Source(**one) for one in json.loads(path.read_bytes())]
+        return [source for source in noted if _is_as_noted(source)]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []  # nothing is lost but an edge in a graph
+
+
+def pass_over_older_files(run_folder: Path) -> None:
+    """Mark the offline files of former processes, so that `wandb sync` passes them over.
+
+    Each offline file holds the whole run. `wandb sync` writes every file's rows from the run's
+    first on, and files of the same run over each other.
+    """
+    for folder in (run_folder / "wandb").glob("offline-run-*"):
+        for file in folder.glob("*.wandb"):
+            mark = file.with_name(file.name + ".synced")
+            if not (folder.is_symlink() or mark.is_symlink()):
+                mark.touch()
+
+
+def _source(file: str) -> Source | None:
+    if "://" in file:
+        return None
+    path = Path(file).absolute()
+    checkpoint = path.parent
+    known = _read_id(checkpoint.parent.parent / "wandb" / "run_id.txt")
+    is_checkpoint = checkpoint.parent.name == "checkpoints" and checkpoint.name.isdecimal()
+    if known is None or not is_checkpoint or path.name != _FILE_NAME:
+        return None
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = artifact_name(known)
+    return Source(artifact=name, file=str(path), sha256=digest, meta_step=int(checkpoint.name))
+
+
+def _is_as_noted(source: Source) -> bool:
+    path = Path(source.file)
+    if path.name != _FILE_NAME or path.is_symlink() or not path.is_file():
+        return False
+    if not _ARTIFACT.fullmatch(source.artifact):
+        return False
+    data = path.read_bytes()
+    try:
+        load(data)
+    except (SafetensorError, KeyError):
+        return False
+    return hashlib.sha256(data).hexdigest() == source.sha256
+
+
+def _read_id(path: Path) -> str | None:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text if _ID.fullmatch(text) else None
