@@ -55,7 +55,10 @@ PROGRAMS = (
 
 SCRIPTS = ("launch/check-compose", "launch/make-token", "launch/ray/start-node")
 
-FOREIGN = ("aws", "docker", "export", "gcloud", "helm", "kubectl", "mkdir", "pip", "ssh")
+FOREIGN = (
+    *("aws", "docker", "export", "gcloud", "helm", "kubectl", "mkdir"),
+    *("pip", "prometheus", "ssh"),
+)
 """Programs that are not here; that the files which they are given are there is all one can say."""
 
 
