@@ -123,25 +123,25 @@ SERIES: tuple[Series, ...] = (
     _gauge(
         "working_seconds",
         "seconds",
-        "Time for which trainers worked on its tasks, summed over its slots.",
+        "Time for which trainers worked on the newest committed meta-step, summed over its slots.",
         row="time/working_s",
     ),
     _gauge(
         "waiting_seconds",
         "seconds",
-        "Time for which trainers waited for work or for an answer, summed over its slots.",
+        "Time for which trainers waited for work or for an answer, in the same meta-step.",
         row="time/waiting_s",
     ),
     _gauge(
         "contribution_norm",
         "norm of the contribution",
-        "Norm of its mean contribution, which is the meta-gradient.",
+        "Norm of the newest committed meta-step's mean contribution, which is the meta-gradient.",
         row="meta/contribution_norm",
     ),
     _gauge(
         "step_ratio",
         "ratio",
-        "Norm of its step over that of the initialization.",
+        "Norm of the newest committed meta-step's step over that of the initialization.",
         row="meta/step_ratio",
     ),
     _gauge(

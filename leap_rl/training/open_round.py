@@ -63,7 +63,6 @@ class OpenRound:
         self._patience = patience
         self._clock = clock
         self._tally = tally
-        tally.opened()
         self._opened_s = self._ticked_s = clock()
         folder.remove_slots(number - 1)  # which a crash may have left
         self.slots = [

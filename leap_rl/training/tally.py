@@ -41,11 +41,10 @@ class Tally:
 
     def handed_out(self, slot: int, *, snapshot: bool) -> None:
         """Take note that a task begins, or goes on from its snapshot."""
-        start = self._durable.get(slot) if snapshot else 0
-        if start is None:
-            self._heard.pop(slot, None)
-        else:
-            self._heard[slot] = start
+        if not snapshot:
+            self._heard[slot] = 0
+        elif slot in self._durable:  # or the snapshot was taken in by a server that died
+            self._heard[slot] = self._durable[slot]
 
     def heard(self, slot: int, agent_steps: int) -> None:
         """Take note of how far a task has come.
@@ -61,11 +60,6 @@ class Tally:
         """Take note of a snapshot on disk, and of how far its task had come."""
         self.snapshots += 1
         self._durable[slot] = agent_steps
-
-    def opened(self) -> None:
-        """Take note that slots are those of another round."""
-        self._heard.clear()
-        self._durable.clear()
 
     def committed(self, axis: str, row: Row) -> None:
         """Take note of a row on disk; one of an agent that learns alone is no meta-step's."""

@@ -52,6 +52,12 @@ def test_streams_are_counted_once_and_repeats_apart(server: ParameterServer) -> 
     assert counts(server) == {"streams": 3, "repeats_refused": 4, "agent_steps": 5}
 
 
+def test_an_overtaken_claim_is_a_repeat(server: ParameterServer) -> None:
+    server.claim(claim("a", number=2))
+    server.claim(claim("a", number=1))
+    assert counts(server) == {"repeats_refused": 1}
+
+
 def test_a_whole_sum_is_counted_once(server: ParameterServer) -> None:
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     server.complete(message)
