@@ -25,7 +25,7 @@ setup: $(INSTALLED)
 # torch goes in first and by its exact version, so that no other package draws in another build.
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leap_rl needs Python 3.11 or newer; name one: make setup PYTHON=python3.11")'
-	@echo "Setting up .venv: torch first, then some 130 locked packages; a few minutes"
+	@echo "Setting up .venv: torch first, then some 170 locked packages; a few minutes"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
 	$(BIN)/pip install --quiet -r requirements.lock

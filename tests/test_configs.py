@@ -112,6 +112,7 @@ def _changed(name: str, value: object) -> list[str] | None:
         "runtime.gpus_per_trainer": "0",
         "runtime.stop_after_s": "5",
         "runtime.address": "auto",
+        "runtime.metrics_port": "9464",
         "validation.every_meta_steps": "2",
         "validation.games": None,  # has no effect without the one before
         "run_dir": "elsewhere",

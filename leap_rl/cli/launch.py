@@ -308,5 +308,6 @@ def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
         address=runtime.address,
         trainer_cores=runtime.env_processes,
         trainer_gpus=gpus,
+        metrics_port=runtime.metrics_port,
         interrupts=interrupts,
     )

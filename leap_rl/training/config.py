@@ -33,6 +33,10 @@ class RuntimeConfig:
     """A running Ray cluster to join, as host:port or `auto`. None starts one on this machine, or
     joins the one that RAY_ADDRESS names (as inside `ray job submit`)."""
 
+    metrics_port: int | None = None
+    """Port of 127.0.0.1 for the Prometheus page of a cluster that the run starts itself. None: any
+    that is free. One that it joins has pages of its own."""
+
     stream_every_s: float = 2.0
     """Seconds between two streams of a task's sum so far."""
 
@@ -71,6 +75,7 @@ class RuntimeConfig:
                 f"runtime.address = {self.address}: runtime.kind = local joins no cluster; "
                 "use runtime.kind = ray"
             )
+        self._check_metrics_port()
         if self.env_processes < 1:
             raise ValueError(f"runtime.env_processes = {self.env_processes}: must be at least 1")
         share = self.gpus_per_trainer
@@ -95,3 +100,19 @@ class RuntimeConfig:
             )
         if self.max_attempts < 1:
             raise ValueError(f"runtime.max_attempts = {self.max_attempts}: must be at least 1")
+
+    def _check_metrics_port(self) -> None:
+        if self.metrics_port is None:
+            return
+        what = f"runtime.metrics_port = {self.metrics_port}"
+        if not 1 <= self.metrics_port <= 65535:
+            raise ValueError(f"{what}: must be between 1 and 65535, or null")
+        if self.kind == "local":
+            raise ValueError(
+                f"{what}: runtime.kind = local shows no metrics; use runtime.kind = ray"
+            )
+        if self.address is not None:
+            raise ValueError(
+                f"{what}: the cluster of runtime.address has pages of its own; give the port to "
+                "its nodes, as in ray start --metrics-export-port, and null here"
+            )

@@ -12,6 +12,7 @@ from leap_rl.training.cut_off import cut_off
 from leap_rl.training.rounds import DroppedSlot, FilledSlot
 from leap_rl.training.slot_files import SlotFiles
 from leap_rl.training.slots import Slot, SlotState
+from leap_rl.training.tally import Tally
 
 TICKS_A_LEASE = 4
 """A server that is not told the time this often was stalled."""
@@ -39,6 +40,7 @@ class OpenRound:
         fingerprint: SHA-256 of the run's defining config.
         patience: When a slot is taken from its trainer, and the round from its slots.
         clock: Monotonic seconds.
+        tally: Counts what happens here.
 
     Raises:
         RunFolderError: The folder holds what does not belong there, or cannot be read.
@@ -53,12 +55,14 @@ class OpenRound:
         fingerprint: str,
         patience: Patience,
         clock: Callable[[], float],
+        tally: Tally,
     ) -> None:
         self.number = number
         self.failure: str | None = None
         """Why the run cannot go on, where it cannot."""
         self._patience = patience
         self._clock = clock
+        self._tally = tally
         self._opened_s = self._ticked_s = clock()
         folder.remove_slots(number - 1)  # which a crash may have left
         self.slots = [
@@ -145,11 +149,15 @@ class OpenRound:
                 slot.lease_until_s += missed_s
         for slot in self.slots:
             if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
+                self._tally.lease_expiries += 1
                 self.free(slot, f"nothing was heard of it for {patience.lease_s:g} s")
         late = patience.close_after_s is not None and self.elapsed_s >= patience.close_after_s
         if not late or not any(slot.n > 0 for slot in self.slots):
             return False
         for slot in self.slots:
             if slot.result is None:
-                slot.complete(cut_off(slot))
+                result = cut_off(slot)
+                slot.complete(result)
+                self._tally.tasks_cut_off += isinstance(result, FilledSlot)
+                self._tally.tasks_dropped += isinstance(result, DroppedSlot)
         return True

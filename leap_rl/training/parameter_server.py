@@ -49,6 +49,7 @@ from leap_rl.training.rounds import (
 )
 from leap_rl.training.slot_files import SlotSnapshot
 from leap_rl.training.slots import Slot, SlotState
+from leap_rl.training.tally import Tally
 
 MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""
@@ -109,6 +110,8 @@ class ParameterServer:
         # that died in answering it, and that can be no older than the last round.
         state = folder.read_state(latest)
         slots = state.get("slots", ())
+        self.tally = Tally(state.get("rows", ()), restarted=trainers_live)
+        """For who shows how the run goes."""
         self._kept_agents = KeptAgents(folder, fingerprint, state.get("kept", {}))
         self._committed = {
             (latest - 1, index): int(slot["attempt"]) for index, slot in enumerate(slots)
@@ -129,8 +132,10 @@ class ParameterServer:
         if claim.incarnation < trainer.incarnation:
             return Finished()  # taken for dead and replaced: it must not get work again
         if claim.number < trainer.number:
+            self.tally.repeats_refused += 1
             return Wait()  # overtaken on the way; nobody waits for this answer any more
         if claim.number == trainer.number and trainer.handed:
+            self.tally.repeats_refused += 1
             held = self._open.held_by(claim.trainer)
             if held is not None and not held.heard:
                 return self._assignment(held)  # the answer was lost
@@ -159,7 +164,12 @@ class ParameterServer:
             if self._on_divergence == "stop":
                 return self._diverged(slot, _not_finite(message.n), agent_steps=0)
             return Continue(durable_n=slot.durable_n)
+        if slot.contribution is not None and message.n <= slot.n:
+            self.tally.repeats_refused += 1
+        else:
+            self.tally.streams += 1
         if message.n >= slot.n:
+            self.tally.heard(slot.index, message.live.agent_steps)
             slot.n = message.n
             slot.contribution = message.contribution
             slot.live = message.live
@@ -173,6 +183,7 @@ class ParameterServer:
                 )
             )
             slot.durable_n, slot.losses = message.n, 0
+            self.tally.froze(slot.index, message.live.agent_steps)
             self._on_phase(Phase.SERVER_FREEZING)
         self._on_phase(Phase.SERVER_STREAMING)
         return Continue(durable_n=slot.durable_n)
@@ -187,6 +198,7 @@ class ParameterServer:
         ticket = message.ticket
         self._check_fingerprint(ticket)
         if self._is_counted(ticket):
+            self.tally.repeats_refused += 1
             return Counted(next=self.claim(message.claim))
         slot = self._owned_slot(ticket)
         if isinstance(slot, Abandon):
@@ -206,6 +218,8 @@ class ParameterServer:
             kept=message.kept,
         )
         slot.complete(filled)
+        self.tally.tasks_completed += 1
+        self.tally.heard(slot.index, message.record.agent_steps)
         self._on_phase(Phase.SERVER_COMPLETING)
         slot.n, slot.contribution = message.n, message.contribution
         self._close_full_rounds()
@@ -235,6 +249,7 @@ class ParameterServer:
 
     def trainer_lost(self, trainer: str, cause: str) -> None:
         """Free what a trainer held that the runtime says is dead, and of what."""
+        self.tally.trainers_lost += 1
         self._open.release(trainer, cause)
 
     def tick(self) -> None:
@@ -272,6 +287,7 @@ class ParameterServer:
             fingerprint=self._fingerprint,
             patience=self._patience,
             clock=self._clock,
+            tally=self.tally,
         )
         for slot in opened.slots:
             self._recover(opened, slot, trainers_live=trainers_live)
@@ -330,6 +346,8 @@ class ParameterServer:
         self._committed.update(
             ((number, index), slot.attempt) for index, slot in enumerate(results)
         )
+        for row in self._closed.rows:
+            self.tally.committed(row.axis, row.values)
         self._open = self._open_round(number + 1)
         self._closed = None  # only now: if the next round does not open, this one is committed anew
 
@@ -352,6 +370,7 @@ class ParameterServer:
     def _assignment(self, slot: Slot) -> Assignment:
         """Roll a slot back to its newest snapshot, and return the work that goes on from there."""
         snapshot = slot.roll_back()
+        self.tally.handed_out(slot.index, snapshot=snapshot is not None)
         # A task whose numbers went bad starts anew, since its agent would go on as it did.
         goes_on = snapshot is None and slot.restarts == 0
         return Assignment(
@@ -382,10 +401,12 @@ class ParameterServer:
                 agent_steps=agent_steps,
             )
             slot.complete(dropped)
+            self.tally.tasks_dropped += 1
             _log.warning("%s; it is dropped", what)
             self._close_full_rounds()
         elif self._on_divergence == "restart_task" and slot.restarts < MAX_RESTARTS:
             slot.restart()
+            self.tally.tasks_restarted += 1
             _log.warning("%s; it starts again with task seed %d", what, slot.task_seed)
         else:
             self._open.failure = what + (
@@ -399,11 +420,13 @@ class ParameterServer:
         """Return the running slot that the ticket's attempt owns, or why there is none."""
         self._check_fingerprint(ticket)
         if ticket.round != self._open.number:
+            self.tally.abandons += 1
             return Abandon(
                 reason=f"round {ticket.round} is closed; round {self._open.number} is open"
             )
         slot = self._open.slots[ticket.slot]
         if slot.attempt != ticket.attempt or slot.state is not SlotState.RUNNING:
+            self.tally.abandons += 1
             return Abandon(
                 reason=f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
                 f"this is attempt {ticket.attempt}"

@@ -38,6 +38,7 @@ from leap_rl.messages import (
 )
 from leap_rl.run_folder import RunFolder
 from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.ray_metrics import RunMetrics, run_name
 from leap_rl.training.runtime import Job, StreamSchedule
 from leap_rl.training.trainer import Due
 
@@ -92,6 +93,7 @@ class ServerActor:
             self._changed = asyncio.Event()
             # For the rest of this process's life.
             self._alone.enter_context(RunFolder(self._job.run_dir).serving())
+            self._metrics = RunMetrics(run_name(self._job.run_dir))
             again: bool = ray.get_runtime_context().was_current_actor_reconstructed
             self._made = self._job.make_server(trainers_live=again)
         return self._made
@@ -142,6 +144,7 @@ class ServerActor:
         """Look after leases and return where the run stands."""
         self._server.tick()
         status = self._server.status()
+        self._metrics.publish(status, self._server.tally)
         if status.slots_total > status.slots_complete + len(status.running):
             self._changed.set()
         return status

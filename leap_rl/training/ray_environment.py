@@ -60,6 +60,7 @@ def make_ray_runtime(
     address: str | None,
     trainer_cores: int = 1,
     trainer_gpus: float = 0.0,
+    metrics_port: int | None = None,
     interrupts: Interrupts | None = None,
 ) -> Runtime:
     """Prepare the environment, import Ray, and return the runtime.
@@ -70,6 +71,7 @@ def make_ray_runtime(
         trainer_cores: Cores that a trainer takes: its own and those of the processes that its
             emulators are spread over.
         trainer_gpus: GPUs that a trainer takes; a fraction shares one with others.
+        metrics_port: Of the Prometheus page of a cluster of our own; none for a free one.
         interrupts: What may ask the run to stop.
 
     Raises:
@@ -97,6 +99,7 @@ def make_ray_runtime(
         address=None if address == LOCAL else address,
         trainer_cores=trainer_cores,
         trainer_gpus=trainer_gpus,
+        metrics_port=metrics_port,
         interrupts=interrupts,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -40,6 +41,7 @@ class RayRuntime:
         address: The cluster to join; none starts one here and ends it with the run.
         trainer_cores: Cores that a trainer takes.
         trainer_gpus: GPUs that a trainer takes.
+        metrics_port: Of the Prometheus page of a cluster that is started; none for a free one.
         interrupts: What may ask the run to stop.
     """
 
@@ -50,11 +52,13 @@ class RayRuntime:
         address: str | None,
         trainer_cores: int,
         trainer_gpus: float,
+        metrics_port: int | None = None,
         interrupts: Interrupts | None = None,
     ) -> None:
         self._trainers = trainers
         self._address = address
         self._share = Share(cores=trainer_cores, gpus=trainer_gpus)
+        self._metrics_port = metrics_port
         self._interrupts = interrupts or Interrupts()
 
     def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
@@ -65,7 +69,7 @@ class RayRuntime:
             RunFolderError: The run's folder is damaged.
         """
         cores_wanted = (self._trainers or 0) * self._share.cores
-        with self._interrupts, cluster(self._address, cores_wanted):
+        with self._interrupts, cluster(self._address, cores_wanted, self._metrics_port):
             self._interrupts.insist()
             self._share.check(living_nodes())
             # On this node: the server writes the run's folder, which this process reads.
@@ -118,13 +122,17 @@ def _let_finish(server: Any) -> None:
 
 
 @contextmanager
-def cluster(address: str | None, cores_wanted: int) -> Iterator[None]:
+def cluster(
+    address: str | None, cores_wanted: int, metrics_port: int | None = None
+) -> Iterator[None]:
     """Join a cluster or start one; a connection that is there already is used and left alone."""
     if ray.is_initialized():
         yield
         return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address is None:
+        if metrics_port is not None:
+            _check_free(metrics_port)
         cores = len(os.sched_getaffinity(0))
         try:
             ray.init(
@@ -134,6 +142,7 @@ def cluster(address: str | None, cores_wanted: int) -> Iterator[None]:
                 object_store_memory=OBJECT_STORE_BYTES,
                 # One below it, as Ray opens the folder that it is given to everybody.
                 _temp_dir=str(private_folder() / "r"),
+                _metrics_export_port=metrics_port,
                 **quiet,
             )
         except Exception as error:  # Ray raises just that where a busy machine takes too long
@@ -156,6 +165,19 @@ def cluster(address: str | None, cores_wanted: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_free(metrics_port: int) -> None:
+    """Refuse a port that cannot be had, of which Ray would say that it did not start in time."""
+    try:
+        with socket.socket() as page:
+            page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one just left is free
+            page.bind(("127.0.0.1", metrics_port))
+    except OSError as error:
+        raise RunFailedError(
+            f"runtime.metrics_port = {metrics_port}: cannot be listened on ({error.strerror}); "
+            "name another, or null for any that is free"
+        ) from None
 
 
 def probe() -> float:

@@ -127,6 +127,15 @@ def test_the_papers_config_is_what_the_defaults_are() -> None:
         (["--run_dir", "/proc/nothing/run"], ["run_dir = /proc/nothing/run", "cannot be written"]),
         (["--runtime.trainers", "0"], ["runtime.trainers = 0", "at least 1"]),
         (["--runtime.kind", "local", "--runtime.trainers", "2"], ["runtime.trainers = 2"]),
+        (["--runtime.metrics_port", "0"], ["runtime.metrics_port = 0", "1 and 65535"]),
+        (
+            ["--runtime.metrics_port", "9464", "--runtime.kind", "local"],
+            ["runtime.metrics_port = 9464", "use runtime.kind = ray"],
+        ),
+        (
+            ["--runtime.metrics_port", "9464", "--runtime.address", "auto"],
+            ["runtime.metrics_port = 9464", "--metrics-export-port"],
+        ),
         (["--runtime.lease_s", "1"], ["runtime.lease_s = 1.0", "runtime.stream_every_s"]),
         (["--runtime.gpus_per_trainer", "inf"], ["runtime.gpus_per_trainer = inf", "auto"]),
         (["--runtime.gpus_per_trainer", "1.5"], ["runtime.gpus_per_trainer = 1.5", "whole"]),

@@ -1,0 +1,68 @@
+"""What the parameter server counts of what it is sent and does: read by who shows it, by no other.
+
+Plain numbers since this life of the server began. Nothing that a run computes depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leap_rl.tracking.metrics import Row
+
+
+class Tally:
+    """A server's counts, each named as the series that shows it, and its newest committed row.
+
+    Args:
+        rows: Those of the checkpoint that the server begins with, as its state has them.
+        restarted: Whether the server takes the place of one that died.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]] = (), *, restarted: bool = False) -> None:
+        self.agent_steps = 0
+        self.streams = 0
+        self.snapshots = 0
+        self.tasks_completed = 0
+        self.repeats_refused = 0
+        self.abandons = 0
+        self.lease_expiries = 0
+        self.trainers_lost = 0
+        self.server_restarts = int(restarted)
+        self.tasks_restarted = 0
+        self.tasks_dropped = 0
+        self.tasks_cut_off = 0
+        self.row: Row = {}
+        """Of the newest committed meta-step; empty before the first."""
+        self._heard: dict[int, int] = {}
+        self._durable: dict[int, int] = {}
+        for row in rows:
+            self.committed(row["axis"], row["values"])
+
+    def handed_out(self, slot: int, *, snapshot: bool) -> None:
+        """Take note that a task begins, or goes on from its snapshot."""
+        if not snapshot:
+            self._heard[slot] = 0
+        elif slot in self._durable:  # or the snapshot was taken in by a server that died
+            self._heard[slot] = self._durable[slot]
+
+    def heard(self, slot: int, agent_steps: int) -> None:
+        """Take note of how far a task has come.
+
+        Where it stood before is not known after the server's death: what was done between the last
+        message to the dead and the first to this one is not counted.
+        """
+        before = self._heard.get(slot, agent_steps)
+        self._heard[slot] = agent_steps
+        self.agent_steps += max(0, agent_steps - before)
+
+    def froze(self, slot: int, agent_steps: int) -> None:
+        """Take note of a snapshot on disk, and of how far its task had come."""
+        self.snapshots += 1
+        self._durable[slot] = agent_steps
+
+    def committed(self, axis: str, row: Row) -> None:
+        """Take note of a row on disk; one of an agent that learns alone is no meta-step's."""
+        if axis == "meta_step":
+            # What only some meta-steps have, such as a judgement, stands until the next one.
+            self.row = {**self.row, **row}
