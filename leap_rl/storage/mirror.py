@@ -27,6 +27,7 @@ GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
 """What changes all the time; for whoever looks on, not for who goes on."""
 
 GROWING_EVERY_S: Final = 20.0
+"""And a second more for each megabyte, as it is written whole each time."""
 
 PASSING: Final = ("slots/", "kept/", "live.json")
 """What a run removes when it is done with it; nothing else is ever removed from the store."""
@@ -84,7 +85,7 @@ class Mirror:
         stamps |= {name: stamp for name, (stamp, _) in pointers.items() if stamp is not None}
         changed = [name for name in stamps if self._alike.get(name, [None])[0] != stamps[name]]
         if not everything:
-            changed = [name for name in changed if not self._waits(name)]
+            changed = [name for name in changed if not self._waits(name, stamps[name].size)]
         done = 0
         for name in sorted(changed, key=_rank):
             content = pointers[name][1] if name in pointers else self._content(name)
@@ -114,10 +115,11 @@ class Mirror:
             del self._alike[name]
         return len(gone)
 
-    def _waits(self, name: str) -> bool:
+    def _waits(self, name: str, size: int) -> bool:
         last_s = self._pushed_s.get(name)
-        grows = name.startswith(GROWING)
-        return grows and last_s is not None and self._clock() < last_s + GROWING_EVERY_S
+        if last_s is None or not name.startswith(GROWING):
+            return False
+        return self._clock() < last_s + GROWING_EVERY_S + size / 1e6
 
     # -- from the store -----------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ LAST_PUSH_S: Final = 60.0
 LOOK_EVERY_S: Final = 10.0
 """At most this often is a store asked for what has changed."""
 
+REFRESH: Final = ".refresh"
+"""In the working copy: the lock of who brings it up to date."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -82,7 +85,7 @@ class StoredRunFolder(RunFolder):
         if time.monotonic() < self._refreshed_s + LOOK_EVERY_S and self._refreshed_s:
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(self.path / ".refresh"):
+        with _one_at_a_time(self.path / REFRESH):
             if living_holder(self.path / ".lock") is None:
                 self._catch_up(self._lock().read())
         self._fetched.clear()
@@ -136,7 +139,8 @@ class StoredRunFolder(RunFolder):
                     "choose another URL"
                 ) from None
             try:
-                self._catch_up(before)
+                with _one_at_a_time(self.path / REFRESH):
+                    self._catch_up(before)
                 mirror = Mirror(self.path, self._store)
                 mirror.keep_session(lock.session)
                 with self._following(mirror, lock):

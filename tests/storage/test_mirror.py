@@ -220,11 +220,16 @@ def test_what_grows_is_written_now_and_then_and_at_the_end(url: str, tmp_path: P
     mirror.push()
     metrics.write_text("1\n2\n")
     assert mirror.push() == 0
-    now_s = GROWING_EVERY_S
+    now_s = GROWING_EVERY_S + 0.1
     assert mirror.push() == 1
     metrics.write_text("1\n2\n3\n")
     assert mirror.push(everything=True) == 1
     assert ObjectStore(url).read("metrics.jsonl") == b"1\n2\n3\n"
+    metrics.write_bytes(bytes(5_000_000))
+    now_s += GROWING_EVERY_S + 4.0
+    assert mirror.push() == 0
+    now_s += 1.1
+    assert mirror.push() == 1
 
 
 def test_a_store_of_somebody_else_writes_nowhere_but_in_the_working_copy(
