@@ -12,14 +12,13 @@ from torch import Tensor
 
 from leap_rl.cli import UsageError
 from leap_rl.cli.initializations import FoundInitialization, find_initialization
-from leap_rl.cli.launch import carry_out, fill_folder, new_folder, settle
+from leap_rl.cli.launch import asked_folder, carry_out, fill_folder, new_folder, settle
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.policies import make_evaluation, make_tasks
 from leap_rl.cli.record import Record, versions_here
 from leap_rl.cli.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
 from leap_rl.run_folder import RunFolder
-from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import read_initialization
 
@@ -129,7 +128,7 @@ def create_evaluation(config: EvaluateConfig, found: Sequence[FoundInitializatio
         UsageError: The folder holds a run already or cannot be written, or an initialization does
             not fit.
     """
-    folder = None if config.run_dir is None else run_folder(config.run_dir)
+    folder = asked_folder(config.run_dir)
     layout = make_tasks(config).shared_layout()
     given: dict[str, Tensor] = {}
     digests = []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from leap_rl.cli import EXIT_USAGE, UsageError
 from leap_rl.cli.launch import (
+    asked_folder,
     carry_out,
     fill_folder,
     new_folder,
@@ -114,7 +115,7 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
         raise UsageError(
             f"checkpoint {at} of {shown(parent)} does not fit these options: {error}"
         ) from None
-    folder = new_folder("fork") if config.run_dir is None else run_folder(config.run_dir)
+    folder = asked_folder(config.run_dir) or new_folder("fork")
     write_first = partial(folder.write_checkpoint, at, files, {"agent_steps": agent_steps})
     fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
     note_sources(folder.path, [parent.checkpoint(at) / FILE_NAME])

@@ -62,7 +62,7 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
             initialization does not fit.
     """
     # What can be wrong with the config is found before anything is written.
-    folder = None if config.run_dir is None else run_folder(config.run_dir)
+    folder = asked_folder(config.run_dir)
     tasks = make_tasks(config)
     theta0, init_sha256 = _initialization(config, tasks)
     record = Record(
@@ -78,6 +78,18 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
     fill_folder(folder, config, record, write_first)
     note_sources(folder.path, [init_of(config)[1]])
     return folder
+
+
+def asked_folder(run_dir: str | None) -> RunFolder | None:
+    """Return the folder that the option `run_dir` names, if any.
+
+    Raises:
+        UsageError: It is a URL that cannot be, or of a store that cannot be reached.
+    """
+    try:
+        return None if run_dir is None else run_folder(run_dir)
+    except (ValueError, StoreError) as error:
+        raise UsageError(f"run_dir = {error}") from None
 
 
 def fill_folder(

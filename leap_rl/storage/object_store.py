@@ -56,6 +56,7 @@ class ObjectStore:
 
     Raises:
         ValueError: It is no such URL, or holds a password.
+        StoreError: Where the bucket is could not be asked.
     """
 
     def __init__(self, url: str) -> None:
@@ -157,11 +158,13 @@ def _open(url: str) -> tuple[Any, str]:
 
         memory = fs.FSSpecHandler(fsspec.filesystem("memory"))
         return fs.PyFileSystem(memory), "/" + rest.strip("/")
-    url = url.rstrip("/")
+    full = url.rstrip("/")
     if scheme == "s3":  # a small object takes one request instead of three
-        url += ("&" if "?" in rest else "?") + "allow_delayed_open=true"
+        full += ("&" if "?" in rest else "?") + "allow_delayed_open=true"
     try:
-        files, root = fs.FileSystem.from_uri(url)
-    except (OSError, ValueError) as error:  # pyarrow's own are ValueErrors
+        files, root = fs.FileSystem.from_uri(full)
+    except ValueError as error:  # pyarrow's own are such
         raise ValueError(f"{url}: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise StoreError(f"{url}: {' '.join(str(error).split())}") from None
     return files, root.rstrip("/")

@@ -146,7 +146,7 @@ def test_the_papers_config_is_what_the_defaults_are() -> None:
         (["--tracking.wandb", "on"], ["tracking.wandb = on", "offline"]),
         (["--config", "/nowhere.yaml"], ["config", "/nowhere.yaml"]),
         (["--run_dir"], ["--run_dir", "expected one argument"]),
-        (["--run_dir", "s3://bucket/x"], ["run_dir = s3://bucket/x"]),
+        (["--run_dir", "az://bucket/x"], ["run_dir = az://bucket/x", "s3://"]),
         (["--meta.init", "/nowhere"], ["meta.init = /nowhere", "cannot be read"]),
         (["stray"], ["stray", "no such option"]),
     ],

@@ -18,7 +18,7 @@ def test_every_manifest_is_valid(path: str) -> None:
 
 def test_there_is_no_manifest_that_is_not_checked() -> None:
     found = {str(path.relative_to(ROOT / "launch")) for path in (ROOT / "launch").glob("**/*.yaml")}
-    assert found == set(CHECKS)
+    assert found - {"sweep.yaml"} == set(CHECKS)  # which test_sweep.py checks
 
 
 @pytest.mark.parametrize("path", CHECKS)

@@ -6,6 +6,7 @@ import io
 import re
 import runpy
 import socket
+import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,9 +34,15 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JobServe
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which is not to be sent the token
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "elsewhere")
+    # Both remember what they found first: a token, and a proxy.
+    monkeypatch.setattr(urllib.request, "_opener", None)
+    from ray._private.authentication_test_utils import reset_auth_token_state
+
+    reset_auth_token_state()
     with job_server() as served:
         monkeypatch.setenv("RAY_API_SERVER_ADDRESS", served.address)
         yield served
+    reset_auth_token_state()
 
 
 def error_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
