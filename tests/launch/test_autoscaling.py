@@ -69,6 +69,7 @@ def faked(config: dict[str, Any], address: str) -> dict[str, Any]:
     types["ray.head.default"] = types.pop("head")
     config["idle_timeout_minutes"] = 0.2
     config["file_mounts"] = {}
+    config["cluster_synced_files"] = []  # as `ray up` fills it in
     return config
 
 
