@@ -78,14 +78,17 @@ class Monitor:
         config, every = self._config, self._config.tracking.wandb_initializations_every
         if not isinstance(config, TrainConfig) or config.tracking.wandb == "disabled" or not every:
             return
-        path = self._folder.checkpoint(number) / FILE_NAME
+        last = config.meta.meta_steps
+        if number % every and number != last:
+            return
         latest = self._folder.latest() or 0
-        kept = [n for n in range(1, latest + 1) if n % every == 0 or n == config.meta.meta_steps]
-        if number in kept and path.exists():
+        newest = last if latest == last else latest - latest % every
+        path = self._folder.checkpoint(number) / FILE_NAME
+        if path.exists():
             self._tracker.log_initialization(
                 number,
                 path,
-                newest=number == kept[-1],
+                newest=number == newest,
                 metadata={"method": config.meta.method, "seed": config.seed},
             )
 

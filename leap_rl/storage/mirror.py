@@ -160,8 +160,8 @@ class Mirror:
         """
         missing = {
             name: version
-            for name, version in self._store.versions().items()
-            if name.startswith(f"{folder}/") and not (self._folder / name).exists()
+            for name, version in self._store.versions(folder).items()
+            if not (self._folder / name).exists()
         }
         if missing:
             self._download(missing, lambda line: None)

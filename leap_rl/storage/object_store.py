@@ -63,14 +63,15 @@ class ObjectStore:
         self._files, self._root = _open(url)
         self.url = url.rstrip("/")
 
-    def versions(self) -> dict[str, Version]:
-        """Return all objects' versions by name.
+    def versions(self, folder: str = "") -> dict[str, Version]:
+        """Return the versions of all objects, or of those below a folder, by name.
 
         Names that would leave a folder, or hide in it, are left out: who made them was not us.
         """
         from pyarrow import fs
 
-        everything = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        where = self._path(folder) if folder else self._root
+        everything = fs.FileSelector(where, recursive=True, allow_not_found=True)
         with self._telling("listed"):
             found = self._files.get_file_info(everything)
         objects = [one for one in found if one.type == fs.FileType.File]

@@ -18,7 +18,7 @@ from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.run_lock import BEAT_EVERY_S, Holder, LockedError, living_holder, locked
 from leap_rl.storage.mirror import Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError, is_url
-from leap_rl.storage.store_lock import DeposedError, StoreLock, living
+from leap_rl.storage.store_lock import DeposedError, Record, StoreLock, living
 
 PUSH_EVERY_S: Final = 2.0
 
@@ -140,8 +140,7 @@ class StoredRunFolder(RunFolder):
                 ) from None
             try:
                 with _one_at_a_time(self.path / REFRESH):
-                    self._catch_up(before)
-                mirror = Mirror(self.path, self._store)
+                    mirror = self._catch_up(before)
                 mirror.keep_session(lock.session)
                 with self._following(mirror, lock):
                     yield
@@ -152,18 +151,25 @@ class StoredRunFolder(RunFolder):
     def _lock(self) -> StoreLock:
         return StoreLock(self._store, say=_say)
 
-    def _catch_up(self, last: object) -> None:
-        """Bring what others have done since this machine worked on the run, if anybody has."""
+    def _catch_up(self, last: Record | None) -> Mirror:
+        """Bring what others have done since this machine worked on the run, if anybody has.
+
+        Args:
+            last: Who worked on it last; none where the store holds no run.
+        """
+        if last is None and self.exists():
+            self._put_aside()
         mirror = Mirror(self.path, self._store)
-        session = getattr(last, "session", None)
-        if session is None and self.exists():
-            aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
-            os.rename(self.path, aside)
-            self.path.mkdir()
-            _say(f"{self._store.url}: holds no run any more; what was here of one is in {aside}")
-            mirror = Mirror(self.path, self._store)
-        if session is not None and session != mirror.session:
+        if last is not None and last.session != mirror.session:
             mirror.pull(_say)
+        return mirror
+
+    def _put_aside(self) -> None:
+        """Keep a working copy whose run is gone from the store, and begin another."""
+        aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
+        os.rename(self.path, aside)
+        self.path.mkdir()
+        _say(f"{self._store.url}: holds no run any more; what was here of one is in {aside}")
 
     @contextmanager
     def _following(self, mirror: Mirror, lock: StoreLock) -> Iterator[None]:
