@@ -34,21 +34,7 @@ def start_node(host: Host, folder: Path, *words: str) -> None:
     """Start a node as the documents say, on a host with several addresses."""
     command = [str(ROOT / "launch/ray/start-node"), *words]
     command += [f"--node-ip-address={host.address}", f"--temp-dir={folder}/{host.address}"]
-    said = folder / f"{host.address}.log"
-    for _ in range(4):  # Ray gives a node 30 s, which may be little on a busy machine
-        with open(said, "ab") as log:  # which its daemons keep open
-            started = subprocess.run(
-                host.words(*command),
-                env=host.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                check=False,
-            )
-        if started.returncode == 0:
-            return
-        host.kill()
-    raise AssertionError(said.read_text())
+    host.start_node(command, folder / f"{host.address}.log")
 
 
 @contextmanager

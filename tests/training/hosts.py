@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -83,11 +83,17 @@ class Host:
         words = [str(Path(sys.executable).parent / "ray"), "start", *where]
         words += [f"--node-ip-address={self.address}", f"--temp-dir={self._folder}"]
         words += ["--object-store-memory=100000000", "--disable-usage-stats", *options]
-        with open(self._folder.with_suffix(".log"), "ab") as log:  # which its daemons keep open
+        self.start_node(words, self._folder.with_suffix(".log"), environment)
+
+    def start_node(
+        self, words: Sequence[str], said: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a node of Ray by a command, whose output goes to a file."""
+        with open(said, "ab") as log:  # which its daemons keep open
             for _ in range(4):  # Ray gives a node 30 s, which may be little on a busy machine
                 started = subprocess.run(
                     self.words(*words),
-                    env={**self.environment, **environment},
+                    env={**self.environment, **(environment or {})},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -96,7 +102,7 @@ class Host:
                 if started.returncode == 0:
                     return
                 self.kill()
-        raise AssertionError(self._folder.with_suffix(".log").read_text())
+        raise AssertionError(said.read_text())
 
     def processes(self, part: str = "") -> list[int]:
         """The processes of this host whose command line has such a part."""
