@@ -25,7 +25,7 @@ from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.metrics import evaluation_row
+from leap_rl.tracking.rows import evaluation_row
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
 

@@ -12,7 +12,8 @@ from leap_rl.messages import FloatVector
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.metrics import Unit, dropped_row, learn_row
+from leap_rl.tracking.metrics import Unit
+from leap_rl.tracking.rows import dropped_row, learn_row
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.meta_training import task_seed
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow

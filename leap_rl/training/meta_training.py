@@ -26,7 +26,8 @@ from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.metrics import MetaFigures, SlotFigures, Unit, meta_step_row
+from leap_rl.tracking.metrics import Unit
+from leap_rl.tracking.rows import MetaFigures, SlotFigures, meta_step_row
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
