@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +36,7 @@ from typing import Any
 import yaml
 
 from leap_rl import plain_yaml
+from leap_rl.durable_files import sync_folder, write_atomically, write_synced
 from leap_rl.links import links
 from leap_rl.run_lock import Holder, LockedError, living_holder, locked
 
@@ -302,11 +302,11 @@ class RunFolder:
         document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
         document[CHECKSUM] = _checksum(document)
         for name, data in files.items():
-            _write_synced(aside / name, data)
-        _write_synced(aside / STATE, _json_bytes(document))
-        _sync_folder(aside)
+            write_synced(aside / name, data)
+        write_synced(aside / STATE, _json_bytes(document))
+        sync_folder(aside)
         aside.rename(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         before_latest()
         write_atomically(target.parent / LATEST, f"{number:06d}\n".encode())
 
@@ -386,41 +386,6 @@ class RunFolder:
 def file_name(game: str) -> str:
     """Return a game's name as a file may bear it: ids such as MinAtar/Asterix-v1 have a slash."""
     return game.replace("/", "+")  # which no name has before its first @, nor a slash after it
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` such that a crash leaves the old content or the new, synced.
-
-    Raises:
-        OSError: It could not be written; the message names the file.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.tmp")
-    try:
-        _write_synced(aside, data)
-    except OSError:
-        aside.unlink(missing_ok=True)  # a full disk needs the room
-        raise
-    os.replace(aside, path)
-    _sync_folder(path.parent)
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    try:
-        with open(path, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:  # a full disk does not say of which file
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_whole(state: Mapping[str, Any]) -> bool:

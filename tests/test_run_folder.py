@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.run_folder import RunFolder, RunFolderError, write_atomically
+from leap_rl.run_folder import RunFolder, RunFolderError
 
 
 @pytest.fixture
@@ -48,6 +47,10 @@ def test_latest_moves_only_when_the_checkpoint_is_whole(
     assert folder.read_checkpoint(1)[0] == {"a": b"1"}
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_crash_between_the_rename_and_latest_is_no_obstacle(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,24 +63,6 @@ def test_a_crash_between_the_rename_and_latest_is_no_obstacle(
     folder.write_checkpoint(1, {"a": b"whole"}, {})
     assert folder.latest() == 1
     assert folder.read_checkpoint(1)[0] == {"a": b"whole"}
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def test_an_atomic_write_leaves_the_old_content_or_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", _interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00\x02", b"\x00\x01\x00"])
@@ -220,18 +205,6 @@ def test_a_run_without_a_whole_checkpoint_is_told(folder: RunFolder) -> None:
         (folder.checkpoint(number) / "a.bin").write_bytes(b"")
     with pytest.raises(RunFolderError, match=r"000001/a\.bin: is damaged.*no other .* is whole"):
         folder.fall_back("own")
-
-
-def test_a_file_that_cannot_be_written_leaves_no_other_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device: .*file"):
-        write_atomically(tmp_path / "file", b"new")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.durable_files import write_atomically
 from leap_rl.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.meta.gradient_path import NullPath
 from leap_rl.parameters import Layout
-from leap_rl.run_folder import RunFolder, write_atomically
+from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec, TaskState
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot

@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from leap_rl.run_folder import BEST, LATEST, STATE, write_atomically
+from leap_rl.durable_files import write_atomically
+from leap_rl.run_folder import BEST, LATEST, STATE
 from leap_rl.storage.object_store import ObjectStore, Version, is_plain
 
 RECORDS: Final = ".mirror.json"

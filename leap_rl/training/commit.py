@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from leap_rl.run_folder import RunFolder, write_atomically
+from leap_rl.durable_files import write_atomically
+from leap_rl.run_folder import RunFolder
 from leap_rl.training.kept_agents import KeptAgents
 from leap_rl.training.phases import OnPhase, Phase
 from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot

@@ -11,8 +11,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 
+from leap_rl.durable_files import write_atomically
 from leap_rl.messages import Bytes
-from leap_rl.run_folder import RunFolder, RunFolderError, file_name, write_atomically
+from leap_rl.run_folder import RunFolder, RunFolderError, file_name
 from leap_rl.sealed import SealError, seal, unseal
 from leap_rl.training.rounds import DroppedSlot, FilledSlot
 

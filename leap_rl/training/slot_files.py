@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from leap_rl.durable_files import write_atomically
 from leap_rl.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
-from leap_rl.run_folder import RunFolderError, write_atomically
+from leap_rl.run_folder import RunFolderError
 from leap_rl.sealed import Arrays, SealError, seal, unseal
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds import DroppedSlot, FilledSlot

@@ -243,7 +243,7 @@ def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     server = make_server(folder, policy)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.run_folder._write_synced", disk_full)
+        patch.setattr("leap_rl.run_folder.write_synced", disk_full)
         for _ in range(2):
             with pytest.raises(OSError, match="No space left"):
                 server.complete(message)

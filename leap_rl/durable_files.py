@@ -1,0 +1,47 @@
+"""Files that are there after a crash, whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` such that a crash leaves the old content or the new, synced.
+
+    Raises:
+        OSError: It could not be written; the message names the file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.tmp")
+    try:
+        write_synced(aside, data)
+    except OSError:
+        aside.unlink(missing_ok=True)  # a full disk needs the room
+        raise
+    os.replace(aside, path)
+    sync_folder(path.parent)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` and onto the disk; a crash may leave a part of it.
+
+    Raises:
+        OSError: It could not be written; the message names the file.
+    """
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # a full disk does not say of which file
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def sync_folder(path: Path) -> None:
+    """Bring a folder's entries onto the disk: files that were made in it, renamed or removed."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
