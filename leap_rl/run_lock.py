@@ -1,6 +1,6 @@
 """The lock of a run's folder: one process at a time works there, and it says who it is.
 
-    RUN/.lock    {"host": ..., "pid": ..., "started": ..., "heartbeat": ...}, times in Unix seconds
+    RUN/.lock    {"host": ..., "boot": ..., "pids": ..., "pid": ..., "started": ..., ...}
 
 The operating system's lock on the file (flock) decides wherever it is to be trusted: it is gone
 with the process that held it, however that ended. It is not to be trusted where a file system has
@@ -8,6 +8,8 @@ none, or has it for one machine alone, as some network file systems; there the h
 which a thread of the holder renews: a holder on another machine that was heard of within a minute
 is alive. So after a crash another machine may have to wait for a minute. Machines whose clocks are
 apart by more than that, and a holder that was suspended for longer, are beyond what it can tell.
+Whose a process is, is told by the system's boot and its namespace of processes: copies of a machine
+share their host name, and containers number their processes each for itself.
 """
 
 from __future__ import annotations
@@ -18,16 +20,27 @@ import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
 """A holder on another machine is alive for this long after its last heartbeat."""
+
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("host", "boot", "pids"), (str,)),
+    **dict.fromkeys(("started", "heartbeat"), (int, float)),
+    "pid": (int,),
+}
+"""What a record holds."""
+
+_OF_OLDER_VERSIONS: Final = {"boot": "", "pids": ""}
 
 _SIZE = 512
 """Bytes of the record: always as many, so that a renewal is one write over the last one."""
@@ -40,7 +53,23 @@ class Holder:
     host: str
     pid: int
     started: float
+    """Unix seconds, as the heartbeat."""
     heartbeat: float
+    boot: str = ""
+    """What :func:`boot_id` gave it; nothing in records of older versions."""
+    pids: str = ""
+    """What :func:`pid_namespace` gave it."""
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether it runs, or ran, on this start of this machine."""
+        return self.boot == boot_id()
+
+    @property
+    def is_known_dead(self) -> bool:
+        """Whether its pid is this system's to know, and of no process any more."""
+        is_visible = self.is_on_this_machine and self.pids == pid_namespace()
+        return is_visible and not is_running(self.pid)
 
     def heard_within(self, seconds: float) -> bool:
         """Whether its heartbeat is that young; clocks may differ either way."""
@@ -107,7 +136,7 @@ def living_holder(path: Path) -> Holder | None:
         os.close(descriptor)
     if holder is None or not holder.heard_within(ALIVE_S):
         return None
-    return holder if holder.host != socket.gethostname() or is_running(holder.pid) else None
+    return None if holder.is_known_dead else holder
 
 
 def _acquire(descriptor: int, started: float) -> None:
@@ -131,14 +160,42 @@ def _acquire(descriptor: int, started: float) -> None:
 
 
 def _is_alive(holder: Holder, *, flocked: bool) -> bool:
-    if holder.host == socket.gethostname():
-        # Where the system knows of locks, those of its own machine it knows for sure.
-        return not flocked and not _is_own(holder) and is_running(holder.pid)
+    if _is_own(holder) or holder.is_known_dead:
+        return False
+    if holder.is_on_this_machine and flocked:
+        return False  # the system knows of the locks of its own machine
     return holder.heard_within(ALIVE_S)
 
 
 def _is_own(holder: Holder) -> bool:
-    return (holder.host, holder.pid) == (socket.gethostname(), os.getpid())
+    return (holder.boot, holder.pids, holder.pid) == (boot_id(), pid_namespace(), os.getpid())
+
+
+@cache
+def boot_id() -> str:
+    """Return what tells this machine, since it was started, from every other."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{socket.gethostname()}/{uuid.getnode():x}"  # not Linux
+
+
+def pid_namespace() -> str:
+    """Return what tells the processes that are numbered with this one from other containers'."""
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""  # not Linux
+
+
+def this_process(started: float) -> Holder:
+    """Return this process as the holder of a lock since ``started``, in Unix seconds."""
+    return Holder(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started=started,
+        heartbeat=time.time(),
+        boot=boot_id(),
+        pids=pid_namespace(),
+    )
 
 
 def is_running(pid: int) -> bool:
@@ -159,10 +216,8 @@ def _beat(descriptor: int, started: float, ended: threading.Event) -> None:
 
 
 def _write(descriptor: int, started: float) -> None:
-    holder = Holder(
-        host=socket.gethostname(), pid=os.getpid(), started=started, heartbeat=time.time()
-    )
-    os.pwrite(descriptor, json.dumps(asdict(holder)).encode().ljust(_SIZE - 1) + b"\n", 0)
+    record = json.dumps(asdict(this_process(started)))
+    os.pwrite(descriptor, record.encode().ljust(_SIZE - 1) + b"\n", 0)
 
 
 def _read(descriptor: int) -> Holder | None:
@@ -176,11 +231,11 @@ def _read(descriptor: int) -> Holder | None:
 def holder_of(record: object) -> Holder | None:
     """Return who holds a lock by what is written in it, or none where that cannot be."""
     try:
-        values = {one.name: record[one.name] for one in fields(Holder)}  # type: ignore[index]
+        known = {**_OF_OLDER_VERSIONS, **record}  # type: ignore[dict-item]
+        values: dict[str, Any] = {name: known[name] for name in _KINDS}
     except (KeyError, TypeError):
         return None
-    kinds = {"host": str, "pid": int, "started": (int, float), "heartbeat": (int, float)}
-    if not all(isinstance(values[name], kind) for name, kind in kinds.items()):  # type: ignore[arg-type]
+    if not all(isinstance(values[name], kind) for name, kind in _KINDS.items()):
         return None
     try:
         holder = Holder(**values)

@@ -36,9 +36,14 @@ def without_flock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
-def record(path: Path, *, host: str = "elsewhere", pid: int = 7, age_s: float = 0.0) -> None:
+def record(path: Path, *, age_s: float = 0.0, **holder: object) -> None:
     then = time.time() - age_s
-    path.write_text(json.dumps({"host": host, "pid": pid, "started": then, "heartbeat": then}))
+    times = {"started": then, "heartbeat": then}
+    path.write_text(json.dumps({"host": "elsewhere", "pid": 7, **times, **holder}))
+
+
+def here() -> dict[str, str]:
+    return {"host": HERE, "boot": run_lock.boot_id(), "pids": run_lock.pid_namespace()}
 
 
 @contextmanager
@@ -130,11 +135,29 @@ def test_without_flock_the_heartbeat_decides(path: Path) -> None:
 def test_without_flock_a_dead_process_of_this_machine_is_known(path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
-    record(path, host=HERE, pid=process.pid)
+    record(path, **here(), pid=process.pid)
     with locked(path):
         pass
-    record(path, host=HERE, pid=os.getppid())
+    record(path, **here(), pid=os.getppid())
     with pytest.raises(LockedError, match=rf"process {os.getppid()} on"), locked(path):
+        pass
+
+
+@pytest.mark.parametrize("other", ["boot", "pids"])
+@pytest.mark.usefixtures("without_flock")
+def test_without_flock_a_pid_of_other_processes_tells_nothing(path: Path, other: str) -> None:
+    """Of a copy of this machine, under the same name, or of another container on it."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    record(path, **{**here(), other: "another"}, pid=process.pid)
+    with pytest.raises(LockedError, match=f"process {process.pid} on {HERE}"), locked(path):
+        pass
+    assert run_lock.living_holder(path) is not None
+
+
+def test_a_container_that_was_started_anew_needs_no_wait(path: Path) -> None:
+    record(path, **{**here(), "pids": "of the one before"}, pid=1)
+    with locked(path):
         pass
 
 

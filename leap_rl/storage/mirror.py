@@ -55,14 +55,21 @@ class Mirror:
         folder: The working copy.
         store: The run in the object store.
         clock: Monotonic seconds.
+        confirm: Called before each change of the store; raises where another driver's is the run.
     """
 
     def __init__(
-        self, folder: Path, store: ObjectStore, *, clock: Callable[[], float] = time.monotonic
+        self,
+        folder: Path,
+        store: ObjectStore,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder = folder
         self._store = store
         self._clock = clock
+        self.confirm = confirm
         self._pushed_s: dict[str, float] = {}
         """When a growing file was last written to the store."""
         self.session, self._alike = self._read_records()
@@ -92,6 +99,7 @@ class Mirror:
             content = pointers[name][1] if name in pointers else self._content(name)
             if content is None:  # removed meanwhile, or made since: another time
                 continue
+            self.confirm()
             self._store.write(name, content)
             self._pushed_s[name] = self._clock()
             self._alike[name] = (stamps[name], None)
@@ -112,6 +120,7 @@ class Mirror:
             if not (name.startswith(needed) and name.endswith(".safetensors"))
         ]
         for name in gone:
+            self.confirm()
             self._store.remove(name)
             del self._alike[name]
         return len(gone)

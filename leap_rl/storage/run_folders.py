@@ -142,6 +142,7 @@ class StoredRunFolder(RunFolder):
                 with _one_at_a_time(self.path / REFRESH):
                     mirror = self._catch_up(before)
                 mirror.keep_session(lock.session)
+                mirror.confirm = self._asking(lock.confirm)
                 with self._following(mirror, lock):
                     yield
             finally:
@@ -178,7 +179,7 @@ class StoredRunFolder(RunFolder):
             target=_repeat, args=(self._push(mirror), PUSH_EVERY_S, ended), daemon=True
         )
         beat = threading.Thread(
-            target=_repeat, args=(self._renew(lock), BEAT_EVERY_S, ended), daemon=True
+            target=_repeat, args=(self._beat(lock), BEAT_EVERY_S, ended), daemon=True
         )
         follow.start()
         beat.start()
@@ -200,7 +201,7 @@ class StoredRunFolder(RunFolder):
             try:
                 mirror.push()
             except OSError as error:
-                if not away:
+                if not away and self._failure is None:
                     _log.warning("%s; the run goes on, and is uploaded when it can be", error)
                 away = True
             else:
@@ -210,19 +211,29 @@ class StoredRunFolder(RunFolder):
 
         return push
 
-    def _renew(self, lock: StoreLock) -> Callable[[], None]:
-        def renew() -> None:
+    def _beat(self, lock: StoreLock) -> Callable[[], None]:
+        renew = self._asking(lock.renew)
+
+        def beat() -> None:
+            with suppress(OSError):  # the other thread tells of a store that is away
+                renew()
+
+        return beat
+
+    def _asking(self, ask: Callable[[], None]) -> Callable[[], None]:
+        """Return what asks the lock, and keeps for :meth:`check` that another driver has it."""
+
+        def asking() -> None:
             try:
-                lock.renew()
+                ask()
             except DeposedError as error:
                 self._failure = (
                     f"{self._store.url}: {error} has taken the run over while this machine was "
                     "cut off"
                 )
-            except OSError:
-                pass  # which the other thread tells of
+                raise StoreError(self._failure) from None
 
-        return renew
+        return asking
 
     def _end(
         self,
@@ -243,6 +254,7 @@ class StoredRunFolder(RunFolder):
                 mirror.push(everything=True)
                 return
             except OSError as error:
+                self.check()
                 if time.monotonic() > until_s:
                     raise StoreError(
                         f"{error}; nothing is lost: it is in {self.path}, and `leap-rl resume "

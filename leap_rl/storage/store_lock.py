@@ -4,14 +4,14 @@
 
 A store has no locks that end with their process. So the holder renews its record, and one whose
 record stays the same for a minute is taken for dead, by the clock of who waits. One that was only
-cut off for so long finds another's record there when it comes back, and stops.
+cut off for so long looks before it writes anything again (`confirm`), finds another's record there,
+and stops.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import socket
+import math
 import time
 import uuid
 from collections.abc import Callable
@@ -19,12 +19,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from leap_rl.run_lock import ALIVE_S, Holder, LockedError, holder_of, is_running
+from leap_rl.run_lock import ALIVE_S, Holder, LockedError, holder_of, this_process
 from leap_rl.storage.object_store import ObjectStore
 
 NAME: Final = ".lock"
 
 LOOK_EVERY_S: Final = 2.0
+
+TRUSTED_S: Final = ALIVE_S / 3
+"""Within this time after a renewal nobody else can have taken the run over."""
 
 SETTLE_S: Final = 1.0
 """Of two that come at the same time, the one that wrote last has it."""
@@ -51,6 +54,8 @@ class StoreLock:
         store: The run's.
         say: Hears why there is a wait.
         sleep: Waits for so many seconds.
+        alive_s: How long a holder may be silent.
+        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -60,13 +65,16 @@ class StoreLock:
         say: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
         alive_s: float = ALIVE_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = uuid.uuid4().hex
         self._store = store
         self._say = say
         self._sleep = sleep
         self._alive_s = alive_s
+        self._clock = clock
         self._started = time.time()
+        self._renewed_s = -math.inf
 
     def read(self) -> Record | None:
         """Return who holds the lock, or held it last; none where nobody has yet."""
@@ -115,6 +123,16 @@ class StoreLock:
             raise DeposedError(str(now.holder))
         self._write(held=True)
 
+    def confirm(self) -> None:
+        """See to it that what is written now is not written over another driver's run.
+
+        Raises:
+            DeposedError: Another one has the lock by now.
+            StoreError: The store cannot be reached.
+        """
+        if self._clock() > self._renewed_s + TRUSTED_S:
+            self.renew()
+
     def release(self) -> None:
         """Give the lock back; its record goes on to say who had it."""
         now = self.read()
@@ -123,7 +141,7 @@ class StoreLock:
 
     @staticmethod
     def _is_over(record: Record, own: str | None) -> bool:
-        return record.session == own or _has_died(record.holder)
+        return record.session == own or record.holder.is_known_dead
 
     def _wait_for_silence(self, before: Record) -> None:
         began = time.monotonic()
@@ -140,19 +158,11 @@ class StoreLock:
                 raise LockedError(now.holder)
 
     def _write(self, *, held: bool) -> None:
-        holder = Holder(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started=self._started,
-            heartbeat=time.time(),
-        )
-        record: dict[str, Any] = {"session": self.session, "held": held, **asdict(holder)}
+        holder = asdict(this_process(self._started))
+        record: dict[str, Any] = {"session": self.session, "held": held, **holder}
+        asked_s = self._clock()
         self._store.write(NAME, json.dumps(record).encode())
-
-
-def _has_died(holder: Holder) -> bool:
-    """Whether a holder was a process of this machine that is no more."""
-    return holder.host == socket.gethostname() and not is_running(holder.pid)
+        self._renewed_s = asked_s  # a write that took long may be an old one
 
 
 def living(lock: StoreLock) -> Holder | None:
@@ -160,5 +170,5 @@ def living(lock: StoreLock) -> Holder | None:
     with suppress(OSError):
         record = lock.read()
         if record is not None and record.held and record.holder.heard_within(ALIVE_S):
-            return None if _has_died(record.holder) else record.holder
+            return None if record.holder.is_known_dead else record.holder
     return None

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from leap_rl import run_lock
 from leap_rl.storage import store_lock
 
 
@@ -26,6 +27,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     def become(name: str) -> Path:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
         monkeypatch.setattr(socket, "gethostname", lambda: name)
+        monkeypatch.setattr(run_lock, "boot_id", lambda: name)
         return tmp_path / name
 
     become("first")

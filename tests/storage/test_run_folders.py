@@ -14,7 +14,7 @@ import pytest
 from leap_rl.cli import main
 from leap_rl.cli.initializations import find_initialization
 from leap_rl.run_folder import RunFolder, RunFolderError
-from leap_rl.storage import run_folders
+from leap_rl.storage import run_folders, store_lock
 from leap_rl.storage.object_store import ObjectStore, StoreError, read_file
 from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME, StoreLock
@@ -226,6 +226,40 @@ def test_a_store_that_comes_back_is_told_and_caught_up_with(
         assert "checkpoints/latest" in ObjectStore(url).versions()
     messages = [record.getMessage() for record in caplog.records]
     assert messages[1:] == [f"{url}: has all of the run again"]
+
+
+def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
+    url: str,
+    machine: Become,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Though it pushes more often than it asks whose the run is."""
+    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
+    monkeypatch.setattr(store_lock, "TRUSTED_S", 0.1)
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store = ObjectStore(url)
+    read, write = store.read, store.write  # of a machine that is not cut off
+    cable = Cable(monkeypatch)
+    run = StoredRunFolder(url)
+
+    def work() -> None:
+        with run.lock():
+            cable.is_cut = True
+            run.write_checkpoint(2, {}, {})
+            write(NAME, json.dumps({**json.loads(read(NAME) or b""), "session": "new"}).encode())
+            write("checkpoints/latest", b"000100\n")
+            time.sleep(0.2)  # the backlog waits
+            cable.is_cut = False
+            deadline = time.monotonic() + 30.0
+            while time.monotonic() < deadline:
+                run.check()
+                time.sleep(0.01)
+
+    with pytest.raises(StoreError, match="has taken the run over while this machine was cut off"):
+        work()
+    assert ObjectStore(url).read("checkpoints/latest") == b"000100\n"
+    assert "checkpoints/000002/state.json" not in ObjectStore(url).versions()
 
 
 def test_a_run_that_is_gone_from_the_store_is_put_aside(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leap_rl import run_lock
 from leap_rl.run_lock import LockedError
 from leap_rl.storage.object_store import ObjectStore
 from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock, living
@@ -56,12 +57,47 @@ def test_a_process_of_this_machine_that_is_gone_needs_no_wait(
 ) -> None:
     dead = make_lock(url)
     dead.acquire()
-    monkeypatch.setattr("leap_rl.storage.store_lock.is_running", lambda pid: False)
+    monkeypatch.setattr(run_lock, "is_running", lambda pid: False)
 
     def no_wait(seconds: float) -> None:
         assert seconds < 1.0
 
     make_lock(url, sleep=no_wait).acquire()
+
+
+@pytest.mark.parametrize("told_by", ["boot_id", "pid_namespace"])
+def test_a_pid_of_other_processes_than_ours_tells_nothing(
+    told_by: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of this machine, under the same name, or another container on it."""
+    with monkeypatch.context() as there:
+        there.setattr(run_lock, told_by, lambda: "there")
+        there.setattr(os, "getpid", lambda: 4_000_000)  # which no process here has
+        holder = make_lock(url)
+        holder.acquire()
+    assert living(make_lock(url)) is not None
+
+    def beat(seconds: float) -> None:
+        with monkeypatch.context() as there:
+            there.setattr(run_lock, told_by, lambda: "there")
+            holder.renew()
+
+    with pytest.raises(LockedError):
+        make_lock(url, sleep=beat).acquire()
+
+
+def test_who_was_silent_looks_before_it_writes(url: str, machine: Become) -> None:
+    now_s = 0.0
+    first = StoreLock(
+        ObjectStore(url), say=lambda line: None, sleep=lambda seconds: None, clock=lambda: now_s
+    )
+    first.acquire()
+    machine("second")
+    make_lock(url).acquire()
+    first.confirm()  # it was heard of just now, and nobody takes over before a minute
+    now_s = 30.0
+    with pytest.raises(DeposedError, match="on second"):
+        first.confirm()
 
 
 def test_of_two_that_come_together_the_last_has_it(url: str) -> None:
