@@ -92,7 +92,9 @@ def test_a_cluster_names_files_that_are_there_and_no_others(path: str) -> None:
     for there, here in mounts.items():
         assert (ROOT / here).exists()
         assert there == f"~/leap_rl/{here}"
-    # What `make setup` reads there, and the program; nothing that may hold a key or a run.
+    # What `make setup` reads there, and the program; nothing that may hold a key or a run: of
+    # launch/ not all, where tokens lie.
+    assert "launch" not in mounts.values()
     assert {"Makefile", "requirements.lock", "pyproject.toml", "leap_rl", "README.md"} <= set(
         mounts.values()
     )

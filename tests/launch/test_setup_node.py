@@ -63,6 +63,15 @@ def test_where_there_is_python_3_11_it_is_taken(machine: Path) -> None:
     )
 
 
+def test_it_waits_for_the_machine_that_updates_itself(machine: Path) -> None:
+    (machine / "bin/python3.11").symlink_to(machine / "bin/python3")
+    first = '[ -e "$HOME/said" ] || { echo busy >>"$HOME/said"; exit 100; }'
+    (machine / "bin/sudo").write_text(SAYS.replace("\n", f"\n{first}\n", 1))
+    (machine / "bin/sleep").write_text(SAYS)
+    (machine / "bin/sleep").chmod(0o755)
+    assert [line.split()[-1] for line in set_up(machine)[:3]] == ["busy", "10", "update"]
+
+
 def test_elsewhere_uv_brings_it(machine: Path) -> None:
     said = set_up(machine, TORCH_INDEX="")
     assert [line.split()[0] for line in said] == ["sudo", "sudo", "pip", "uv", "uv", "make"]

@@ -28,10 +28,10 @@ def pod(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_job(pod: Path) -> list[str]:
+def run_job(pod: Path, *, run: str | None = None) -> list[str]:
     entrypoint = read("kuberay/rayjob.yaml")["spec"]["entrypoint"]
     entrypoint = entrypoint.replace("/config/start", str(ROOT / "launch/kuberay/start"))
-    entrypoint = entrypoint.replace("/runs/", f"{pod}/runs/")
+    entrypoint = entrypoint.replace("/runs/paper", run or f"{pod}/runs/paper")
     done = subprocess.run(
         ["bash", "-c", f"if true ; then ray job submit --no-wait -- {entrypoint} ; fi ; true"],
         env={"PATH": f"{pod}/bin:/usr/bin:/bin"},
@@ -60,6 +60,21 @@ def test_a_run_that_was_cut_off_while_it_was_made_is_made_again(pod: Path) -> No
     (pod / "runs/paper/checkpoints").mkdir(parents=True)
     (said,) = run_job(pod)
     assert said.startswith("leap-rl train ")
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_run_in_an_object_store_goes_on_too(pod: Path, is_there: bool) -> None:
+    knows = '[ "$1 $2 $3" != "watch s3://mine/paper --once" ] || exit '
+    (pod / "bin/leap-rl").write_text(f"{SAYS.splitlines()[0]}\n{knows}{0 if is_there else 2}\n")
+    with (pod / "bin/leap-rl").open("a") as program:
+        program.write(SAYS.splitlines()[1])
+    (said,) = run_job(pod, run="s3://mine/paper")
+    assert said == (
+        "leap-rl resume s3://mine/paper --runtime.trainers 16"
+        if is_there
+        else "leap-rl train --config /config/config.yaml --run_dir s3://mine/paper "
+        "--runtime.trainers 16"
+    )
 
 
 def test_without_a_folder_it_does_nothing() -> None:
