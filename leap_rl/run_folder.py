@@ -48,6 +48,9 @@ SCHEMA = 2
 CHECKSUM = "checksum"
 """In config.yaml and state.json: the SHA-256 of everything else in it, as canonical JSON."""
 
+MIRRORED = ".mirror.json"
+"""In this machine's copy of a run that lives in an object store: what of it is there."""
+
 _WRITTEN = (
     *("config.yaml", "checkpoints", "slots", "curves", "agents"),
     *("metrics.jsonl", "tensorboard", "live.json", ".lock", ".server"),
@@ -135,9 +138,11 @@ class RunFolder:
         """Keep other processes from working in the folder.
 
         Raises:
-            RunFolderError: Another one does, or there are symbolic links in it.
+            RunFolderError: Another one does, there are symbolic links in it, or it is a mere copy
+                of a run in an object store.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        self._refuse_copies()
         self._refuse_links()
         try:
             with locked(self.path / ".lock"):
@@ -151,6 +156,13 @@ class RunFolder:
     def worker(self) -> Holder | None:
         """Return the process that works in the folder, if one is alive; takes no lock."""
         return living_holder(self.path / ".lock")
+
+    def _refuse_copies(self) -> None:
+        if self.url is None and (self.path / MIRRORED).exists():
+            raise RunFolderError(
+                f"{self.path}: is this machine's copy of a run in an object store; name the run by "
+                f"its URL, {self.read_config().get('run_dir')}"
+            )
 
     def _refuse_links(self) -> None:
         wandb = (self.path / name for name in _WANDB)

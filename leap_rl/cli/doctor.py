@@ -13,9 +13,13 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from leap_rl import __version__
+
 GIB = 2**30
 LEAST_DISK_GIB = 5
 LEAST_MEMORY_GIB = 4
+OPTIONAL = ("av", "minatar", "tensorboard")
+"""For clips in MP4, MinAtar, and looking at TensorBoard's files."""
 
 
 class TroubleError(Exception):
@@ -41,9 +45,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
+    yield "leap_rl", lambda: __version__
     yield "python", _python
     for requirement in _requirements():
-        yield requirement.name, partial(_package, requirement)
+        if requirement.marker is None or _is_installed(requirement.name):
+            yield requirement.name, partial(_package, requirement)
     yield "processor", _processor
     yield "memory", _memory
     yield "disk", _disk
@@ -52,9 +58,17 @@ def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def _requirements() -> list[Requirement]:
-    """Return this package's own requirements, extras left out."""
-    all_of_them = [Requirement(text) for text in requires("leap-rl") or ()]
-    return [r for r in all_of_them if r.marker is None or r.marker.evaluate({"extra": ""})]
+    """Return this package's own requirements, then of its extras those that a run can use."""
+    all_of_them = {(r := Requirement(text)).name: r for text in requires("leap-rl") or ()}
+    own = [r for r in all_of_them.values() if r.marker is None]
+    return own + [all_of_them[name] for name in OPTIONAL]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
 
 
 def _python() -> str:

@@ -226,6 +226,7 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
             run_folder=folder.path,
             run_config=to_mapping(config),
             kind=config.command,
+            place=shown(folder),
         ) as tracker,
         LiveConsole(make_console(config.tracking.console), folder.path) as console,
     ):

@@ -18,11 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from leap_rl.durable_files import write_atomically
-from leap_rl.run_folder import BEST, LATEST, STATE
+from leap_rl.run_folder import BEST, LATEST, MIRRORED, STATE
 from leap_rl.storage.object_store import ObjectStore, Version, is_plain
-
-RECORDS: Final = ".mirror.json"
-"""In the working copy: what of it is in the store."""
 
 GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
 """What changes all the time; for whoever looks on, not for who goes on."""
@@ -235,7 +232,7 @@ class Mirror:
 
     def _read_records(self) -> tuple[str | None, dict[str, tuple[Stamp, Version | None]]]:
         try:
-            records = json.loads((self._folder / RECORDS).read_bytes())
+            records = json.loads((self._folder / MIRRORED).read_bytes())
             alike = {
                 str(name): (Stamp(*stamp), None if version is None else Version(*version))
                 for name, (stamp, version) in records["files"].items()
@@ -246,7 +243,7 @@ class Mirror:
 
     def _write_records(self) -> None:
         records = {"session": self.session, "files": self._alike}
-        write_atomically(self._folder / RECORDS, json.dumps(records).encode())
+        write_atomically(self._folder / MIRRORED, json.dumps(records).encode())
 
 
 def _stamp(path: Path) -> Stamp:

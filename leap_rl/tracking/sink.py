@@ -141,7 +141,12 @@ def refuse_non_finite(row: Row) -> None:
 
 
 def open_tracker(
-    config: TrackingConfig, *, run_folder: Path, run_config: Mapping[str, object], kind: str
+    config: TrackingConfig,
+    *,
+    run_folder: Path,
+    run_config: Mapping[str, object],
+    kind: str,
+    place: str | None = None,
 ) -> Tracker:
     """Open the sinks that `config` asks for; a resumed run goes on in the same files.
 
@@ -150,6 +155,7 @@ def open_tracker(
         run_folder: a folder on this machine; made if it is missing.
         run_config: the resolved config as plain scalars, lists and dicts, shown with the wandb run.
         kind: the command, `train` or `learn`; wandb's job type.
+        place: where the run lives, as its user would name it; the folder, if nothing is said.
 
     Raises:
         TrackingError: wandb is to be online, and has no key or is refused.
@@ -166,7 +172,12 @@ def open_tracker(
             past = read_rows(run_folder / "metrics.jsonl")
             sinks.append(
                 WandbSink(
-                    config, run_folder=run_folder, run_config=run_config, kind=kind, past=past
+                    config,
+                    run_folder=run_folder,
+                    run_config=run_config,
+                    kind=kind,
+                    past=past,
+                    place=place or str(run_folder),
                 )
             )
             stack.callback(sinks[-1].close)

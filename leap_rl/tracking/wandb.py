@@ -68,6 +68,7 @@ class WandbSink(Sink):
         run_config: the resolved config; must hold no secrets.
         kind: the command, as wandb's job type.
         past: the rows that the run has logged already, in order.
+        place: where the run lives, as `leap-rl resume` is to be told.
 
     Raises:
         TrackingError: online without an API key, or the server refuses the run.
@@ -81,11 +82,13 @@ class WandbSink(Sink):
         run_config: Mapping[str, object],
         kind: str,
         past: Sequence[Row] = (),
+        place: str,
     ) -> None:
         self._kind = kind
         self._exit_code = 0
         self._broken = False
         self._run_folder = run_folder
+        self._place = place
         self._id = run_id(run_folder)
         if os.environ.get("WANDB_RUN_ID", self._id) != self._id:
             # A sweep's agent meant another run, and in a sweep wandb heeds the environment alone.
@@ -180,12 +183,15 @@ class WandbSink(Sink):
         thread = threading.Thread(target=finish, daemon=True)
         thread.start()
         thread.join(AWAY_TIMEOUT_S)
-        if thread.is_alive() and _silence(_server()) is None:
+        if thread.is_alive() and (not self._online or _silence(_server()) is None):
             thread.join(FINISH_TIMEOUT_S)
         if thread.is_alive():
             _tell(
                 f"{_server()} did not take everything that was to be uploaded; once it answers, "
-                f"`leap-rl resume {self._run_folder}` uploads the rest"
+                f"`leap-rl resume {self._place}` uploads the rest"
+                if self._online
+                else f"wandb did not write everything to {self._run_folder}/wandb within "
+                f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {self._place}` writes it again"
             )
         elif errors:
             self._give_up(errors[0])
@@ -199,9 +205,14 @@ class WandbSink(Sink):
             TrackingError: No key is there, or the server refuses the run.
         """
         try:
-            # Without the prompt, a missing key would be asked for on the terminal.
-            if not wandb.login(prompt=False, verify=False):
-                raise TrackingError(_no_online("no API key is configured (see wandb login)"))
+            # With the prompt, a missing key would be asked for on the terminal. Nobody is asked
+            # whether it is a good one.
+            has_key = wandb.login(prompt=False, verify=False)
+        except wandb.errors.Error as error:
+            raise TrackingError(_no_online(_first_line(error))) from error
+        if not has_key:
+            raise TrackingError(_no_online("no API key is configured (see wandb login)"))
+        try:
             silence = _silence(_server())
             if silence is None:
                 # What is missing is added to what the server has.
@@ -292,7 +303,7 @@ class WandbSink(Sink):
             self._broken = True
             _tell(
                 f"wandb has failed ({_first_line(error)}); the run goes on without it, and "
-                f"`leap-rl resume {self._run_folder}` makes up for it"
+                f"`leap-rl resume {self._place}` makes up for it"
             )
 
 

@@ -262,6 +262,20 @@ def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
     assert "checkpoints/000002/state.json" not in ObjectStore(url).versions()
 
 
+def test_a_working_copy_is_no_run_of_its_own(
+    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    copy = str(working_copy(url))
+    assert main(["resume", copy, "--meta.meta_steps", "2"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"leap-rl: {copy}: is this machine's copy of a run in an object store; name the run by "
+        f"its URL, {url}"
+    )
+    assert main(["watch", copy, "--once"]) == 0  # looking is free
+
+
 def test_a_run_that_is_gone_from_the_store_is_put_aside(
     url: str, machine: Become, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -222,6 +222,25 @@ def test_a_server_that_refuses_the_key_stops_the_run_before_it_starts(
         track(ONLINE, tmp_path / "run", 0)
 
 
+def test_a_key_that_can_be_none_stops_the_run_before_it_starts(
+    tmp_path: Path, server: WandbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "abc")
+    with pytest.raises(TrackingError, match=r"^tracking.wandb = online: .*API key.*; use offline"):
+        track(ONLINE, tmp_path / "run", 0)
+    assert server.requests == 0
+
+
+def test_a_slow_disk_is_waited_for_and_nobody_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sink, "AWAY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(sink, "_silence", None)  # not to be called
+    track(OFFLINE, tmp_path / "run", 0, 1)
+    assert wandb_file.rows(files_of(tmp_path / "run")[0]) == ROWS[:2]
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize("leaves", ["nothing", "an upload"])
 def test_a_server_that_goes_away_in_the_midst_holds_up_nothing(
     leaves: str,
