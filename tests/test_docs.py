@@ -58,7 +58,7 @@ SCRIPTS = ("launch/check-compose", "launch/make-token", "launch/ray/start-node")
 
 FOREIGN = (
     *("aws", "docker", "export", "gcloud", "helm", "kubectl", "mkdir"),
-    *("pip", "prometheus", "ssh"),
+    *("pip", "printf", "prometheus", "ssh"),
 )
 """Programs that are not here; that the files which they are given are there is all one can say."""
 
