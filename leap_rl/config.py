@@ -77,6 +77,25 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
     return replace(task, agent_steps=meta.updates_per_round * task.agent_steps_per_update)
 
 
+def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
+    """Refuse tasks that cannot be differentiated through, or that may be cut off before it is done.
+
+    Raises:
+        ValueError: They are.
+    """
+    if task.kind != "omniglot":
+        raise ValueError(
+            f"meta.method = maml: differentiates through a task's updates, which takes a loss "
+            f"that can be computed anew anywhere, and task.kind = {task.kind} has none; "
+            "take another method, or task.kind = omniglot"
+        )
+    if meta.close_after_s is not None:
+        raise ValueError(
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = maml differentiates a task "
+            "at its end, and a task that is cut off has none; leave it out"
+        )
+
+
 def _check_supervised(runtime: RuntimeConfig, agent: AgentConfig) -> None:
     """Refuse options of agents for tasks that have none."""
     if runtime.env_processes != 1:
@@ -182,12 +201,8 @@ class TrainConfig:
         if self.meta.method == "finetune":
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
             object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
-        if self.meta.method == "maml" and self.task.kind != "omniglot":
-            raise ValueError(
-                f"meta.method = maml: differentiates through a task's updates, which takes a loss "
-                f"that can be computed anew anywhere, and task.kind = {self.task.kind} has none; "
-                "take another method, or task.kind = omniglot"
-            )
+        if self.meta.method == "maml":
+            _check_maml(self.meta, self.task)
 
 
 @dataclass(frozen=True)

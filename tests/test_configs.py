@@ -226,6 +226,12 @@ def test_rounds_that_cannot_be_are_refused(argv: list[str], message: str) -> Non
         finetune(*argv)
 
 
+def test_maml_is_not_cut_off() -> None:
+    argv = ["--meta.method", "maml", "--meta.close_after_s", "60"]
+    with pytest.raises(ValueError, match=r"meta\.close_after_s = 60.0: .* cut off has none; leave"):
+        read(ROOT / "configs/omniglot_leap.yaml", *argv)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 @pytest.mark.parametrize("method", ["reptile", "fomaml"])
 def test_a_method_is_one_word(path: Path, method: str) -> None:

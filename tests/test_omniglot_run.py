@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from leap_rl import processor
 from leap_rl.cli import main
+from leap_rl.cli.policies import make_tasks
+from leap_rl.cli.record import read_run
+from leap_rl.config import TrainConfig
+from leap_rl.meta.config import MetaConfig
 from leap_rl.run_folder import RunFolder
+from leap_rl.supervised.unrolled import gradient_through_descent
+from leap_rl.tasks.omniglot import OmniglotTask
 from leap_rl.tasks.omniglot_data import read_omniglot
-from leap_rl.training.initialization import FILE_NAME
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.initialization import FILE_NAME, load_tensors
+from leap_rl.training.meta_training import draw_games, task_seed
 from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
 from leap_rl.training.runtime_local import LocalLink
 from tests.tasks.drawings import write_zip
@@ -119,6 +129,37 @@ def test_data_may_move_but_not_change(
     assert len(initializations(run)) == 4
 
 
+@pytest.mark.parametrize("trained", ["maml"], indirect=True)
+def test_maml_steps_by_the_gradient_through_all_updates(trained: tuple[list[str], Path]) -> None:
+    """The second order, from the command line to the first outer step."""
+    _, run = trained
+    config = read_run(RunFolder(run)).config
+    assert isinstance(config, TrainConfig)
+    tasks = make_tasks(replace(config, meta=MetaConfig(method="leap")))  # of no order of their own
+    layout = tasks.shared_layout()
+    folder = RunFolder(run)
+    theta0, theta1 = (
+        layout.pack(load_tensors(folder.read_checkpoint(number)[0][FILE_NAME])) for number in (0, 1)
+    )
+    gradients = []
+    games = draw_games(config.seed, 0, config.task.resolved_games, 2)
+    for slot, game in enumerate(games):
+        task = tasks(TaskSpec(game=game, seed=task_seed(config.seed, 0, slot)))
+        assert isinstance(task, OmniglotTask)
+        task.start(theta0)
+        gradient, _ = gradient_through_descent(
+            task.learner.loss_at,
+            task.learner.parameters.clone(),
+            batches=[task.batch(update) for update in range(3)],
+            last_batch=task._validation,
+            lr=0.1,
+        )
+        gradients.append(gradient[: len(theta0)])
+    step = config.meta.meta_lr * torch.stack(gradients).mean(0)
+    assert step.norm() > 0
+    torch.testing.assert_close(theta1 - theta0, -step, rtol=1e-3, atol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def one_cluster() -> Iterator[None]:
     make_ray_runtime(trainers=2, address=LOCAL)
@@ -130,9 +171,7 @@ def one_cluster() -> Iterator[None]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("one_cluster")
-@pytest.mark.parametrize(
-    "trained", ["leap", pytest.param("maml", marks=pytest.mark.slow)], indirect=True
-)
+@pytest.mark.parametrize("trained", METHODS, indirect=True)
 def test_ray_gives_the_same_bits(trained: tuple[list[str], Path], tmp_path: Path) -> None:
     argv, run = trained
     on_ray = ["--runtime.trainers", "2", "--run_dir", str(tmp_path / "run")]
