@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,8 +40,25 @@ def test_a_table_is_made_again_from_its_results(
     assert table_of(out) in PAGE
 
 
+@pytest.mark.parametrize("table", ["jacobian", "jacobian_layer"])
+def test_the_jacobians_are_those_that_were_measured(table: str) -> None:
+    folder = ROOT / "docs/paper" / table
+    made = table_of(folder)
+    assert made in PAGE
+    cells = [json.loads(line) for line in (folder / "cells.jsonl").read_text().splitlines()]
+    rows = [row.strip("| ").split(" | ") for row in made.splitlines()[2:]]
+    found: list[Any] = [
+        [str(cell["cell"]["lr"]), update, f"{value:.2e}"]
+        for cell in cells
+        for update, value in cell["result"]["precision"].items()
+    ]
+    assert sorted(rows) == sorted(found)
+
+
 def test_every_command_of_the_page_has_its_table() -> None:
     assert [Path(words[0]).stem for words in COMMANDS] == [
         "omniglot_scores",
         "omniglot_ablation",
+        "omniglot_jacobian",
+        "omniglot_jacobian",
     ]

@@ -20,7 +20,7 @@ from unittest import mock
 
 import numpy as np
 
-from leap_rl import run_folder
+from leap_rl import durable_files, run_folder
 from leap_rl.messages import (
     Abandon,
     Assignment,
@@ -348,9 +348,11 @@ class Disk:
             shutil.rmtree(path, ignore_errors=ignore_errors)
 
         with (
-            mock.patch.object(run_folder, "_write_synced", write),
-            mock.patch.object(run_folder, "_sync_folder"),
-            mock.patch.object(run_folder, "os", SimpleNamespace(replace=replace)),
+            mock.patch.object(run_folder, "write_synced", write),
+            mock.patch.object(run_folder, "sync_folder"),
+            mock.patch.object(durable_files, "write_synced", write),
+            mock.patch.object(durable_files, "sync_folder"),
+            mock.patch.object(durable_files, "os", SimpleNamespace(replace=replace)),
             mock.patch.object(run_folder, "shutil", SimpleNamespace(rmtree=remove_tree)),
             mock.patch.object(Path, "rename", change_name),
             mock.patch.object(Path, "unlink", remove),
