@@ -84,8 +84,12 @@ class RunFolder:
     def refresh(self) -> None:
         """Look at what others have made of the run, where it lives elsewhere."""
 
-    def publish(self) -> None:
-        """Bring what was written without the lock to where the run lives, if that is elsewhere."""
+    def publish(self, below: str) -> None:
+        """Bring what was written without the lock to where the run lives, if that is elsewhere.
+
+        Args:
+            below: What its names, in the folder, begin with.
+        """
 
     def check(self) -> None:
         """Raise an OSError if the run must not go on here."""
@@ -159,9 +163,10 @@ class RunFolder:
 
     def _refuse_copies(self) -> None:
         if self.url is None and (self.path / MIRRORED).exists():
+            url = self.read_config().get("run_dir") if self.exists() else "s3://... or gs://..."
             raise RunFolderError(
                 f"{self.path}: is this machine's copy of a run in an object store; name the run by "
-                f"its URL, {self.read_config().get('run_dir')}"
+                f"its URL, {url}"
             )
 
     def _refuse_links(self) -> None:

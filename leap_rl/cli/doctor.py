@@ -61,7 +61,7 @@ def _requirements() -> list[Requirement]:
     """Return this package's own requirements, then of its extras those that a run can use."""
     all_of_them = {(r := Requirement(text)).name: r for text in requires("leap-rl") or ()}
     own = [r for r in all_of_them.values() if r.marker is None]
-    return own + [all_of_them[name] for name in OPTIONAL]
+    return own + [all_of_them[name] for name in OPTIONAL if name in all_of_them]
 
 
 def _is_installed(name: str) -> bool:

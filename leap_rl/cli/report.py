@@ -73,7 +73,8 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     write_atomically(out, render(parts, made=made).encode())
     for folder in folders:
         if out.is_relative_to(folder.path):
-            folder.publish()
+            whole = out.parent if out.parent != folder.path else out
+            folder.publish(whole.relative_to(folder.path).as_posix())
     return out
 
 

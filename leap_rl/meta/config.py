@@ -80,7 +80,8 @@ class MetaConfig:
     close_after_s: float | None = None
     """Close a meta-step that has been open for this many seconds: tasks that are not complete count
     with their sums so far, and those that have none are left out. The result then depends on how
-    fast the machines are, so that the promise of the same bits does not hold. None: never."""
+    fast the machines are, so that the promise of the same bits does not hold. Not with maml or
+    finetune. None: never."""
     updates_per_round: int | None = None
     """With finetune, the updates of a game's agent in a round, which is a meta-step here: 1 is
     synchronous multi-task SGD. It takes the place of task.agent_steps, or of

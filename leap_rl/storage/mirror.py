@@ -69,16 +69,17 @@ class Mirror:
         self.confirm = confirm
         self._pushed_s: dict[str, float] = {}
         """When a growing file was last written to the store."""
-        self.session, self._alike = self._read_records()
+        self.sessions, self._alike = self._read_records()
         # What both sides had when they were made alike, by name; no version if none is sure.
 
     # -- to the store -------------------------------------------------------------------------
 
-    def push(self, *, everything: bool = False) -> int:
+    def push(self, *, everything: bool = False, below: str = "") -> int:
         """Bring the store up to date, and return how many files that took.
 
         Args:
             everything: Also what grows and was written a moment ago.
+            below: Only what has a name that begins so.
 
         Raises:
             StoreError: The store cannot be reached; call it again to go on.
@@ -89,6 +90,7 @@ class Mirror:
         stamps = self._stamps()
         stamps |= {name: stamp for name, (stamp, _) in pointers.items() if stamp is not None}
         changed = [name for name in stamps if self._alike.get(name, [None])[0] != stamps[name]]
+        changed = [name for name in changed if name.startswith(below)]
         if not everything:
             changed = [name for name in changed if not self._waits(name, stamps[name].size)]
         done = 0
@@ -101,7 +103,8 @@ class Mirror:
             self._pushed_s[name] = self._clock()
             self._alike[name] = (stamps[name], None)
             done += 1
-        done += self._remove(stamps, _number(pointers[POINTERS[0]][1]))
+        if not below:
+            done += self._remove(stamps, _number(pointers[POINTERS[0]][1]))
         if done:
             self._write_records()
         return done
@@ -202,9 +205,13 @@ class Mirror:
 
     # -- the working copy ---------------------------------------------------------------------
 
-    def keep_session(self, session: str) -> None:
-        """Write down whose working copy this is: that of a driver's session."""
-        self.session = session
+    def keep_sessions(self, *sessions: str) -> None:
+        """Write down whose working copy this is.
+
+        As long as the store names one of these drivers' sessions as the last, nobody else has
+        worked on the run since, and what the store lacks of it is here.
+        """
+        self.sessions = sessions
         self._write_records()
 
     def _stamps(self) -> dict[str, Stamp]:
@@ -230,19 +237,19 @@ class Mirror:
         except FileNotFoundError:
             return None
 
-    def _read_records(self) -> tuple[str | None, dict[str, tuple[Stamp, Version | None]]]:
+    def _read_records(self) -> tuple[tuple[str, ...], dict[str, tuple[Stamp, Version | None]]]:
         try:
             records = json.loads((self._folder / MIRRORED).read_bytes())
             alike = {
                 str(name): (Stamp(*stamp), None if version is None else Version(*version))
                 for name, (stamp, version) in records["files"].items()
             }
-            return records["session"], alike
+            return tuple(map(str, records["sessions"])), alike
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None, {}  # as if nothing were alike: all of it is written or read anew
+            return (), {}  # as if nothing were alike: all of it is written or read anew
 
     def _write_records(self) -> None:
-        records = {"session": self.session, "files": self._alike}
+        records = {"sessions": self.sessions, "files": self._alike}
         write_atomically(self._folder / MIRRORED, json.dumps(records).encode())
 
 

@@ -17,6 +17,10 @@ SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""
 
 
+RETRY_S: Final = 10.0
+"""For so long Google's client repeats a request that fails; S3's does for some six seconds."""
+
+
 class StoreError(OSError):
     """An object store could not be reached, or refused; one line."""
 
@@ -160,8 +164,10 @@ def _open(url: str) -> tuple[Any, str]:
         memory = fs.FSSpecHandler(fsspec.filesystem("memory"))
         return fs.PyFileSystem(memory), "/" + rest.strip("/")
     full = url.rstrip("/")
-    if scheme == "s3":  # a small object takes one request instead of three
-        full += ("&" if "?" in rest else "?") + "allow_delayed_open=true"
+    # With S3 a small object takes one request instead of three. Google's client would try for more
+    # than four minutes, after which the run may be another driver's.
+    option = "allow_delayed_open=true" if scheme == "s3" else f"retry_limit_seconds={RETRY_S:g}"
+    full += ("&" if "?" in rest else "?") + option
     try:
         files, root = fs.FileSystem.from_uri(full)
     except ValueError as error:  # pyarrow's own are such

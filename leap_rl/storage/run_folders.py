@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.run_folder import MIRRORED, RunFolder, RunFolderError
 from leap_rl.run_lock import BEAT_EVERY_S, Holder, LockedError, living_holder, locked
 from leap_rl.storage.mirror import Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError, is_url
@@ -103,14 +103,18 @@ class StoredRunFolder(RunFolder):
         """Return the process that works on the run, here or elsewhere."""
         return super().worker() or living(self._lock())
 
-    def publish(self) -> None:
+    def publish(self, below: str) -> None:
         """Bring to the store what was written without the lock, such as a report.
+
+        Args:
+            below: What its names begin with.
 
         Raises:
             StoreError: The store cannot be reached.
         """
         if living_holder(self.path / ".lock") is None:
-            Mirror(self.path, self._store).push(everything=True)
+            # Nothing else: another driver may go on with the run meanwhile.
+            Mirror(self.path, self._store).push(everything=True, below=below)
 
     def check(self) -> None:
         """Raise if the run is to go on elsewhere.
@@ -132,7 +136,10 @@ class StoredRunFolder(RunFolder):
         with super().lock():
             lock = self._lock()
             try:
-                before = lock.acquire(own=Mirror(self.path, self._store).session)
+                before = lock.acquire(
+                    own=Mirror(self.path, self._store).sessions,
+                    announce=lambda last: self._announce(last, lock.session),
+                )
             except LockedError as error:
                 raise RunFolderError(
                     f"{self._store.url}: {error} works on this run; wait for it, stop it, or "
@@ -141,7 +148,7 @@ class StoredRunFolder(RunFolder):
             try:
                 with _one_at_a_time(self.path / REFRESH):
                     mirror = self._catch_up(before)
-                mirror.keep_session(lock.session)
+                mirror.keep_sessions(lock.session)
                 mirror.confirm = self._asking(lock.confirm)
                 with self._following(mirror, lock):
                     yield
@@ -152,6 +159,19 @@ class StoredRunFolder(RunFolder):
     def _lock(self) -> StoreLock:
         return StoreLock(self._store, say=_say)
 
+    def _announce(self, last: Record | None, session: str) -> None:
+        """Write down, before the store says so, that the last session may be one of this machine.
+
+        Or a death right after would make the working copy one that others have gone beyond, and
+        what the store lacks would be taken for old.
+        """
+        with _one_at_a_time(self.path / REFRESH):
+            mirror = Mirror(self.path, self._store)
+            if last is None and self.exists():
+                self._put_aside()
+            elif last is not None and last.session in mirror.sessions:
+                mirror.keep_sessions(last.session, session)
+
     def _catch_up(self, last: Record | None) -> Mirror:
         """Bring what others have done since this machine worked on the run, if anybody has.
 
@@ -161,7 +181,7 @@ class StoredRunFolder(RunFolder):
         if last is None and self.exists():
             self._put_aside()
         mirror = Mirror(self.path, self._store)
-        if last is not None and last.session != mirror.session:
+        if last is not None and last.session not in mirror.sessions:
             mirror.pull(_say)
         return mirror
 
@@ -169,6 +189,7 @@ class StoredRunFolder(RunFolder):
         """Keep a working copy whose run is gone from the store, and begin another."""
         aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
         os.rename(self.path, aside)
+        (aside / MIRRORED).unlink(missing_ok=True)  # a run of its own from now on
         self.path.mkdir()
         _say(f"{self._store.url}: holds no run any more; what was here of one is in {aside}")
 

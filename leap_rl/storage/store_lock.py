@@ -14,7 +14,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -31,6 +31,12 @@ TRUSTED_S: Final = ALIVE_S / 3
 
 SETTLE_S: Final = 1.0
 """Of two that come at the same time, the one that wrote last has it."""
+
+
+def _seconds_awake_or_not() -> float:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 class DeposedError(Exception):
@@ -55,7 +61,7 @@ class StoreLock:
         say: Hears why there is a wait.
         sleep: Waits for so many seconds.
         alive_s: How long a holder may be silent.
-        clock: Monotonic seconds.
+        clock: Monotonic seconds, those in which this machine was asleep included.
     """
 
     def __init__(
@@ -65,7 +71,7 @@ class StoreLock:
         say: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
         alive_s: float = ALIVE_S,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = _seconds_awake_or_not,
     ) -> None:
         self.session = uuid.uuid4().hex
         self._store = store
@@ -88,11 +94,17 @@ class StoreLock:
             return None
         return Record(session=session, held=held is True, holder=holder)
 
-    def acquire(self, *, own: str | None = None) -> Record | None:
+    def acquire(
+        self,
+        *,
+        own: Collection[str] = (),
+        announce: Callable[[Record | None], None] = lambda last: None,
+    ) -> Record | None:
         """Take the lock; waits until a holder that is silent can be taken for dead.
 
         Args:
-            own: The last session in the working copy whose lock is held: known to be over.
+            own: The sessions of the working copy whose lock is held: known to be over.
+            announce: Hears what the lock says, right before it is written over.
 
         Returns:
             What it said before.
@@ -104,12 +116,16 @@ class StoreLock:
         before = self.read()
         if before is not None and before.held and not self._is_over(before, own):
             self._wait_for_silence(before)
+        announce(before)
         self._write(held=True)
+        self._settle()
+        return before
+
+    def _settle(self) -> None:
         self._sleep(SETTLE_S)
         now = self.read()
         if now is None or now.session != self.session:
             raise LockedError(None if now is None else now.holder)
-        return before
 
     def renew(self) -> None:
         """Say that the holder is alive.
@@ -140,8 +156,8 @@ class StoreLock:
             self._write(held=False)
 
     @staticmethod
-    def _is_over(record: Record, own: str | None) -> bool:
-        return record.session == own or record.holder.is_known_dead
+    def _is_over(record: Record, own: Collection[str]) -> bool:
+        return record.session in own or record.holder.is_known_dead
 
     def _wait_for_silence(self, before: Record) -> None:
         began = time.monotonic()

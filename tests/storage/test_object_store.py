@@ -87,6 +87,27 @@ def test_a_store_that_is_away_is_told_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("gs://box/mine", "gs://box/mine?retry_limit_seconds=10"),
+        ("gs://box/mine?scheme=http", "gs://box/mine?scheme=http&retry_limit_seconds=10"),
+        ("s3://box/mine", "s3://box/mine?allow_delayed_open=true"),
+    ],
+)
+def test_no_write_is_tried_for_so_long_that_the_run_may_be_anothers(
+    url: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FileSystem:
+        @staticmethod
+        def from_uri(uri: str) -> tuple[object, str]:
+            assert uri == asked
+            return object(), "box/mine"
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", FileSystem)
+    assert ObjectStore(url).url == url
+
+
 def test_a_file_url_is_a_path(tmp_path: Path) -> None:
     assert run_folder(f"file://{tmp_path}/mine").path == tmp_path / "mine"
     assert run_folder(f"file://{tmp_path}/mine").url is None

@@ -208,6 +208,42 @@ def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
     assert StoredRunFolder(url).latest() == 3
 
 
+@pytest.mark.parametrize("dies", ["before it has the lock", "when it has it"])
+def test_a_driver_that_dies_as_it_takes_the_lock_loses_nothing(
+    dies: str, url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what the store does not have yet."""
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    StoredRunFolder(url).write_checkpoint(2, {}, {})
+
+    def die(self: StoreLock, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    name = "_write" if dies == "before it has the lock" else "_settle"
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreLock, name, die)
+        with pytest.raises(KeyboardInterrupt), StoredRunFolder(url).lock():
+            pass
+    assert StoredRunFolder(url).latest() == 2  # to look is no harm
+    with StoredRunFolder(url).lock():
+        pass
+    machine("second")
+    assert StoredRunFolder(url).latest() == 2
+
+
+def test_a_report_is_brought_without_the_run(url: str, machine: Become) -> None:
+    """Which another driver may be going on with."""
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    StoredRunFolder(url).write_checkpoint(2, {}, {})
+    ObjectStore(url).write("checkpoints/latest", b"000100\n")
+    run = StoredRunFolder(url)
+    (run.path / "report").mkdir()
+    (run.path / "report/index.html").write_text("what came out")
+    run.publish("report")
+    assert ObjectStore(url).read("report/index.html") == b"what came out"
+    assert ObjectStore(url).read("checkpoints/latest") == b"000100\n"
+
+
 def test_a_store_that_comes_back_is_told_and_caught_up_with(
     url: str,
     machine: Become,
@@ -287,6 +323,9 @@ def test_a_run_that_is_gone_from_the_store_is_put_aside(
     (line,) = capsys.readouterr().err.splitlines()
     aside = Path(line.rpartition(" ")[2])
     assert (aside / "checkpoints/000001/state.json").exists()
+    # A run of its own from now on.
+    assert main(["resume", str(aside), "--meta.meta_steps", "2"]) == 0
+    assert RunFolder(aside).latest() == 2
 
 
 def test_working_copies_of_two_urls_are_two(machine: Become) -> None:

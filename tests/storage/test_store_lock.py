@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,6 +97,21 @@ def test_who_was_silent_looks_before_it_writes(url: str, machine: Become) -> Non
     make_lock(url).acquire()
     first.confirm()  # it was heard of just now, and nobody takes over before a minute
     now_s = 30.0
+    with pytest.raises(DeposedError, match="on second"):
+        first.confirm()
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="not Linux")
+def test_sleep_counts_as_silence(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usual clocks stand still while a machine is suspended."""
+    first = make_lock(url)
+    first.acquire()
+    machine("second")
+    make_lock(url).acquire()
+    awake_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: awake_s + 3600.0)
     with pytest.raises(DeposedError, match="on second"):
         first.confirm()
 
