@@ -23,7 +23,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -39,8 +39,6 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "pid": (int,),
 }
 """What a record holds."""
-
-_OF_OLDER_VERSIONS: Final = {"boot": "", "pids": ""}
 
 _SIZE = 512
 """Bytes of the record: always as many, so that a renewal is one write over the last one."""
@@ -230,11 +228,9 @@ def _read(descriptor: int) -> Holder | None:
 
 def holder_of(record: object) -> Holder | None:
     """Return who holds a lock by what is written in it, or none where that cannot be."""
-    try:
-        known = {**_OF_OLDER_VERSIONS, **record}  # type: ignore[dict-item]
-        values: dict[str, Any] = {name: known[name] for name in _KINDS}
-    except (KeyError, TypeError):
+    if not isinstance(record, dict):
         return None
+    values: dict[str, Any] = {one.name: record.get(one.name, one.default) for one in fields(Holder)}
     if not all(isinstance(values[name], kind) for name, kind in _KINDS.items()):
         return None
     try:

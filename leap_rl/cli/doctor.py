@@ -48,8 +48,7 @@ def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "leap_rl", lambda: __version__
     yield "python", _python
     for requirement in _requirements():
-        if requirement.marker is None or _is_installed(requirement.name):
-            yield requirement.name, partial(_package, requirement)
+        yield requirement.name, partial(_package, requirement)
     yield "processor", _processor
     yield "memory", _memory
     yield "disk", _disk
@@ -58,10 +57,11 @@ def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def _requirements() -> list[Requirement]:
-    """Return this package's own requirements, then of its extras those that a run can use."""
-    all_of_them = {(r := Requirement(text)).name: r for text in requires("leap-rl") or ()}
-    own = [r for r in all_of_them.values() if r.marker is None]
-    return own + [all_of_them[name] for name in OPTIONAL if name in all_of_them]
+    """Return this package's own requirements, then those of extras that are here."""
+    all_of_them = [Requirement(text) for text in requires("leap-rl") or ()]
+    own = [r for r in all_of_them if r.marker is None or r.marker.evaluate({"extra": ""})]
+    optional = {r.name: r for r in all_of_them if r.name in OPTIONAL and _is_installed(r.name)}
+    return own + list(optional.values())
 
 
 def _is_installed(name: str) -> bool:

@@ -66,7 +66,7 @@ class Mirror:
         self._folder = folder
         self._store = store
         self._clock = clock
-        self.confirm = confirm
+        self._confirm = confirm
         self._pushed_s: dict[str, float] = {}
         """When a growing file was last written to the store."""
         self.sessions, self._alike = self._read_records()
@@ -98,7 +98,7 @@ class Mirror:
             content = pointers[name][1] if name in pointers else self._content(name)
             if content is None:  # removed meanwhile, or made since: another time
                 continue
-            self.confirm()
+            self._confirm()
             self._store.write(name, content)
             self._pushed_s[name] = self._clock()
             self._alike[name] = (stamps[name], None)
@@ -120,7 +120,7 @@ class Mirror:
             if not (name.startswith(needed) and name.endswith(".safetensors"))
         ]
         for name in gone:
-            self.confirm()
+            self._confirm()
             self._store.remove(name)
             del self._alike[name]
         return len(gone)

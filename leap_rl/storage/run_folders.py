@@ -147,9 +147,9 @@ class StoredRunFolder(RunFolder):
                 ) from None
             try:
                 with _one_at_a_time(self.path / REFRESH):
-                    mirror = self._catch_up(before)
+                    self._catch_up(before)
+                mirror = Mirror(self.path, self._store, confirm=self._asking(lock.confirm))
                 mirror.keep_sessions(lock.session)
-                mirror.confirm = self._asking(lock.confirm)
                 with self._following(mirror, lock):
                     yield
             finally:
@@ -166,27 +166,26 @@ class StoredRunFolder(RunFolder):
         what the store lacks would be taken for old.
         """
         with _one_at_a_time(self.path / REFRESH):
+            self._put_aside_what_is_gone(last)
             mirror = Mirror(self.path, self._store)
-            if last is None and self.exists():
-                self._put_aside()
-            elif last is not None and last.session in mirror.sessions:
+            if last is not None and last.session in mirror.sessions:
                 mirror.keep_sessions(last.session, session)
 
-    def _catch_up(self, last: Record | None) -> Mirror:
+    def _catch_up(self, last: Record | None) -> None:
         """Bring what others have done since this machine worked on the run, if anybody has.
 
         Args:
             last: Who worked on it last; none where the store holds no run.
         """
-        if last is None and self.exists():
-            self._put_aside()
+        self._put_aside_what_is_gone(last)
         mirror = Mirror(self.path, self._store)
         if last is not None and last.session not in mirror.sessions:
             mirror.pull(_say)
-        return mirror
 
-    def _put_aside(self) -> None:
+    def _put_aside_what_is_gone(self, last: Record | None) -> None:
         """Keep a working copy whose run is gone from the store, and begin another."""
+        if last is not None or not self.exists():
+            return
         aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
         os.rename(self.path, aside)
         (aside / MIRRORED).unlink(missing_ok=True)  # a run of its own from now on

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -164,6 +165,8 @@ class Cable:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_cut = False
+        self.of_others = SimpleNamespace(read=ObjectStore.read, write=ObjectStore.write)
+        """What machines that are not cut off do."""
         for name in ("read", "write", "versions", "remove"):
             monkeypatch.setattr(ObjectStore, name, self._through(getattr(ObjectStore, name)))
 
@@ -176,16 +179,22 @@ class Cable:
         return call
 
 
+@pytest.fixture
+def cable(monkeypatch: pytest.MonkeyPatch) -> Cable:
+    """That of a driver which pushes all the time."""
+    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
+    return Cable(monkeypatch)
+
+
 def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
     url: str,
     machine: Become,
+    cable: Cable,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
     monkeypatch.setattr(run_folders, "LAST_PUSH_S", 0.2)
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    cable = Cable(monkeypatch)
     run = StoredRunFolder(url)
 
     def work() -> None:
@@ -245,13 +254,8 @@ def test_a_report_is_brought_without_the_run(url: str, machine: Become) -> None:
 
 
 def test_a_store_that_comes_back_is_told_and_caught_up_with(
-    url: str,
-    machine: Become,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    url: str, cable: Cable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
-    cable = Cable(monkeypatch)
     run = StoredRunFolder(url)
     with caplog.at_level(logging.WARNING), run.lock():
         cable.is_cut = True
@@ -265,26 +269,20 @@ def test_a_store_that_comes_back_is_told_and_caught_up_with(
 
 
 def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
-    url: str,
-    machine: Become,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    url: str, cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though it pushes more often than it asks whose the run is."""
-    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
     monkeypatch.setattr(store_lock, "TRUSTED_S", 0.1)
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    store = ObjectStore(url)
-    read, write = store.read, store.write  # of a machine that is not cut off
-    cable = Cable(monkeypatch)
-    run = StoredRunFolder(url)
+    store, run = ObjectStore(url), StoredRunFolder(url)
 
     def work() -> None:
         with run.lock():
             cable.is_cut = True
             run.write_checkpoint(2, {}, {})
-            write(NAME, json.dumps({**json.loads(read(NAME) or b""), "session": "new"}).encode())
-            write("checkpoints/latest", b"000100\n")
+            record = json.loads(cable.of_others.read(store, NAME) or b"")
+            cable.of_others.write(store, NAME, json.dumps({**record, "session": "new"}).encode())
+            cable.of_others.write(store, "checkpoints/latest", b"000100\n")
             time.sleep(0.2)  # the backlog waits
             cable.is_cut = False
             deadline = time.monotonic() + 30.0
