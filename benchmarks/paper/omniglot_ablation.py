@@ -11,7 +11,7 @@ OUT/cells.jsonl: call it again to go on.
 from __future__ import annotations
 
 import argparse
-import os
+import sys
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from leap_rl.evaluation.cells import Cell, CellFile, compute_cells, key_of
+from leap_rl.evaluation import experiment
+from leap_rl.evaluation.cells import Cell, key_of
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.runs import mean_over_games, meta_train, rows_of
 from leap_rl.evaluation.statistics import mean_interval
@@ -98,7 +99,7 @@ def name_of(configuration: Mapping[str, Any]) -> str:
     return f"p={configuration['p']} μ={int(configuration['stabilizer'])} f={loss}"
 
 
-def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) -> None:
+def report(given: argparse.Namespace, results: experiment.Results) -> None:
     """Write the table and the figure."""
     rows, lines = [], {}
     for configuration in CONFIGURATIONS:
@@ -124,11 +125,7 @@ def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) 
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", required=True, help="Omniglot, as task.data")
-    parser.add_argument("--out", type=Path, default=Path("runs/omniglot_ablation"))
+    parser = experiment.parser(__doc__, out="runs/omniglot_ablation")
     parser.add_argument("--pretraining", type=int, default=5, help="alphabets; the paper's are 20")
     parser.add_argument("--repeats", type=int, default=3, help="splits, each with a seed")
     parser.add_argument("--meta_steps", type=int, default=100, help="the paper's are 500")
@@ -136,22 +133,15 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--held_out", type=int, default=2, help="alphabets")
     parser.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     return parser
 
 
-def main() -> None:
+def main() -> int:
     """Run the command."""
     given = options().parse_args()
-    results = compute_cells(
-        cells_of(given),
-        partial(run_cell, data=given.data, out=given.out),
-        CellFile(given.out / "cells.jsonl"),
-        processes=given.processes,
-        progress=lambda line: print(line, flush=True),
-    )
-    report(given, results)
+    work = partial(run_cell, data=given.data, out=given.out)
+    return experiment.run(given, cells_of=cells_of, work=work, report=report)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,14 +11,13 @@ OUT/cells.jsonl: call it again to go on.
 from __future__ import annotations
 
 import argparse
-import os
+import sys
 import time
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from leap_rl.evaluation.cells import Cell, CellFile, compute_cells, key_of
+from leap_rl.evaluation import experiment
+from leap_rl.evaluation.cells import Cell, key_of
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.jacobian import jacobian_blocks, relative_precision
 from leap_rl.evaluation.statistics import mean_interval
@@ -78,7 +77,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     ]
 
 
-def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) -> None:
+def report(given: argparse.Namespace, results: experiment.Results) -> None:
     """Write the table and the figure."""
     rows, lines = [], {}
     for lr in given.lr:
@@ -102,11 +101,7 @@ def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) 
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", required=True, help="Omniglot, as task.data")
-    parser.add_argument("--out", type=Path, default=Path("runs/omniglot_jacobian"))
+    parser = experiment.parser(__doc__, out="runs/omniglot_jacobian")
     parser.add_argument("--lr", nargs="+", type=float, default=[0.01, 0.1, 0.5])
     parser.add_argument("--alphabets", type=int, default=5)
     parser.add_argument("--updates", type=int, default=20)
@@ -121,22 +116,15 @@ def options() -> argparse.ArgumentParser:
         help="layer leaves out what goes through other layers' updates",
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     return parser
 
 
-def main() -> None:
+def main() -> int:
     """Run the command."""
     given = options().parse_args()
-    results = compute_cells(
-        cells_of(given),
-        partial(run_cell, data=given.data),
-        CellFile(given.out / "cells.jsonl"),
-        processes=given.processes,
-        progress=lambda line: print(line, flush=True),
-    )
-    report(given, results)
+    work = partial(run_cell, data=given.data)
+    return experiment.run(given, cells_of=cells_of, work=work, report=report)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

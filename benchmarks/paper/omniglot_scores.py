@@ -12,7 +12,7 @@ end. Finished cells are kept in OUT/cells.jsonl: call it again to go on.
 from __future__ import annotations
 
 import argparse
-import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,7 +23,8 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.evaluation.cells import Cell, CellFile, compute_cells, key_of
+from leap_rl.evaluation import experiment
+from leap_rl.evaluation.cells import Cell, key_of
 from leap_rl.evaluation.curves import Curve, learn, moving_average
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.runs import meta_train
@@ -51,65 +52,23 @@ UPDATES_PER_ROUND = 10
 """Of finetuning, whose outer step is the mean of the encoders. It gets as many rounds as make each
 alphabet's updates those of the other methods, but MAML's."""
 
-PUBLISHED: dict[int, dict[str, float]] = {
-    1: {
-        "leap": 62.3,
-        "reptile": 59.8,
-        "finetune": 46.5,
-        "maml": 64.0,
-        "fomaml": 64.5,
-        "none": 82.3,
-    },
-    3: {
-        "leap": 46.5,
-        "reptile": 46.5,
-        "finetune": 36.0,
-        "maml": 56.2,
-        "fomaml": 59.0,
-        "none": 82.3,
-    },
-    5: {
-        "leap": 40.3,
-        "reptile": 41.4,
-        "finetune": 32.5,
-        "maml": 50.1,
-        "fomaml": 53.0,
-        "none": 82.5,
-    },
-    10: {
-        "leap": 32.6,
-        "reptile": 35.6,
-        "finetune": 28.7,
-        "maml": 49.3,
-        "fomaml": 49.6,
-        "none": 82.9,
-    },
-    15: {
-        "leap": 29.6,
-        "reptile": 33.3,
-        "finetune": 26.9,
-        "maml": 45.5,
-        "fomaml": 47.8,
-        "none": 82.6,
-    },
-    20: {
-        "leap": 26.0,
-        "reptile": 30.8,
-        "finetune": 24.7,
-        "maml": 41.7,
-        "fomaml": 45.4,
-        "none": 82.6,
-    },
-    25: {
-        "leap": 24.8,
-        "reptile": 29.4,
-        "finetune": 23.5,
-        "maml": 42.9,
-        "fomaml": 44.0,
-        "none": 82.8,
-    },
+PUBLISHED = {
+    count: dict(zip(METHODS, errors, strict=True))
+    for count, errors in {
+        1: (62.3, 59.8, 46.5, 64.0, 64.5, 82.3),
+        3: (46.5, 46.5, 36.0, 56.2, 59.0, 82.3),
+        5: (40.3, 41.4, 32.5, 50.1, 53.0, 82.5),
+        10: (32.6, 35.6, 28.7, 49.3, 49.6, 82.9),
+        15: (29.6, 33.3, 26.9, 45.5, 47.8, 82.6),
+        20: (26.0, 30.8, 24.7, 41.7, 45.4, 82.6),
+        25: (24.8, 29.4, 23.5, 42.9, 44.0, 82.8),
+    }.items()
 }
 """The paper's tab:omniglot:scores: 1,000 meta-steps of 20 tasks, 10 held-out alphabets, percent."""
+
+
+Found = Mapping[tuple[int, str], list[Mapping[str, Any]]]
+"""Results of all repetitions, by the number of pretraining alphabets and the method."""
 
 
 def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
@@ -210,7 +169,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
         name: getattr(given, name)
         for name in ("meta_steps", "updates", "share", "held_out", "learners", "precision")
     }
-    cells = []
+    cells: list[Cell] = []
     for repeat in range(given.repeats):
         for pretraining in sorted(given.pretraining, reverse=True):
             cells += [
@@ -246,15 +205,29 @@ def means(results: Sequence[Mapping[str, Any]], measure: str) -> Mean:
     return mean_interval(by_repetition(results, measure))
 
 
-def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) -> None:
+def report(given: argparse.Namespace, results: experiment.Results) -> None:
     """Write tables and figures."""
     found: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for cell in cells_of(given):
         found.setdefault((cell["pretraining"], cell["method"]), []).append(results[key_of(cell)])
+    files = write_table(table(given, found), given.out / "scores")
+    files += draw(panels(given, found), given.out / "scores")
+    print((given.out / "scores.md").read_text(), end="")
+    print("\n" + "\n".join(str(file) for file in files))
+
+
+def results_of(found: Found, method: str, pretraining: int) -> list[Mapping[str, Any]]:
+    """Return a method's results; random starts' are the same whatever the pretraining."""
+    return found[0 if method == "none" else pretraining, method]
+
+
+def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
+    """Return the rows of tab:omniglot:scores."""
+    published = "published validation error, % (other budget)"
     rows = []
     for pretraining in sorted(given.pretraining):
         for method in given.methods:
-            of_method = found[0 if method == "none" else pretraining, method]
+            of_method = results_of(found, method, pretraining)
             rows.append(
                 {
                     "pretraining alphabets": pretraining,
@@ -262,37 +235,33 @@ def report(given: argparse.Namespace, results: Mapping[str, Mapping[str, Any]]) 
                     "validation error, %": shown(means(of_method, "validation_error")),
                     "area under training error, %": shown(means(of_method, "area")),
                     **gains(of_method, found.get((0, "none"))),
-                    "published validation error, % (other budget)": PUBLISHED.get(
-                        pretraining, {}
-                    ).get(method, ""),
+                    published: PUBLISHED.get(pretraining, {}).get(method, ""),
                 }
             )
-    files = write_table(rows, given.out / "scores")
-    most = max(given.pretraining)
+    return rows
+
+
+def panels(given: argparse.Namespace, found: Found) -> list[Panel]:
+    """Return fig:omniglot: the curves with most alphabets, and their areas with each number."""
+    counts = sorted(given.pretraining)
     curves, areas = {}, {}
     for method in given.methods:
-        of_method = found[0 if method == "none" else most, method]
+        of_method = results_of(found, method, counts[-1])
         smoothed = [moving_average(result["training_errors"], 5) for result in of_method]
         middle = np.mean(smoothed, axis=0)
         curves[method] = Line(list(range(1, len(middle) + 1)), middle.tolist())
-        by_count = [
-            means(found[0 if method == "none" else count, method], "area")
-            for count in sorted(given.pretraining)
-        ]
+        by_count = [means(results_of(found, method, count), "area") for count in counts]
+        several = given.repeats > 1
         areas[method] = Line(
-            sorted(given.pretraining),
+            counts,
             [each.mean for each in by_count],
-            *([each[i] for each in by_count] if given.repeats > 1 else None for i in (1, 2)),
+            low=[each.low for each in by_count] if several else None,
+            high=[each.high for each in by_count] if several else None,
         )
-    files += draw(
-        [
-            Panel(curves, f"update, {most} pretraining alphabets", "training error, mean of 5"),
-            Panel(areas, "pretraining alphabets", "area under training error"),
-        ],
-        given.out / "scores",
-    )
-    print((given.out / "scores.md").read_text(), end="")
-    print("\n" + "\n".join(str(file) for file in files))
+    return [
+        Panel(curves, f"update, {counts[-1]} pretraining alphabets", "training error, mean of 5"),
+        Panel(areas, "pretraining alphabets", "area under training error"),
+    ]
 
 
 def gains(
@@ -324,11 +293,7 @@ def shown(mean: Mean) -> str:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", required=True, help="Omniglot, as task.data")
-    parser.add_argument("--out", type=Path, default=Path("runs/omniglot_scores"))
+    parser = experiment.parser(__doc__, out="runs/omniglot_scores")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--pretraining", nargs="+", type=int, default=[1, 3, 5])
     parser.add_argument("--repeats", type=int, default=3, help="splits, each with a seed")
@@ -338,23 +303,16 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--held_out", type=int, default=2, help="alphabets")
     parser.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     return parser
 
 
-def main() -> None:
+def main() -> int:
     """Run the command."""
     given = options().parse_args()
     given.methods = available(given.methods)
-    results = compute_cells(
-        cells_of(given),
-        partial(run_cell, data=given.data, out=given.out),
-        CellFile(given.out / "cells.jsonl"),
-        processes=given.processes,
-        progress=lambda line: print(line, flush=True),
-    )
-    report(given, results)
+    work = partial(run_cell, data=given.data, out=given.out)
+    return experiment.run(given, cells_of=cells_of, work=work, report=report)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,15 +9,26 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from leap_rl.determinism import configure_torch, prepare_environment
+from leap_rl.training.errors import RunFailedError
 
 Cell = Mapping[str, Any]
 """Names one piece of an experiment: plain values by name."""
+
+SILENCE_S: Final = 60.0
+"""After so long without a finished cell, how it stands is told."""
 
 
 class CellFile:
@@ -83,31 +94,93 @@ def compute_cells(
 
     Args:
         cells: All of the experiment.
-        work: Computes one; a function of a module, as it runs in processes of its own. One that
-            raises stops the experiment once the cells under way are done.
+        work: Computes one; a function of a module, as it runs in processes of its own. When one
+            raises, the cells under way are finished and kept, no other is begun, and the first
+            error is raised. What ends this process by an exception ends them at once.
         file: Keeps the finished ones.
         processes: How many at a time, of one thread each.
-        progress: Hears of each that is done.
+        progress: Hears of each that is done, and every minute how it stands.
     """
     done = file.read()
-    missing = [cell for cell in cells if key_of(cell) not in done]
-    progress(f"{len(cells) - len(missing)} of {len(cells)} cells are done")
-    count = len(cells) - len(missing)
+    missing = deque(cell for cell in cells if key_of(cell) not in done)
+    standing = _Standing(progress, total=len(cells), done=len(cells) - len(missing))
+    failed: Exception | None = None
+    under_way: dict[Future[Mapping[str, Any]], Cell] = {}
+    with _pool(processes) as pool:
+        while under_way or (missing and failed is None):
+            while missing and failed is None and len(under_way) < processes:
+                cell = missing.popleft()
+                under_way[pool.submit(_run, work, cell)] = cell
+            ended = wait(under_way, timeout=SILENCE_S, return_when=FIRST_COMPLETED).done
+            for future in ended:
+                cell = under_way.pop(future)
+                try:
+                    file.add(cell, future.result())
+                    standing.finished(cell)
+                except Exception as error:
+                    failed = failed or _in_words(error)
+            if not ended:
+                standing.tell(len(under_way))
+    if failed is not None:
+        raise failed
+    return file.read()
+
+
+class _Standing:
+    """How far an experiment is, in words."""
+
+    def __init__(self, progress: Callable[[str], None], *, total: int, done: int) -> None:
+        self._progress = progress
+        self._total, self._at_first, self._done = total, done, done
+        self._began_s = time.monotonic()
+        progress(f"{done} of {total} cells are done")
+
+    def finished(self, cell: Cell) -> None:
+        self._done += 1
+        named = ", ".join(f"{name} {value}" for name, value in cell.items())
+        self._progress(f"{self._done} of {self._total}: {named}")
+
+    def tell(self, under_way: int) -> None:
+        elapsed_s = time.monotonic() - self._began_s
+        words = f"{under_way} under way, {_clock(elapsed_s)} elapsed"
+        if done := self._done - self._at_first:
+            words += f", about {_clock(elapsed_s / done * (self._total - self._done))} left"
+        self._progress(f"{self._done} of {self._total}, {words}")
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end at once when the block ends by an exception."""
+    others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_prepare) as pool:
-        futures = {pool.submit(work, cell): cell for cell in missing}
         try:
-            for future in as_completed(futures):
-                file.add(futures[future], future.result())
-                count += 1
-                named = ", ".join(f"{name} {value}" for name, value in futures[future].items())
-                progress(f"{count} of {len(cells)}: {named}")
+            yield pool
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
             raise
-    return file.read()
+
+
+def _in_words(error: Exception) -> Exception:
+    if isinstance(error, BrokenProcessPool):
+        return RunFailedError("a process that computed a cell was killed; call again to go on")
+    return error
 
 
 def _prepare() -> None:
     prepare_environment()
     configure_torch()
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, lambda *_: sys.exit())
+
+
+def _run(work: Callable[[Cell], Mapping[str, Any]], cell: Cell) -> Mapping[str, Any]:
+    try:
+        return work(cell)
+    except SystemExit:  # would end the experiment without a word
+        raise KeyboardInterrupt from None

@@ -6,11 +6,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME
+
+EXIT_REFUSED: Final = 2
+"""Of leap-rl, for bad input."""
 
 
 def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
@@ -23,7 +27,8 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
         meta_steps: How many.
 
     Raises:
-        RuntimeError: The command failed; its last line says why.
+        ValueError: The command refuses the options, or the drawings; the message is its own.
+        RunFailedError: It failed otherwise; the message ends with its last line.
     """
     folder = RunFolder(path)
     if not folder.exists():
@@ -54,5 +59,7 @@ def mean_over_games(row: dict[str, Any], area: str, stat: str) -> float:
 def _leap_rl(*argv: str) -> None:
     done = subprocess.run([sys.executable, "-m", "leap_rl", *argv], capture_output=True, text=True)
     if done.returncode:
-        last = (done.stderr.strip() or "no message").splitlines()[-1]
-        raise RuntimeError(f"leap-rl {argv[0]} ended with status {done.returncode}: {last}")
+        last = (done.stderr.strip() or "no message").splitlines()[-1].removeprefix("leap-rl: ")
+        if done.returncode == EXIT_REFUSED:
+            raise ValueError(last)
+        raise RunFailedError(f"leap-rl {argv[0]} ended with status {done.returncode}: {last}")

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import os
+import re
+import signal
+import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leap_rl.evaluation.cells import CellFile, compute_cells, key_of
+from leap_rl.training.errors import RunFailedError
 
 CELLS = [{"method": name, "seed": seed} for name in ("a", "b") for seed in (0, 1)]
 
@@ -46,3 +52,43 @@ def test_damage_before_the_end_is_told(tmp_path: Path) -> None:
     path.write_text('{"cell"\n{"cell": {}, "result": {}}\n')
     with pytest.raises(ValueError, match="line 1: is damaged"):
         CellFile(path).read()
+
+
+def fail_beside_another(cell: Mapping[str, Any], *, sign: Path) -> dict[str, Any]:
+    if cell == CELLS[0]:
+        sign.touch()
+        raise ValueError("cell 0 asks for too much")
+    while not sign.exists():
+        time.sleep(0.02)
+    time.sleep(0.5)
+    return square(cell)
+
+
+def test_a_cell_that_fails_costs_none_of_those_under_way(tmp_path: Path) -> None:
+    file = CellFile(tmp_path / "cells.jsonl")
+    work = partial(fail_beside_another, sign=tmp_path / "sign")
+    with pytest.raises(ValueError, match="cell 0 asks for too much"):
+        compute_cells(CELLS, work, file, processes=2, progress=lambda _: None)
+    assert list(file.read()) == [key_of(CELLS[1])]
+
+
+def kill_oneself(cell: Mapping[str, Any]) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
+    file = CellFile(tmp_path / "cells.jsonl")
+    with pytest.raises(RunFailedError, match="a process that computed a cell was killed"):
+        compute_cells(CELLS, kill_oneself, file, processes=1, progress=lambda _: None)
+
+
+def test_a_long_silence_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leap_rl.evaluation.cells.SILENCE_S", 0.2)
+    said: list[str] = []
+    (tmp_path / "sign").touch()
+    work = partial(fail_beside_another, sign=tmp_path / "sign")
+    file = CellFile(tmp_path / "cells.jsonl")
+    compute_cells(CELLS[1:3], work, file, processes=1, progress=said.append)
+    assert re.fullmatch(r"0 of 2, 1 under way, 0:00:\d\d elapsed", said[1])
+    assert re.fullmatch(r"1 of 2, 1 under way, 0:00:\d\d elapsed, about 0:00:\d\d left", said[-2])

@@ -46,7 +46,7 @@ def test_a_table_is_made_again_from_its_results(
     words[data + 1] = str(tmp_path / "no drawings are needed")
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("sys.argv", [*words, "--out", str(out)])
-    runpy.run_path(words[0], run_name="__main__")
+    assert runpy.run_path(words[0])["main"]() == 0
     assert not (out / "runs").exists()
     assert table_of(out) == table_of(ROOT / "docs/paper" / table)
     assert table_of(out) in PAGE

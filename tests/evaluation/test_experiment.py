@@ -1,0 +1,114 @@
+"""The command of an experiment: what it says, and what it leaves, however it ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from leap_rl.evaluation import experiment
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """
+import os, subprocess, sys
+from functools import partial
+from pathlib import Path
+from leap_rl.evaluation import experiment
+
+def work(cell, out):
+    if cell["number"]:
+        child = subprocess.Popen(["sleep", "600"])
+        (out / "pids").write_text(f"{os.getpid()} {child.pid}\\n")
+        try:
+            child.wait()
+        except BaseException:
+            child.kill()
+            raise
+    return {}
+
+if __name__ == "__main__":
+    given = experiment.parser(__doc__, out="out").parse_args()
+    sys.exit(experiment.run(
+        given,
+        cells_of=lambda given: [{"number": number} for number in range(3)],
+        work=partial(work, out=given.out),
+        report=lambda given, results: None,
+    ))
+"""
+
+
+def parsed(out: Path, *words: str) -> argparse.Namespace:
+    return experiment.parser(None, out="runs/x").parse_args(
+        ["--data", "d", "--out", str(out), *words]
+    )
+
+
+def runs(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize(
+    ("stop", "who"),
+    [(signal.SIGINT, "command"), (signal.SIGTERM, "command"), (signal.SIGTERM, "worker")],
+)
+def test_what_is_stopped_leaves_no_process_and_says_how_to_go_on(
+    stop: signal.Signals, who: str, tmp_path: Path
+) -> None:
+    script, out, pids = tmp_path / "script.py", tmp_path / "out", tmp_path / "out" / "pids"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), "--data", "none", "--out", str(out)]
+    started = subprocess.Popen(
+        [*command, "--processes", "1"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        while not (pids.exists() and pids.read_text().endswith("\n")):
+            assert started.poll() is None
+            time.sleep(0.05)
+        worker = int(pids.read_text().split()[0])
+        os.kill({"command": started.pid, "worker": worker}[who], stop)  # that process alone
+        _, said = started.communicate(timeout=60)
+    finally:
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)
+    assert started.returncode == experiment.EXIT_INTERRUPTED
+    assert said == f"stopped; {out} keeps what is done: the same command goes on\n"
+    assert not any(runs(int(pid)) for pid in pids.read_text().split())
+    assert (out / "cells.jsonl").read_text().count("\n") == 1
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cells.jsonl").write_text("torn\n{}\n\n")
+    status = experiment.run(
+        parsed(tmp_path), cells_of=lambda _: [], work=dict, report=lambda *_: None
+    )
+    said = capsys.readouterr().err
+    assert status == experiment.EXIT_USAGE
+    assert said.count("\n") == 1
+    assert "cells.jsonl, line 1: is damaged" in said
+
+
+def test_an_experiment_without_drawings_says_where_to_get_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = ROOT / "benchmarks/paper/omniglot_jacobian.py"
+    words = ["--data", str(tmp_path / "none"), "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", [str(script), *words])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(script), run_name="__main__")
+    said = capsys.readouterr().err
+    assert end.value.code == experiment.EXIT_USAGE
+    assert said.startswith("omniglot_jacobian.py: task.data = ")
+    assert "there is no such file or folder; Omniglot's" in said
+    assert said.count("\n") == 1
