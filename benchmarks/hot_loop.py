@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -97,16 +97,16 @@ def filling_memory(run: Callable[[], object]) -> Callable[[], object]:
     """Return the same work with torch's default for deterministic algorithms."""
 
     def filled() -> None:
-        torch.utils.deterministic.fill_uninitialized_memory = True
+        torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
         try:
             run()
         finally:
-            torch.utils.deterministic.fill_uninitialized_memory = False
+            torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
     return filled
 
 
-def observe(p: int, encoder: str, *, lean: bool) -> Callable[[], object]:
+def observe(p: Literal[1, 2], encoder: str, *, lean: bool) -> Callable[[], object]:
     """Return one `observe` of Leap's path, as an agent or as any other loop calls it."""
     _, flat = network(encoder)
     points = [(flat.vector.clone() + k * 1e-4, torch.randn_like(flat.vector)) for k in range(2)]
@@ -136,7 +136,9 @@ def choices(encoder: str, precision: str) -> list[Choice]:
     shared_size = flat.layout.prefix("encoder").size
     leaf = torch.nn.Parameter(other_flat.vector)
     leaf.grad = other_flat.grad
-    torchs = torch.optim.RMSprop([leaf], foreach=False, **RATES)
+    torchs = torch.optim.RMSprop(
+        [leaf], lr=RATES["lr"], alpha=RATES["alpha"], eps=RATES["eps"], foreach=False
+    )
     convolution = next(made.encoder.children())
     assert isinstance(convolution, torch.nn.Conv2d)
     stride = convolution.stride[0]
