@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +31,8 @@ SPLITS = (
     *("images_background_small1", "images_background_small2"),
 )
 """The parts in which Omniglot is published."""
+
+PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
 SIDE = 28
 """Height and width of what a network sees, in pixels."""
@@ -81,17 +85,29 @@ def read_omniglot(path: str) -> Omniglot:
                 )
             for drawing, data in ordered:
                 name = f"{alphabet}/{character}/{drawing}"
+                if fault := _fault_of(data):
+                    raise ValueError(f"task.data = {path}: {name} {fault}; copy the data anew")
                 digest.update(f"{len(name.encode())}:{name}{len(data)}:".encode() + data)
             ordered_characters[character] = tuple(data for _, data in ordered)
         alphabets[alphabet] = ordered_characters
     return Omniglot(alphabets, digest.hexdigest())
 
 
+def _fault_of(png: bytes) -> str | None:
+    """Return what is wrong with a file, by its first and last bytes; `decode` reads the rest."""
+    if not (png.startswith(PNG_START) and png.endswith(PNG_END)):
+        return "is no whole PNG file"
+    width, height = struct.unpack(">II", png[16:24])
+    if width != height or width < SIDE:
+        return f"has {width} × {height} pixels, and those that were published 105 × 105"
+    return None
+
+
 def decode(png: bytes) -> NDArray[np.uint8]:
     """Return a drawing as uint8 [28, 28]: 255 where all is ink, 0 where all is paper.
 
     Raises:
-        ValueError: It is no drawing.
+        ValueError: It is no PNG file, or a damaged one.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -99,7 +115,8 @@ def decode(png: bytes) -> NDArray[np.uint8]:
         with Image.open(io.BytesIO(png)) as image:
             paper = np.asarray(image.convert("L"), dtype=np.float64) / 255.0
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise ValueError(f"a drawing is no PNG file: {error}") from None
+        reason = "is no PNG file" if isinstance(error, UnidentifiedImageError) else str(error)
+        raise ValueError(f"the drawing cannot be read: {reason}") from None
     return np.rint(255.0 * downsample(1.0 - paper, SIDE)).astype(np.uint8)
 
 
@@ -152,10 +169,11 @@ def _drawings(source: Path) -> Iterator[tuple[tuple[str, str, str], bytes]]:
         with zipfile.ZipFile(source) as archive:
             for name in sorted(archive.namelist()):
                 file_path = PurePosixPath(name)
-                # Archives made on a Mac carry its own notes along.
-                if file_path.suffix == ".png" and file_path.parts[0] == source.stem:
+                split, *place = file_path.parts
+                # Archives made on a Mac carry its own notes along, in a tree beside the split's.
+                if file_path.suffix == ".png" and split == source.stem and len(place) == 3:
                     yield _place(file_path), archive.read(name)
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, zlib.error, RuntimeError) as error:  # or is encrypted
         raise ValueError(f"task.data: {source} cannot be read as a zip: {error}") from None
 
 

@@ -137,7 +137,7 @@ def task_drawings(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
         split: Which draw of characters and hands.
 
     Raises:
-        ValueError: There is no such alphabet there, or it is too small.
+        ValueError: There is no such alphabet there, it is too small, or a drawing is damaged.
     """
     import numpy as np
 
@@ -155,9 +155,11 @@ def task_drawings(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
     hands = sorted(
         range(HANDS), key=lambda hand: derive_seed(split, Purpose.DATA, "hands", alphabet, hand)
     )
-    drawings = np.stack(
-        [np.stack([decode(characters[name][hand]) for hand in hands]) for name in names]
-    )
-    assert drawings.shape == (CLASSES, HANDS, SIDE, SIDE), drawings.shape
+    drawings = np.empty((CLASSES, HANDS, SIDE, SIDE), dtype=np.uint8)
+    for place, name in enumerate(names):
+        try:
+            drawings[place] = [decode(characters[name][hand]) for hand in hands]
+        except ValueError as error:
+            raise ValueError(f"task.data = {path}: {alphabet}/{name}: {error}") from None
     drawings.flags.writeable = False
     return drawings

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import itertools
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +66,7 @@ def test_downsampling_is_the_mean_over_each_pixels_area() -> None:
 
 
 def test_a_file_that_is_no_drawing_is_told() -> None:
-    with pytest.raises(ValueError, match="no PNG"):
+    with pytest.raises(ValueError, match=r"cannot be read: is no PNG file$"):
         decode(b"not a drawing")
 
 
@@ -117,6 +119,70 @@ def test_data_that_is_no_zip_is_told(tmp_path: Path) -> None:
     (tmp_path / "images_background.zip").write_bytes(b"torn")
     with pytest.raises(ValueError, match=r"images_background\.zip cannot be read"):
         read_omniglot(str(tmp_path))
+
+
+def test_a_zip_that_is_damaged_inside_or_encrypted_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "images_background.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("images_background/Latin/character01/0001_01.png", b"drawing" * 99)
+        (entry,) = archive.infolist()
+    whole = file.read_bytes()
+    damaged = bytearray(whole)
+    begin = 30 + len(entry.filename)
+    damaged[begin : begin + entry.compress_size] = b"\xff" * entry.compress_size
+    encrypted = bytearray(whole)
+    encrypted[6] |= 1  # the flag, of the entry and of the directory
+    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1
+    for content, reason in ((damaged, "invalid"), (encrypted, "encrypted")):
+        file.write_bytes(content)
+        read_omniglot.cache_clear()
+        with pytest.raises(ValueError, match=rf"images_background\.zip cannot be read.*{reason}"):
+            read_omniglot(str(tmp_path))
+
+
+def test_what_lies_beside_the_alphabets_is_left_out(zipped: Path, tmp_path: Path) -> None:
+    shutil.copy(zipped / "images_background_small1.zip", tmp_path)
+    with zipfile.ZipFile(tmp_path / "images_background_small1.zip", "a") as archive:
+        archive.writestr("images_background_small1/overview.png", b"stray")
+        archive.writestr("__MACOSX/images_background_small1/Greek/character01/._a.png", b"notes")
+    file = str(zipped / "images_background_small1.zip")
+    assert read_omniglot(str(tmp_path)).sha256 == read_omniglot(file).sha256
+
+
+def png(width: int, height: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("1", (width, height), 1).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"no drawing", "is no whole PNG file"),
+        (png(105, 105)[:-5], "is no whole PNG file"),
+        (png(105, 90), "has 105 × 90 pixels, and those that were published 105 × 105"),
+        (png(20, 20), "has 20 × 20 pixels"),
+    ],
+)
+def test_a_file_that_is_no_drawing_is_named_before_anything_runs(
+    content: bytes, fault: str, tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "images_background", {"Latin": 20})
+    file = sorted((tmp_path / "images_background/Latin/character07").iterdir())[3]
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"Latin/character07/{file.name} {fault}.*copy the data"):
+        settle_games(config(data=str(tmp_path), games="all"))
+
+
+def test_a_drawing_that_is_damaged_inside_is_named_by_its_character(tmp_path: Path) -> None:
+    write_folder(tmp_path / "images_background", {"Latin": 20})
+    file = sorted((tmp_path / "images_background/Latin/character07").iterdir())[3]
+    content = bytearray(file.read_bytes())
+    middle = content.index(b"IDAT") + 4
+    content[middle : middle + 4] = b"\xff" * 4
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"Latin/character07: the drawing cannot be read: "):
+        task_drawings(str(tmp_path), "Latin", 0)
 
 
 def test_settled_games_are_spelled_out_and_their_data_is_fixed(zipped: Path) -> None:
