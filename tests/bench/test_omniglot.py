@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
+from leap_rl.bench import omniglot
 from leap_rl.bench.omniglot import METHOD, SPEC, PlainLoop, RandomDrawings, _job, _local_share
+from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.tasks.omniglot_config import OmniglotConfig
+from leap_rl.tasks.task import Task
 
 MAKE = RandomDrawings(OmniglotConfig(updates=3, batch_size=5))
 
@@ -22,6 +26,20 @@ def test_the_plain_loop_learns_what_the_task_learns() -> None:
         torch.testing.assert_close(tensor, task.named_parameters()[name], rtol=1e-5, atol=1e-6)
     assert not torch.equal(task.learner.shared, theta0)
     assert torch.allclose(torch.tensor(plain.errors), torch.tensor(errors))
+
+
+def test_a_task_that_is_timed_has_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    def look(plain: PlainLoop, task: Task, path: GradientPath) -> float:
+        seconds = time_task(plain, task, path)
+        ended.append(task.done)
+        return seconds
+
+    time_task = omniglot._time_task
+    monkeypatch.setattr(omniglot, "_time_task", look)
+    omniglot._loops(MAKE, 0.0)
+    assert ended == [False] * omniglot.LEAST_CYCLES
 
 
 def test_messages_are_timed_one_by_one(tmp_path: Path) -> None:
