@@ -96,6 +96,22 @@ def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
         )
 
 
+def _check_validation(validation: ValidationConfig, meta: MetaConfig, task: TaskConfig) -> None:
+    """Refuse validation by tasks of too few updates to tell how fast anything is learned.
+
+    Raises:
+        ValueError: The method's are.
+    """
+    budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
+    if meta.method in budgets:
+        judge = "leap-rl learn --init" if task.kind == "omniglot" else "leap-rl evaluate"
+        raise ValueError(
+            f"validation.every_meta_steps = {validation.every_meta_steps}: with meta.method = "
+            f"{meta.method} a task's budget is {budgets[meta.method]}, too short to judge by; "
+            f"leave it out, and use {judge} afterwards"
+        )
+
+
 def _check_supervised(runtime: RuntimeConfig, agent: AgentConfig) -> None:
     """Refuse options of agents for tasks that have none."""
     if runtime.env_processes != 1:
@@ -192,12 +208,7 @@ class TrainConfig:
         _check(self.seed, self.runtime, self.task, self.agent)
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)
-            if self.meta.method == "finetune":
-                raise ValueError(
-                    f"validation.every_meta_steps = {self.validation.every_meta_steps}: with "
-                    "meta.method = finetune a task's budget is that of a round, too short to judge "
-                    "by; leave it out, and use leap-rl evaluate"
-                )
+            _check_validation(self.validation, self.meta, self.task)
         if self.meta.method == "finetune":
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
             object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))

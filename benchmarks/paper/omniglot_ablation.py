@@ -13,19 +13,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leap_rl.evaluation import experiment
 from leap_rl.evaluation.cells import Cell, key_of
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.runs import mean_over_games, meta_train, rows_of
-from leap_rl.evaluation.statistics import mean_interval
+from leap_rl.evaluation.statistics import Mean, mean_interval, paired_difference
 
 CONFIGURATIONS = [
     {"p": p, "loss_in_path": loss_in_path, "stabilizer": stabilizer}
@@ -46,38 +47,37 @@ SERIES = {
     "validation_error": ("error", "validation"),
 }
 
+Found = dict[str, list[Mapping[str, Any]]]
+"""Results of all repetitions, by the name of the configuration."""
+
 
 def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     """Meta-train in one configuration; returns series over meta-steps."""
     began_s = time.monotonic()
-    options = {
-        "--seed": cell["repeat"],
-        "--meta.p": cell["p"],
-        "--meta.loss_in_path": str(cell["loss_in_path"]).lower(),
-        "--meta.stabilizer": str(cell["stabilizer"]).lower(),
-        "--meta.optimizer": "sgd",
-        "--meta.meta_lr": META_LR[cell["p"]],
-        "--meta.batch_size": cell["pretraining"],
-        "--task.kind": "omniglot",
-        "--task.data": data,
-        "--task.omniglot.updates": cell["updates"],
-        "--task.omniglot.share": cell["share"],
-        "--task.omniglot.precision": cell["precision"],
-        "--task.omniglot.split": cell["repeat"],
-        "--task.omniglot.held_out": cell["held_out"],
-        "--task.omniglot.pretraining": cell["pretraining"],
-    }
     # Without the meta-steps: more of them go on with the same run.
     name = "-".join(str(value) for key, value in cell.items() if key != "meta_steps")
     run = out / "runs" / name
-    argv = [str(word) for pair in options.items() for word in pair]
-    meta_train(run, argv, meta_steps=cell["meta_steps"])
+    meta_train(run, training_options(cell, data), meta_steps=cell["meta_steps"])
     rows = rows_of(run)[: cell["meta_steps"]]
     series = {
         name: [mean_over_games(row, area, stat) for row in rows]
         for name, (area, stat) in SERIES.items()
     }
     return {**series, "trained_s": time.monotonic() - began_s}
+
+
+def training_options(cell: Cell, data: str) -> list[str]:
+    """Return the options of `leap-rl train` for a cell's configuration."""
+    return experiment.words(
+        experiment.training(cell, data)
+        | {
+            "--meta.p": cell["p"],
+            "--meta.loss_in_path": str(cell["loss_in_path"]).lower(),
+            "--meta.stabilizer": str(cell["stabilizer"]).lower(),
+            "--meta.optimizer": "sgd",
+            "--meta.meta_lr": META_LR[cell["p"]],
+        }
+    )
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
@@ -100,39 +100,82 @@ def name_of(configuration: Mapping[str, Any]) -> str:
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write the table and the figure."""
-    rows, lines = [], {}
-    for configuration in CONFIGURATIONS:
-        of_one = [
-            results[key_of(cell)]
-            for cell in cells_of(given)
-            if all(cell[name] == value for name, value in configuration.items())
-        ]
-        row: dict[str, Any] = {"configuration": name_of(configuration)}
-        last = max(1, round(FINAL_PART * given.meta_steps))
-        for name in SERIES:
-            end = mean_interval([fmean(result[name][-last:]) for result in of_one])
-            spread = f" ({end.low:.3f} to {end.high:.3f})" if end.repeats > 1 else ""
-            row[f"{name.replace('_', ' ')}, last {last} meta-steps"] = f"{end.mean:.3f}{spread}"
-        rows.append(row)
+    """Write the tables and the figure."""
+    found: Found = {}
+    for cell in cells_of(given):
+        found.setdefault(name_of(cell), []).append(results[key_of(cell)])
+    lines = {}
+    for name, of_one in found.items():
         middle = np.mean([result["training_loss"] for result in of_one], axis=0)
-        lines[name_of(configuration)] = Line(list(range(len(middle))), middle.tolist())
-    files = write_table(rows, given.out / "ablation")
+        lines[name] = Line(list(range(len(middle))), middle.tolist())
+    files = write_table(table(given, found), given.out / "ablation")
+    files += write_table(table_of_differences(given, found), given.out / "ablation_differences")
     files += draw([Panel(lines, "meta-step", "training loss of the tasks")], given.out / "ablation")
-    print((given.out / "ablation.md").read_text(), end="")
-    print("\n" + "\n".join(str(file) for file in files))
+    for file in files:
+        if file.suffix == ".md":
+            print(file.read_text())
+    print("\n".join(str(file) for file in files))
+
+
+def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
+    """Return each configuration's figures at the end."""
+    last = last_meta_steps(given)
+    return [
+        {"configuration": name}
+        | {
+            f"{series.replace('_', ' ')}, last {last} meta-steps": shown(
+                mean_interval(at_the_end(of_one, series, last))
+            )
+            for series in SERIES
+        }
+        for name, of_one in found.items()
+    ]
+
+
+def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
+    """Return what the stabilizer, the loss in the path and the length gain, within repetitions."""
+    stabilized, plain, without = CONFIGURATIONS[:3]
+    pairs = [
+        ({**one, "p": p}, {**other, "p": p})
+        for one, other in ((stabilized, plain), (plain, without), (stabilized, without))
+        for p in (1, 2)
+    ]
+    pairs += [({**each, "p": 1}, {**each, "p": 2}) for each in (stabilized, plain, without)]
+    last = last_meta_steps(given)
+    rows = []
+    for one, other in pairs:
+        row = {"of": name_of(one), "in place of": name_of(other)}
+        for series in SERIES:
+            ends = [at_the_end(found[name_of(each)], series, last) for each in (other, one)]
+            row[f"less {series.replace('_', ' ')}"] = shown(paired_difference(*ends))
+        rows.append(row)
+    return rows
+
+
+def last_meta_steps(given: argparse.Namespace) -> int:
+    """Return of how many meta-steps the tables are."""
+    meta_steps: int = given.meta_steps
+    return max(1, round(FINAL_PART * meta_steps))
+
+
+def at_the_end(results: Sequence[Mapping[str, Any]], series: str, last: int) -> NDArray[np.float64]:
+    """Return a series' mean over the last meta-steps, for each repetition."""
+    return np.array([fmean(result[series][-last:]) for result in results])
+
+
+def shown(mean: Mean) -> str:
+    """Return a mean and its interval."""
+    spread = f" ({mean.low:.3f} to {mean.high:.3f})" if mean.repeats > 1 else ""
+    return f"{mean.mean:.3f}{spread}"
 
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     parser = experiment.parser(__doc__, out="runs/omniglot_ablation")
-    parser.add_argument("--pretraining", type=int, default=5, help="alphabets; the paper's are 20")
-    parser.add_argument("--repeats", type=int, default=3, help="splits, each with a seed")
-    parser.add_argument("--meta_steps", type=int, default=100, help="the paper's are 500")
-    parser.add_argument("--updates", type=int, default=100, help="of a task")
-    parser.add_argument("--held_out", type=int, default=2, help="alphabets")
-    parser.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument(
+        "--pretraining", type=experiment.positive, default=5, help="alphabets; the paper's are 20"
+    )
+    experiment.add_training(parser, published_meta_steps=500)
     return parser
 
 

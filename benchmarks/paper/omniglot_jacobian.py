@@ -65,7 +65,13 @@ def run_cell(cell: Cell, *, data: str) -> dict[str, Any]:
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
-    """Return the experiment's cells."""
+    """Return the experiment's cells.
+
+    Raises:
+        ValueError: No update would be looked at; or there are no drawings.
+    """
+    if given.every > given.updates:
+        raise ValueError(f"--every {given.every}: looks at none of {given.updates} updates")
     alphabets = settle_games(TaskConfig(kind="omniglot", games="all", data=given.data))
     common = {
         name: getattr(given, name) for name in ("updates", "every", "columns", "through", "seed")
@@ -103,11 +109,13 @@ def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     parser = experiment.parser(__doc__, out="runs/omniglot_jacobian")
     parser.add_argument("--lr", nargs="+", type=float, default=[0.01, 0.1, 0.5])
-    parser.add_argument("--alphabets", type=int, default=5)
-    parser.add_argument("--updates", type=int, default=20)
-    parser.add_argument("--every", type=int, default=5, help="updates between two looks")
+    parser.add_argument("--alphabets", type=experiment.positive, default=5)
+    parser.add_argument("--updates", type=experiment.positive, default=20)
     parser.add_argument(
-        "--columns", type=int, default=576, help="of the block; fewer to try it out"
+        "--every", type=experiment.positive, default=5, help="updates between two looks"
+    )
+    parser.add_argument(
+        "--columns", type=experiment.positive, default=576, help="of the block; fewer to try it out"
     )
     parser.add_argument(
         "--through",
@@ -122,6 +130,7 @@ def options() -> argparse.ArgumentParser:
 def main() -> int:
     """Run the command."""
     given = options().parse_args()
+    given.lr = sorted(set(given.lr))
     work = partial(run_cell, data=given.data)
     return experiment.run(given, cells_of=cells_of, work=work, report=report)
 

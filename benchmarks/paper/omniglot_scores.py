@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from leap_rl.evaluation.curves import Curve, learn, moving_average
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.runs import meta_train
 from leap_rl.evaluation.statistics import Mean, mean_interval, paired_difference
-from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
@@ -81,9 +80,11 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
         # Without the meta-steps: more of them go on with the same run.
         left_out = ("learners", "meta_steps")
         name = "-".join(str(value) for key, value in cell.items() if key not in left_out)
-        run = meta_train(out / "runs" / name, _options(cell, data), meta_steps=_rounds(cell))
+        options = training_options(cell, data)
+        run = meta_train(out / "runs" / name, options, meta_steps=rounds(cell))
         theta0, _ = read_initialization(str(run), tasks.shared_layout())
     trained_s = time.monotonic() - began_s
+    tasks.check_machine()
     curves: dict[str, list[Curve]] = {}
     for alphabet in task.resolved_games:
         curves[alphabet] = []
@@ -107,7 +108,7 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     }
 
 
-def _rounds(cell: Cell) -> int:
+def rounds(cell: Cell) -> int:
     """Return how often a cell's method takes an outer step."""
     if cell["method"] != "finetune":
         return int(cell["meta_steps"])
@@ -130,37 +131,19 @@ def _task(cell: Cell, data: str) -> TaskConfig:
     return settle_games(TaskConfig(kind="omniglot", games="held_out", data=data, omniglot=omniglot))
 
 
-def _options(cell: Cell, data: str) -> list[str]:
+def training_options(cell: Cell, data: str) -> list[str]:
+    """Return the options of `leap-rl train` for a cell's method."""
     method = cell["method"]
-    options = {
-        "--seed": cell["repeat"],
-        "--meta.method": method,
-        "--meta.batch_size": cell["pretraining"],
-        "--task.kind": "omniglot",
-        "--task.data": data,
-        "--task.omniglot.updates": MAML_UPDATES if method == "maml" else cell["updates"],
-        "--task.omniglot.share": cell["share"],
-        "--task.omniglot.precision": cell["precision"],
-        "--task.omniglot.split": cell["repeat"],
-        "--task.omniglot.held_out": cell["held_out"],
-        "--task.omniglot.pretraining": cell["pretraining"],
-    }
+    options = experiment.training(cell, data) | {"--meta.method": method}
+    if method == "maml":
+        options["--task.omniglot.updates"] = MAML_UPDATES
     if method == "finetune":
         options["--meta.updates_per_round"] = _updates_per_round(cell)
     else:
         options |= {"--meta.optimizer": "sgd", "--meta.meta_lr": cell["meta_lr"]}
     if method == "leap":
         options["--meta.p"] = 1
-    return [str(word) for pair in options.items() for word in pair]
-
-
-def available(methods: Sequence[str]) -> list[str]:
-    """Return those of the methods that this leap_rl has."""
-    known = {*get_args(get_type_hints(MetaConfig)["method"]), "none"}
-    for method in methods:
-        if method not in known:
-            print(f"{method}: is left out, as meta.method does not know it here")
-    return [method for method in methods if method in known]
+    return experiment.words(options)
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
@@ -171,7 +154,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     }
     cells: list[Cell] = []
     for repeat in range(given.repeats):
-        for pretraining in sorted(given.pretraining, reverse=True):
+        for pretraining in reversed(given.pretraining):
             cells += [
                 {
                     "method": method,
@@ -211,9 +194,14 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
     for cell in cells_of(given):
         found.setdefault((cell["pretraining"], cell["method"]), []).append(results[key_of(cell)])
     files = write_table(table(given, found), given.out / "scores")
+    differences = table_of_differences(given, found)
+    if differences:
+        files += write_table(differences, given.out / "scores_differences")
     files += draw(panels(given, found), given.out / "scores")
-    print((given.out / "scores.md").read_text(), end="")
-    print("\n" + "\n".join(str(file) for file in files))
+    for file in files:
+        if file.suffix == ".md":
+            print(file.read_text())
+    print("\n".join(str(file) for file in files))
 
 
 def results_of(found: Found, method: str, pretraining: int) -> list[Mapping[str, Any]]:
@@ -225,7 +213,7 @@ def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
     """Return the rows of tab:omniglot:scores."""
     published = "published validation error, % (other budget)"
     rows = []
-    for pretraining in sorted(given.pretraining):
+    for pretraining in given.pretraining:
         for method in given.methods:
             of_method = results_of(found, method, pretraining)
             rows.append(
@@ -241,9 +229,32 @@ def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
     return rows
 
 
+def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
+    """Return what Leap gains over others, and each method by more alphabets, within repetitions."""
+    methods = [method for method in given.methods if method != "none"]
+    fewest, most = given.pretraining[0], given.pretraining[-1]
+    pairs = [
+        (("leap", count), (other, count))
+        for count in given.pretraining
+        for other in methods
+        if "leap" in methods and other != "leap"
+    ]
+    pairs += [((method, most), (method, fewest)) for method in methods if most > fewest]
+    rows = []
+    for one, other in pairs:
+        ours, theirs = results_of(found, *one), results_of(found, *other)
+        rows.append({"of": name_of(*one), "in place of": name_of(*other), **gains(ours, theirs)})
+    return rows
+
+
+def name_of(method: str, pretraining: int) -> str:
+    """Return what a row of differences is of."""
+    return f"{method}, {pretraining} alphabet{'s' if pretraining > 1 else ''}"
+
+
 def panels(given: argparse.Namespace, found: Found) -> list[Panel]:
     """Return fig:omniglot: the curves with most alphabets, and their areas with each number."""
-    counts = sorted(given.pretraining)
+    counts = given.pretraining
     curves, areas = {}, {}
     for method in given.methods:
         of_method = results_of(found, method, counts[-1])
@@ -265,20 +276,20 @@ def panels(given: argparse.Namespace, found: Found) -> list[Panel]:
 
 
 def gains(
-    ours: Sequence[Mapping[str, Any]], random: Sequence[Mapping[str, Any]] | None
+    ours: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]] | None
 ) -> dict[str, str]:
-    """Return how much less both measures are than from random starts, in percentage points.
+    """Return by how much both measures are less than others', in percentage points.
 
     The difference is taken within each repetition, whose alphabets and learners are the same.
     """
     columns = {"less error": "validation_error", "less area": "area"}
-    if random is None:
+    if others is None:
         return {}
-    if ours is random:
+    if ours is others:
         return dict.fromkeys(columns, "")
     return {
         column: shown(
-            paired_difference(by_repetition(random, measure), by_repetition(ours, measure))
+            paired_difference(by_repetition(others, measure), by_repetition(ours, measure))
         )
         for column, measure in columns.items()
     }
@@ -295,21 +306,19 @@ def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     parser = experiment.parser(__doc__, out="runs/omniglot_scores")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--pretraining", nargs="+", type=int, default=[1, 3, 5])
-    parser.add_argument("--repeats", type=int, default=3, help="splits, each with a seed")
-    parser.add_argument("--meta_steps", type=int, default=100, help="the paper's are 1000")
-    parser.add_argument("--updates", type=int, default=100, help="of a task")
-    parser.add_argument("--learners", type=int, default=3, help="for each held-out alphabet")
-    parser.add_argument("--held_out", type=int, default=2, help="alphabets")
-    parser.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--pretraining", nargs="+", type=experiment.positive, default=[1, 3, 5])
+    parser.add_argument(
+        "--learners", type=experiment.positive, default=3, help="for each held-out alphabet"
+    )
+    experiment.add_training(parser, published_meta_steps=1000)
     return parser
 
 
 def main() -> int:
     """Run the command."""
     given = options().parse_args()
-    given.methods = available(given.methods)
+    given.methods = list(dict.fromkeys(given.methods))
+    given.pretraining = sorted(set(given.pretraining))
     work = partial(run_cell, data=given.data, out=given.out)
     return experiment.run(given, cells_of=cells_of, work=work, report=report)
 

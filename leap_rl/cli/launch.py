@@ -130,7 +130,10 @@ def settle(config: C) -> C:
         check_video("clips = true")
     if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
         return config
-    games = _settle_task(config.validation.of(config.task)).resolved_games
+    try:
+        games = _settle_task(config.validation.of(config.task)).resolved_games
+    except ValueError as error:
+        raise ValueError(str(error).replace("task.games", "validation.games")) from None
     return replace(config, validation=replace(config.validation, games=list(games)))
 
 

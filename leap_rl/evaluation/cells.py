@@ -45,36 +45,50 @@ class CellFile:
         """Return the results of finished cells, by :func:`key_of` their names.
 
         Raises:
-            ValueError: A line before the last is damaged.
+            ValueError: A line is damaged, other than by a crash that tore the last.
         """
         if not self._path.exists():
             return {}
-        lines = self._path.read_text(encoding="utf-8").split("\n")
+        *lines, end = self._path.read_bytes().split(b"\n")
         results = {}
         for number, line in enumerate(lines, start=1):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                if number < len(lines) - 1:
-                    raise ValueError(
-                        f"{self._path}, line {number}: is damaged; delete the line to have that "
-                        "cell computed again"
-                    ) from None
-                continue  # empty, or torn by a crash
+            record = _parsed(line)
+            if record is None:
+                raise ValueError(
+                    f"{self._path}, line {number}: is damaged; delete the line to have that "
+                    "cell computed again"
+                )
             results[key_of(record["cell"])] = record["result"]
+        if (last := _parsed(end)) is not None:  # else there is none, or a crash has torn it
+            results[key_of(last["cell"])] = last["result"]
         return results
 
     def add(self, cell: Cell, result: Mapping[str, Any]) -> None:
         """Write a finished cell, in place of a torn one where there is one."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        whole = self._path.read_bytes() if self._path.exists() else b""
-        end = whole.rfind(b"\n") + 1
+        before = self._path.read_bytes() if self._path.exists() else b""
+        kept = before.rfind(b"\n") + 1
+        end = b""
+        if _parsed(before[kept:]) is not None:  # whole but for its newline, as an editor leaves it
+            kept, end = len(before), b"\n"
         with self._path.open("ab") as file:
-            file.truncate(end)
+            file.truncate(kept)
             line = json.dumps({"cell": dict(cell), "result": dict(result)}, allow_nan=False)
-            file.write(line.encode() + b"\n")
+            file.write(end + line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """Return a finished cell's record, or None where the line holds none."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(record, dict) and all(
+        isinstance(record.get(name), dict) for name in ("cell", "result")
+    )
+    return record if whole else None
 
 
 def key_of(cell: Cell) -> str:

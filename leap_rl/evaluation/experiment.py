@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leap_rl.evaluation.cells import Cell, CellFile, compute_cells
+from leap_rl.tasks.omniglot_data import read_omniglot
 from leap_rl.training.errors import RunFailedError
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -35,11 +36,54 @@ def parser(description: str | None, *, out: str) -> argparse.ArgumentParser:
     options.add_argument("--out", type=Path, default=Path(out), help="folder of what comes out")
     options.add_argument(
         "--processes",
-        type=int,
+        type=positive,
         default=len(os.sched_getaffinity(0)),
         help="cells at a time, each on one core",
     )
     return options
+
+
+def add_training(options: argparse.ArgumentParser, *, published_meta_steps: int) -> None:
+    """Add the options of experiments that meta-train, all but the number of alphabets."""
+    paper = f"the paper's are {published_meta_steps}"
+    options.add_argument("--repeats", type=positive, default=3, help="splits, each with a seed")
+    options.add_argument("--meta_steps", type=positive, default=100, help=paper)
+    options.add_argument("--updates", type=positive, default=100, help="of a task")
+    options.add_argument("--held_out", type=positive, default=2, help="alphabets")
+    options.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
+    options.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+
+
+def training(cell: Cell, data: str) -> dict[str, Any]:
+    """Return the options of `leap-rl train`, by name, that a cell of such an experiment means."""
+    return {
+        "--seed": cell["repeat"],
+        "--meta.batch_size": cell["pretraining"],
+        "--task.kind": "omniglot",
+        "--task.data": data,
+        "--task.omniglot.updates": cell["updates"],
+        "--task.omniglot.share": cell["share"],
+        "--task.omniglot.precision": cell["precision"],
+        "--task.omniglot.split": cell["repeat"],
+        "--task.omniglot.held_out": cell["held_out"],
+        "--task.omniglot.pretraining": cell["pretraining"],
+    }
+
+
+def words(options: Mapping[str, Any]) -> list[str]:
+    """Return options by name as words of a command line."""
+    return [str(word) for pair in options.items() for word in pair]
+
+
+def positive(text: str) -> int:
+    """Return a whole number from 1, as an option's type.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
 
 
 def run(
@@ -61,13 +105,13 @@ def run(
         The exit status: 0; or 2 for bad input, 1 for a training run that failed, 130 when it was
         interrupted or told to terminate, each with one line on stderr.
     """
-    file = CellFile(given.out / "cells.jsonl")
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        _check_drawings(given.data, given.out)
         results = compute_cells(
             cells_of(given),
             work,
-            file,
+            CellFile(given.out / "cells.jsonl"),
             processes=given.processes,
             progress=lambda line: print(line, flush=True),
         )
@@ -81,3 +125,22 @@ def run(
     finally:
         signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _check_drawings(data: str, out: Path) -> None:
+    """Refuse other drawings than those that finished cells are of; none at all will do for them.
+
+    Raises:
+        ValueError: There are others.
+    """
+    if not Path(data).expanduser().exists():
+        return  # a cell that is missing says so
+    found, kept = read_omniglot(data).sha256, out / "drawings.sha256"
+    if not kept.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        kept.write_text(f"{found}\n")
+    elif kept.read_text().strip() != found:
+        raise ValueError(
+            f"--data {data}: holds other drawings (SHA-256 {found}) than those that {out} is made "
+            f"of ({kept.read_text().strip()}); name those, or another folder by --out"
+        )

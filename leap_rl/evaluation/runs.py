@@ -22,12 +22,13 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
 
     Args:
         path: The run's folder. A run that is there is gone on with, or taken as it is if it is
-            done; `argv` must be what made it.
+            done.
         argv: Options of `leap-rl train`, in which the number of meta-steps is missing.
         meta_steps: How many.
 
     Raises:
-        ValueError: The command refuses the options, or the drawings; the message is its own.
+        ValueError: The command refuses the options, as they are wrong or not those that made the
+            run that is there; the message is its own.
         RunFailedError: It failed otherwise; the message ends with its last line.
     """
     folder = RunFolder(path)
@@ -37,7 +38,7 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
         where = ["--run_dir", str(path), "--runtime.kind", "local"]
         _leap_rl("train", *argv, "--meta.meta_steps", str(meta_steps), *where, *quiet)
     elif (folder.latest() or 0) < meta_steps:
-        _leap_rl("resume", str(path), "--meta.meta_steps", str(meta_steps))
+        _leap_rl("resume", str(path), *argv, "--meta.meta_steps", str(meta_steps))
     return folder.checkpoint(meta_steps) / FILE_NAME
 
 

@@ -47,6 +47,25 @@ def test_a_torn_line_costs_its_cell_alone(tmp_path: Path) -> None:
     assert [result["value"] for result in file.read().values()] == [1.5, 3.5]
 
 
+def test_a_line_that_lacks_its_newline_alone_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "cells.jsonl"
+    file = CellFile(path)
+    file.add(CELLS[0], {"value": 1.5})
+    path.write_text(path.read_text().rstrip("\n"))
+    file.add(CELLS[1], {"value": 2.5})
+    assert [result["value"] for result in file.read().values()] == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("line", ["{", "{}", '{"cell": {}}', '{"cell": 1, "result": {}}', "[]"])
+def test_damage_is_told_even_in_the_last_line(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "cells.jsonl"
+    CellFile(path).add(CELLS[0], {"value": 1.5})
+    with path.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(ValueError, match="line 2: is damaged"):
+        CellFile(path).read()
+
+
 def test_damage_before_the_end_is_told(tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
     path.write_text('{"cell"\n{"cell": {}, "result": {}}\n')

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.evaluation import experiment
+from tests.tasks.drawings import write_zip
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,6 +98,36 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert status == experiment.EXIT_USAGE
     assert said.count("\n") == 1
     assert "cells.jsonl, line 1: is damaged" in said
+
+
+def test_finished_cells_are_of_the_same_drawings_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, alphabet in (("ours", "Latin"), ("others", "Greek")):
+        (tmp_path / folder).mkdir()
+        write_zip(tmp_path / folder / "images_background.zip", {alphabet: 1})
+
+    def run(data: str) -> int:
+        given = parsed(tmp_path / "out", "--data", str(tmp_path / data))
+        return experiment.run(given, cells_of=lambda _: [], work=dict, report=lambda *_: None)
+
+    assert run("ours") == 0
+    assert run("ours") == 0
+    assert run("none: what is finished needs none") == 0
+    capsys.readouterr()
+    assert run("others") == experiment.EXIT_USAGE
+    said = capsys.readouterr().err
+    assert f"--data {tmp_path / 'others'}: holds other drawings" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "two"])
+def test_a_count_below_one_is_refused_at_once(
+    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(tmp_path, "--processes", number)
+    assert f"argument --processes: '{number}' is no whole number from 1" in capsys.readouterr().err
 
 
 def test_an_experiment_without_drawings_says_where_to_get_them(

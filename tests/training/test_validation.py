@@ -22,6 +22,7 @@ from leap_rl.training.recorder import TaskRecorder
 from leap_rl.training.rounds import FilledSlot
 from leap_rl.training.runtime_local import LocalLink
 from leap_rl.training.validation import Judgement, Validation, learning_curve
+from tests.tasks.drawings import write_zip
 from tests.training.fakes import FakePolicy, assigned, claim, complete, make_server
 from tests.training.test_divergence import diverged
 
@@ -220,3 +221,22 @@ def test_what_cannot_be_meant_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert expected in line
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--meta.method", "maml"], "with meta.method = maml a task's budget is the few updates"),
+        (["--validation.games", "Grek"], "validation.games: 'Grek' is no alphabet"),
+    ],
+)
+def test_what_alphabets_cannot_judge_is_one_line(
+    options: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_zip(tmp_path / "images_background.zip", {"Greek": 20, "Latin": 20})
+    words = ["--task.kind", "omniglot", "--task.data", str(tmp_path), "--task.games", "Latin"]
+    words += ["--validation.every_meta_steps", "1", "--validation.games", "Greek", *options]
+    assert main(["train", *words, "--run_dir", str(tmp_path / "run")]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert expected in line
+    assert not (tmp_path / "run").exists()
