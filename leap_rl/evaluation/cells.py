@@ -131,8 +131,10 @@ def compute_cells(
                 try:
                     file.add(cell, future.result())
                     standing.finished(cell)
+                except BrokenProcessPool:
+                    raise  # nor will any other cell be computed
                 except Exception as error:
-                    failed = failed or _in_words(error)
+                    failed = failed or error
             if not ended:
                 standing.tell(len(under_way))
     if failed is not None:
@@ -174,16 +176,14 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_prepare) as pool:
         try:
             yield pool
-        except BaseException:
+        except BaseException as error:
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise RunFailedError(
+                    "a process that computed a cell was killed; call again to go on"
+                ) from None
             raise
-
-
-def _in_words(error: Exception) -> Exception:
-    if isinstance(error, BrokenProcessPool):
-        return RunFailedError("a process that computed a cell was killed; call again to go on")
-    return error
 
 
 def _prepare() -> None:
