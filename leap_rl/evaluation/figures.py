@@ -120,7 +120,7 @@ def draw(
         figure, axes = plt.subplots(
             rows,
             columns,
-            figsize=(width * columns, height * rows + 0.35 * legend),
+            figsize=(width * columns, height * rows),
             layout="constrained",
             squeeze=False,
         )
@@ -274,8 +274,16 @@ def _add_legend(figure: Any, shown: Mapping[str, tuple[str, str]]) -> None:
 
     looks: Sequence[Any] = list(shown.values())
     entries = [Line2D([], [], color=colour, ls=dashes, lw=2.2) for colour, dashes in looks]
-    ncols = min(4, len(shown))
-    figure.legend(entries, list(shown), loc="outside upper center", ncols=ncols, frameon=False)
+    width, height = figure.get_size_inches()
+    # As many entries a row, of at most four, as are no wider than the figure.
+    for ncols in range(min(4, len(shown)), 0, -1):
+        legend = figure.legend(
+            entries, list(shown), loc="outside upper center", ncols=ncols, frameon=False
+        )
+        if ncols == 1 or legend.get_window_extent().width <= width * figure.dpi:
+            break
+        legend.remove()
+    figure.set_size_inches(width, height + 0.15 + 0.2 * -(-len(shown) // ncols))
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> list[Path]:

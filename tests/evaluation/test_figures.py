@@ -57,6 +57,19 @@ def test_lines_of_a_group_have_one_entry_in_the_legend(tmp_path: Path, panels: i
     assert "seed 0" not in text
 
 
+def test_a_legend_is_no_wider_than_the_figure(tmp_path: Path) -> None:
+    names = [f"a setting with a long name, {index}" for index in range(6)]
+    (_, svg) = draw([Panel(dict.fromkeys(names, LINE), "x", "y")], tmp_path / "legend")
+    text = svg.read_text()
+    width = float(re.findall(r'viewBox="0 0 ([0-9.]+) ', text)[0])
+    begins = [
+        float(re.findall(rf"<!-- {name} -->\s*<g [^>]*translate\(([-0-9.]+) ", text)[0])
+        for name in names
+    ]
+    assert min(begins) > 0
+    assert max(begins) < width - 100  # about as long as a name is
+
+
 def test_what_has_no_interval_is_drawn_as_a_point(tmp_path: Path) -> None:
     unsure = IntervalPanel({"leap": (1.0, float("-inf"), float("inf"))}, "x")
     sure = IntervalPanel({"leap": (1.0, 0.5, 1.5)}, "x")
