@@ -21,6 +21,8 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
+STOPS: Final = (signal.SIGINT, signal.SIGTERM)
+
 
 def parser(description: str | None, *, out: str) -> argparse.ArgumentParser:
     """Return a parser with the options of every experiment on Omniglot.
@@ -105,7 +107,8 @@ def run(
         The exit status: 0; or 2 for bad input, 1 for a training run that failed, 130 when it was
         interrupted or told to terminate, each with one line on stderr.
     """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGINT too: a shell's background jobs are started with it ignored.
+    before = {stop: signal.signal(stop, signal.default_int_handler) for stop in STOPS}
     try:
         _check_drawings(given.data, given.out)
         results = compute_cells(
@@ -123,7 +126,8 @@ def run(
         print(f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
     return 0
 
 
