@@ -26,7 +26,7 @@ from leap_rl.evaluation import experiment
 from leap_rl.evaluation.cells import Cell, key_of
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.runs import mean_over_games, meta_train, rows_of
-from leap_rl.evaluation.statistics import Mean, mean_interval, paired_difference
+from leap_rl.evaluation.statistics import mean_interval, paired_difference
 
 CONFIGURATIONS = [
     {"p": p, "loss_in_path": loss_in_path, "stabilizer": stabilizer}
@@ -40,6 +40,9 @@ META_LR = {1: 0.1, 2: 0.05}
 
 FINAL_PART = 0.1
 """The part of the meta-steps, at the end, that the table is of."""
+
+FORM = ".3f"
+"""Of the tables' numbers."""
 
 SERIES = {
     "training_loss": ("loss", "total"),
@@ -111,10 +114,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
     files = write_table(table(given, found), given.out / "ablation")
     files += write_table(table_of_differences(given, found), given.out / "ablation_differences")
     files += draw([Panel(lines, "meta-step", "training loss of the tasks")], given.out / "ablation")
-    for file in files:
-        if file.suffix == ".md":
-            print(file.read_text())
-    print("\n".join(str(file) for file in files))
+    experiment.announce(files)
 
 
 def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
@@ -123,8 +123,8 @@ def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
     return [
         {"configuration": name}
         | {
-            f"{series.replace('_', ' ')}, last {last} meta-steps": shown(
-                mean_interval(at_the_end(of_one, series, last))
+            f"{series.replace('_', ' ')}, last {last} meta-steps": experiment.shown(
+                mean_interval(at_the_end(of_one, series, last)), FORM
             )
             for series in SERIES
         }
@@ -147,7 +147,9 @@ def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[s
         row = {"of": name_of(one), "in place of": name_of(other)}
         for series in SERIES:
             ends = [at_the_end(found[name_of(each)], series, last) for each in (other, one)]
-            row[f"less {series.replace('_', ' ')}"] = shown(paired_difference(*ends))
+            row[f"less {series.replace('_', ' ')}"] = experiment.shown(
+                paired_difference(*ends), FORM
+            )
         rows.append(row)
     return rows
 
@@ -161,12 +163,6 @@ def last_meta_steps(given: argparse.Namespace) -> int:
 def at_the_end(results: Sequence[Mapping[str, Any]], series: str, last: int) -> NDArray[np.float64]:
     """Return a series' mean over the last meta-steps, for each repetition."""
     return np.array([fmean(result[series][-last:]) for result in results])
-
-
-def shown(mean: Mean) -> str:
-    """Return a mean and its interval."""
-    spread = f" ({mean.low:.3f} to {mean.high:.3f})" if mean.repeats > 1 else ""
-    return f"{mean.mean:.3f}{spread}"
 
 
 def options() -> argparse.ArgumentParser:

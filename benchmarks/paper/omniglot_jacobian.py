@@ -93,16 +93,14 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
             mean_interval([result["precision"][str(update)] for result in of_one])
             for update in updates
         ]
-        several = len(of_one) > 1
         for update, mean in zip(updates, found, strict=True):
-            spread = f" ({mean.low:.2e} to {mean.high:.2e})" if several else ""
-            rows.append({"learning rate": lr, "updates": update, "ρ": f"{mean.mean:.2e}{spread}"})
+            row = {"learning rate": lr, "updates": update, "ρ": experiment.shown(mean, ".2e")}
+            rows.append(row)
         lines[f"α = {lr}"] = Line(updates, [mean.mean for mean in found])
     files = write_table(rows, given.out / "jacobian")
     panel = Panel(lines, "updates", "ρ of the first convolution", log_y=True)
     files += draw([panel], given.out / "jacobian")
-    print((given.out / "jacobian.md").read_text(), end="")
-    print("\n" + "\n".join(str(file) for file in files))
+    experiment.announce(files)
 
 
 def options() -> argparse.ArgumentParser:

@@ -198,10 +198,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
     if differences:
         files += write_table(differences, given.out / "scores_differences")
     files += draw(panels(given, found), given.out / "scores")
-    for file in files:
-        if file.suffix == ".md":
-            print(file.read_text())
-    print("\n".join(str(file) for file in files))
+    experiment.announce(files)
 
 
 def results_of(found: Found, method: str, pretraining: int) -> list[Mapping[str, Any]]:
@@ -297,9 +294,7 @@ def gains(
 
 def shown(mean: Mean) -> str:
     """Return a mean and its interval in percent."""
-    if mean.repeats == 1:
-        return f"{100 * mean.mean:.1f}"
-    return f"{100 * mean.mean:.1f} ({100 * mean.low:.1f} to {100 * mean.high:.1f})"
+    return experiment.shown(mean, ".1f", scale=100.0)
 
 
 def options() -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leap_rl.evaluation.cells import Cell, CellFile, compute_cells
+from leap_rl.evaluation.statistics import Mean
 from leap_rl.tasks.omniglot_data import read_omniglot
 from leap_rl.training.errors import RunFailedError
 
@@ -129,6 +130,26 @@ def run(
         for stop, handler in before.items():
             signal.signal(stop, handler)
     return 0
+
+
+def shown(mean: Mean, form: str, *, scale: float = 1.0) -> str:
+    """Return a mean and, where it is of several repetitions, its interval.
+
+    Args:
+        mean: What to show.
+        form: Of each number, as :func:`format` takes it.
+        scale: What each is multiplied by, 100 for percent.
+    """
+    middle, low, high = (format(scale * each, form) for each in (mean.mean, mean.low, mean.high))
+    return f"{middle} ({low} to {high})" if mean.repeats > 1 else middle
+
+
+def announce(files: Sequence[Path]) -> None:
+    """Print the tables among the files, and where all of them are."""
+    for file in files:
+        if file.suffix == ".md":
+            print(file.read_text())
+    print("\n".join(str(file) for file in files))
 
 
 def _check_drawings(data: str, out: Path) -> None:
