@@ -132,7 +132,10 @@ def choices(encoder: str, precision: str) -> list[Choice]:
     if not is_plain(made):
         return [Choice("fresh memory left as it is / filled", autograd, filling_memory(autograd))]
     direct = update(DirectPasses(made, dtype=getattr(torch, precision)), observations)
-    optimizer, plain = RMSProp(flat, **RATES), PlainRMSProp(flat, **RATES)
+    optimizer, plain = (
+        made(flat, lr=RATES["lr"], alpha=RATES["alpha"], eps=RATES["eps"])
+        for made in (RMSProp, PlainRMSProp)
+    )
     shared_size = flat.layout.prefix("encoder").size
     leaf = torch.nn.Parameter(other_flat.vector)
     leaf.grad = other_flat.grad
@@ -179,11 +182,12 @@ def _plain_rmsprop(theta: Any, grad: Any, mean_square: Any, new_theta: Any, rate
     The vectors are plain [N]: with no order of sums to keep, this is what compiles to the fastest.
     """
     lr, alpha, rest, eps, scale = rates[0], rates[1], rates[2], rates[3], rates[4]
+    correction = rates[5]
     for index in range(theta.shape[0]):
         g = scale * grad[index]
         v = alpha * mean_square[index] + rest * g * g
         mean_square[index] = v
-        new_theta[index] = theta[index] - lr * g / (math.sqrt(v) + eps)
+        new_theta[index] = theta[index] - lr * g / (math.sqrt(correction * v) + eps)
 
 
 class PlainRMSProp(RMSProp):
@@ -191,7 +195,7 @@ class PlainRMSProp(RMSProp):
 
     def _step_compiled(self, part: slice, grad_scale: float) -> float:
         rates = torch.tensor(
-            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale]
+            [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
         ).numpy()
         theta, grad, mean_square, new_theta = (vector.numpy() for vector in self._vectors(part))
         _plain_rmsprop(theta, grad, mean_square, new_theta, rates)

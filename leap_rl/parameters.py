@@ -70,6 +70,20 @@ class Layout:
         )
         return Layout(own, _aligned(leading[-1].stop))
 
+    def before(self, child: str) -> Layout:
+        """Return the layout of what comes before a child module's parameters.
+
+        `vector[: layout.before(child).size]` is the vector of those.
+
+        Raises:
+            ValueError: The module has no such child, or it comes first.
+        """
+        names = [leaf.name for leaf in self.leaves]
+        count = next((i for i, name in enumerate(names) if name.startswith(f"{child}.")), 0)
+        if count == 0:
+            raise ValueError(f"child = {child!r}: no parameters come before it; there are {names}")
+        return Layout(self.leaves[:count], _aligned(self.leaves[count - 1].stop))
+
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """Return the views of `vector` [N], by name and in the vector's order."""
         assert vector.shape == (self.size,), (tuple(vector.shape), self.size)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leap_rl.parameters import FlatParameters, Leaf, flatten_parameters, layout_of
+from leap_rl.parameters import FlatParameters, Layout, Leaf, flatten_parameters, layout_of
 
 
 class Net(nn.Module):
@@ -149,6 +149,19 @@ def test_the_first_child_is_a_prefix_and_has_the_layout_it_has_alone(net: Net) -
 def test_only_the_first_child_is_a_prefix(net: Net, child: str) -> None:
     with pytest.raises(ValueError, match=f"child = '{child}': is not the first child"):
         layout_of(net).prefix(child)
+
+
+def test_what_comes_before_a_child_is_the_beginning_of_the_vector(net: Net) -> None:
+    layout, flat = layout_of(net), flatten_parameters(net)
+    first = layout.before("encoder.2")
+    assert first == Layout(LEAVES[:2], 48)
+    assert torch.equal(
+        first.named(flat.vector[: first.size])["encoder.0.bias"], net.encoder[0].bias
+    )
+    assert layout.before("head") == Layout(LEAVES[:4], 112)
+    for child in ("encoder", "decoder"):
+        with pytest.raises(ValueError, match=f"child = '{child}': no parameters come before it"):
+            layout.before(child)
 
 
 def test_pack_is_the_inverse_of_named(net: Net) -> None:

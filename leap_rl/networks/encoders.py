@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from leap_rl.parameters import Layout
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -146,6 +148,9 @@ _ENCODERS: dict[str, tuple[Callable[[tuple[int, int, int]], Encoder], int]] = {
     "minatar": (_minatar, 3),
 }
 
+LAST_LAYER = "linear"
+"""The name of the linear layer that follows the convolutions of every encoder of images."""
+
 OF_VECTORS = "mlp"
 """The encoder that takes vectors."""
 
@@ -185,6 +190,23 @@ def make_encoder(name: str, observation_shape: tuple[int, ...]) -> Encoder:
             "encoder"
         )
     return blank(lambda: build((height, width, channels)))
+
+
+def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> Layout:
+    """Return the layout of what tasks share of an encoder with this layout.
+
+    Raises:
+        ValueError: Its convolutions are to be shared, and it has none.
+    """
+    if share == "encoder":
+        return encoder
+    try:
+        return encoder.before(LAST_LAYER)
+    except ValueError:
+        raise ValueError(
+            f"agent.share = {share}: the encoder {OF_VECTORS} of vectors has no convolutions; take "
+            "agent.share = encoder"
+        ) from None
 
 
 def blank(build: Callable[[], M]) -> M:

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from leap_rl.determinism import leave_cuda_undetermined
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.encoders import initialize
+from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
 from leap_rl.networks.passes import Outputs, make_passes
-from leap_rl.parameters import flatten_parameters
+from leap_rl.parameters import flatten_parameters, layout_of
 from leap_rl.rl.config import GAINS, AgentConfig
 from leap_rl.rl.hardware import resolve
 from leap_rl.rl.loss import A2CLoss, a2c_loss, sample_actions
@@ -103,13 +103,14 @@ class A2CLearner:
         head_generator: torch.Generator,
         action_generator: torch.Generator,
     ) -> None:
-        """Draw the heads from `head_generator`; the encoder is zero until `load_shared`.
+        """Draw the heads from `head_generator`; what is shared is zero until `load_shared`.
 
         Args:
             config: The agent's settings; what is `auto` in them is resolved here.
             observation_shape: (H, W, C), or (length,) of vectors.
             num_actions: A.
-            head_generator: Drawn from here and kept no longer.
+            head_generator: Drawn from here and kept no longer; also for the encoder's linear layer
+                where that is not shared.
             action_generator: Drawn from by each `act`.
 
         Raises:
@@ -123,16 +124,26 @@ class A2CLearner:
         )
         gains = GAINS[config.initial_weights]
         initialize(self.network.policy, head_generator, gain=gains["policy"])
-        initialize(self.network.value, head_generator, gain=gains["value"])
+        value_gain = gains["value"] if config.value_gain is None else config.value_gain
+        initialize(self.network.value, head_generator, gain=value_gain)
+        encoder = self.network.encoder
+        encoder_layout = layout_of(encoder)
+        self.shared_layout = shared_part(encoder_layout, config.share)
+        self.shared_size = self.shared_layout.size
+        if self.shared_size < encoder_layout.size:
+            linear = encoder.get_submodule(LAST_LAYER)
+            initialize(linear, head_generator, gain=gains["encoder"])
         if config.device == "cuda":
             leave_cuda_undetermined()
         self.network.to(config.device)
         self.flat = flatten_parameters(self.network, device=config.device)
-        self.shared_layout = self.flat.layout.prefix("encoder")
-        self.shared_size = self.shared_layout.size
         self.step_length: float | None = None
         self.optimizer = RMSProp(
-            self.flat, lr=config.lr, alpha=config.rmsprop_alpha, eps=config.rmsprop_eps
+            self.flat,
+            lr=config.lr,
+            alpha=config.rmsprop_alpha,
+            eps=config.rmsprop_eps,
+            start=config.rmsprop_start,
         )
         self.passes = make_passes(self.network, self.flat, precision=config.precision)
         self._acted: list[_Acted] = []

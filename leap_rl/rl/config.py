@@ -12,6 +12,9 @@ LARGEST = 1e6
 EncoderName = Literal["mnih2013", "nature", "impala", "minatar", "mlp"]
 """Which encoder the tasks share."""
 
+Share = Literal["encoder", "convolutions"]
+"""Which parameters the tasks share."""
+
 InitialWeights = Literal["torch", "he"]
 """How random weights are drawn."""
 
@@ -20,6 +23,9 @@ GAINS: dict[InitialWeights, dict[str, float | None]] = {
     "he": {"encoder": math.sqrt(2.0), "value": 1.0, "policy": 0.01},
 }
 """The gains of `networks.encoders.initialize`, by part of the network."""
+
+RMSPropStart = Literal["zero", "one", "bias_corrected"]
+"""What the running mean of squared gradients is before the first update."""
 
 PathLoss = Literal["total", "policy", "value"]
 """Which part of the loss is the f of a task's gradient path."""
@@ -41,11 +47,21 @@ class AgentConfig:
     and Tian 2019's, for pictures of 10 × 10. mlp: two layers of 64 tanh (Schulman et al. 2017), for
     observations that are vectors, which take it in place of mnih2013."""
 
+    share: Share = "encoder"
+    """Which of its parameters the tasks share and the initialization holds. encoder: all. The
+    linear layer, which has most of them, may be thought of as each game's own: convolutions shares
+    all that comes before it, and each task draws its linear layer as it draws its heads. Not given
+    in the paper."""
+
     initial_weights: InitialWeights = "torch"
     """How random weights are drawn. torch: weights and biases uniform within 1/√inputs, torch's
     default. he: weights uniform with deviations of √2/√inputs in the encoder (He et al. 2015),
     1/√inputs in the value's head and 0.01/√inputs in the policy's, biases zero; the gains are
     those of OpenAI Baselines' A2C. Ours: the paper does not say."""
+
+    value_gain: float | None = None
+    """Gain of the first weights of the value's head: near 0 its first errors do not reach the
+    encoder. None: as initial_weights has it."""
 
     lr: float = 1e-4
     """Learning rate of the agent's RMSProp. Paper."""
@@ -54,8 +70,14 @@ class AgentConfig:
     """Decay, for each update, of the running mean of squared gradients. Paper."""
 
     rmsprop_eps: float = 1e-4
-    """Added to the root of that mean, outside the root. The value is the paper's, the place is
-    torch's and so ours to say."""
+    """Added to the root of that mean, outside the root. The value is the paper's; the place, not
+    given there, is torch's."""
+
+    rmsprop_start: RMSPropStart = "bias_corrected"
+    """How that mean starts. bias_corrected: at zero, divided by 1 - alpha^t at update t, as in
+    Adam. one: at one, as in TensorFlow, which the A2C literature used. zero: torch's own, whose
+    first update is ten rates long in every coordinate and destroys an initialization. Not given in
+    the paper."""
 
     gamma: float = 0.99
     """Discount for each agent step. Paper."""
@@ -97,7 +119,9 @@ class AgentConfig:
         """
         for name, choices in (
             ("encoder", EncoderName),
+            ("share", Share),
             ("initial_weights", InitialWeights),
+            ("rmsprop_start", RMSPropStart),
             ("path_loss", PathLoss),
             ("precision", Precision),
             ("device", Device),
@@ -120,6 +144,10 @@ class AgentConfig:
             "value_coefficient": (
                 0 <= self.value_coefficient <= LARGEST,
                 "be at least 0 and finite, at most 1e6",
+            ),
+            "value_gain": (
+                self.value_gain is None or 0 < self.value_gain <= LARGEST,
+                "be greater than 0 and at most 1e6, or null",
             ),
             "reward_clip": (self.reward_clip > 0, "be greater than 0 (infinity clips nothing)"),
             "max_grad_norm": (self.max_grad_norm > 0, "be greater than 0 (infinity clips nothing)"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leap_rl.envs.vector import GameVector
 from leap_rl.networks.classifier import make_classifier
-from leap_rl.networks.encoders import initialize, make_encoder
+from leap_rl.networks.encoders import Encoder, initialize, make_encoder, shared_part
 from leap_rl.parameters import Layout, flatten_parameters, layout_of
 from leap_rl.processor import check_precision
 from leap_rl.rl.config import GAINS, AgentConfig
@@ -110,7 +110,7 @@ class ConfiguredTasks:
             return quadratic.shared_layout()
         if self.task.kind == "omniglot":
             return shared_layout(layout_of(make_classifier(CLASSES)), self.task.omniglot.share)
-        return layout_of(make_encoder(self.player.encoder, self.observation_shape))
+        return shared_part(layout_of(self._encoder()), self.agent.share)
 
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P], from the stream of ``seed``."""
@@ -118,10 +118,13 @@ class ConfiguredTasks:
             return quadratic.random_initialization(seed)
         if self.task.kind == "omniglot":
             return self._random_classifier(seed)
-        encoder = make_encoder(self.player.encoder, self.observation_shape)
+        encoder = self._encoder()
         gain = GAINS[self.agent.initial_weights]["encoder"]
         initialize(encoder, torch.Generator().manual_seed(seed), gain=gain)
-        return flatten_parameters(encoder).vector
+        return flatten_parameters(encoder).vector[: self.shared_layout().size].clone()
+
+    def _encoder(self) -> Encoder:
+        return make_encoder(self.player.encoder, self.observation_shape)
 
     def _make_omniglot(self, spec: TaskSpec) -> Task:
         # Imported here: who plays games needs no reader of drawings.

@@ -264,7 +264,7 @@ def test_a_path_over_a_part_of_the_loss(path_loss: PathLoss) -> None:
 
 
 def test_two_updates_of_rmsprop_written_out() -> None:
-    config = AgentConfig(lr=0.01, rmsprop_alpha=0.9, rmsprop_eps=1e-3)
+    config = AgentConfig(lr=0.01, rmsprop_alpha=0.9, rmsprop_eps=1e-3, rmsprop_start="zero")
     learner = make(config)
     mean_square = torch.zeros_like(learner.flat.vector, dtype=torch.float64)
     for seed in (10, 20):
@@ -309,7 +309,7 @@ def test_an_unroll_whose_gradient_nobody_asked_for_is_forgotten() -> None:
 
 
 def test_evaluate_is_the_same_function_at_another_point() -> None:
-    unroll, learner = unroll_with_ends(), make(AgentConfig(lr=1e-5))
+    unroll, learner = unroll_with_ends(), make(AgentConfig(lr=1e-4))
     loss, batch = unroll.play(learner)
     acted_values = values_of(learner, unroll.observations.flatten(0, 1))
     here = learner.evaluate(batch)

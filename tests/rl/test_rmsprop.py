@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from leap_rl.parameters import flatten_parameters
+from leap_rl.rl.config import RMSPropStart
 from leap_rl.rl.rmsprop import RMSProp
 
 RATES = {"lr": 0.01, "alpha": 0.9, "eps": 1e-3}
@@ -43,6 +44,37 @@ def test_it_is_torchs_own(torch_ops: bool, monkeypatch: pytest.MonkeyPatch) -> N
         assert length == pytest.approx(moved, rel=1e-9)
         assert torch.equal(flat.spare, before)
         assert torch.equal(flat.spare_grad, gradient)
+
+
+@pytest.mark.parametrize("torch_ops", [False, True])
+@pytest.mark.parametrize("start", ["one", "bias_corrected"])
+def test_its_other_starts_written_out(
+    start: RMSPropStart, torch_ops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow's v = 1; Adam's v / (1 − αᵗ), Kingma and Ba 2015, algorithm 1."""
+    lr, alpha, eps = RATES.values()
+    flat = flatten_parameters(Net())
+    optimizer = RMSProp(flat, start=start, **RATES)
+    if torch_ops:
+        monkeypatch.setattr(optimizer, "_step_compiled", optimizer._step_torch)
+    theta = flat.vector.double()
+    v = torch.full_like(theta, 1.0 if start == "one" else 0.0)
+    for t, gradient in enumerate(gradients(flat.layout.size, 5), start=1):
+        flat.grad.copy_(gradient)
+        optimizer.step(SHARED)
+        v = alpha * v + (1 - alpha) * gradient.double() ** 2
+        corrected = v / (1 - alpha**t) if start == "bias_corrected" else v
+        theta = theta - lr * gradient.double() / (corrected.sqrt() + eps)
+        torch.testing.assert_close(flat.vector.double(), theta, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("start", "rates"), [("zero", 10.0), ("bias_corrected", 1.0)])
+def test_how_long_its_first_step_is(start: RMSPropStart, rates: float) -> None:
+    """In every coordinate lr / √(1 − α), ten rates with α = 0.99; with the correction it is one."""
+    flat = flatten_parameters(Net())
+    flat.grad.copy_(gradients(flat.layout.size, 1)[0])
+    optimizer = RMSProp(flat, lr=1e-3, alpha=0.99, eps=1e-9, start=start)
+    assert optimizer.step(SHARED) == pytest.approx(rates * 1e-3 * math.sqrt(SHARED), rel=1e-3)
 
 
 def test_the_modules_parameters_move_along() -> None:
@@ -91,23 +123,24 @@ def test_a_step_below_the_last_bit_has_no_length() -> None:
     assert optimizer.step(SHARED) == 0.0  # that of what moved, which is nothing
 
 
-def test_its_state_is_all_there_is() -> None:
+@pytest.mark.parametrize("start", ["zero", "one", "bias_corrected"])
+def test_its_state_is_all_there_is(start: RMSPropStart) -> None:
     steps = gradients(flatten_parameters(Net()).layout.size, 4)
     torch.manual_seed(0)
     whole, parts = flatten_parameters(Net()), []
-    start = whole.vector.clone()
-    optimizer = RMSProp(whole, **RATES)
+    before = whole.vector.clone()
+    optimizer = RMSProp(whole, start=start, **RATES)
     state: dict[str, torch.Tensor] = {}
     for index, gradient in enumerate(steps):
         if index == 2:
             state, parts = optimizer.state_dict(), [whole.vector.clone()]
         whole.grad.copy_(gradient)
         optimizer.step(SHARED)
-    assert not torch.equal(whole.vector, start)
+    assert not torch.equal(whole.vector, before)
 
     other = flatten_parameters(Net())
     other.vector.copy_(parts[0])
-    resumed = RMSProp(other, **RATES)
+    resumed = RMSProp(other, start=start, **RATES)
     resumed.load_state_dict(state)
     state["mean_square"].zero_()  # was copied
     for gradient in steps[2:]:

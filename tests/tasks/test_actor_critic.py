@@ -76,10 +76,10 @@ def test_it_starts_at_the_initialization_and_moves() -> None:
 
 
 def test_what_is_observed_is_the_loss_before_the_update_and_its_gradient() -> None:
-    """RMSProp's first step tells the gradient's sign: Δθ = −lr · g / (√(0.01 g²) + ε)."""
+    """RMSProp's first step tells the gradient's sign: Δθ = −lr · g / (√(0.01 g² / 0.01) + ε)."""
     _, watcher, _ = run(tasks())
     (theta0, _, grad), (theta1, _, _) = watcher.points[:2]
-    step = -1e-4 * grad / (torch.sqrt(0.01 * grad**2) + 1e-4)
+    step = -1e-4 * grad / (grad.abs() + 1e-4)
     torch.testing.assert_close(theta1 - theta0, step, atol=2e-7, rtol=1e-3)
 
 
@@ -102,6 +102,39 @@ def test_heads_come_from_the_tasks_seed_not_from_the_run() -> None:
         task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=seed)))
         heads.append(task.named_parameters()["policy.weight"])
     assert not torch.equal(heads[0], heads[1])
+
+
+def test_where_convolutions_are_shared_each_task_draws_its_own_linear_layer() -> None:
+    whole, make = tasks(initial_weights="he"), tasks(share="convolutions", initial_weights="he")
+    theta0, convolutions = whole.random_initialization(1), make.random_initialization(1)
+    assert [leaf.name for leaf in make.shared_layout().leaves] == [
+        *["conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias"]
+    ]
+    assert torch.equal(convolutions, theta0[: len(convolutions)])
+    linears = []
+    for seed in (0, 0, 1):
+        task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=seed)))
+        task.start(convolutions)
+        named = task.named_parameters()
+        assert torch.equal(named["encoder.conv1.weight"].flatten(), convolutions[:3072])
+        linears.append(named["encoder.linear.weight"])
+    assert torch.equal(linears[0], linears[1])
+    assert not torch.equal(linears[0], linears[2])
+    deviation = (2 / linears[0].shape[1]) ** 0.5  # He et al. 2015
+    assert linears[0].std().item() == pytest.approx(deviation, rel=0.01)
+    _, watcher, _ = run(make)
+    theta, _, grad = watcher.points[-1]
+    assert theta.shape == grad.shape == convolutions.shape
+    assert not torch.equal(theta, convolutions)
+
+
+def test_a_value_head_may_start_near_zero() -> None:
+    heads = [
+        cast(ActorCriticTask, tasks(value_gain=gain)(TaskSpec(game="catch", seed=0)))
+        for gain in (1.0, 0.001)
+    ]
+    large, small = (task.named_parameters()["value.weight"] for task in heads)
+    torch.testing.assert_close(0.001 * large, small)
 
 
 def test_episodes_are_those_that_were_played() -> None:
