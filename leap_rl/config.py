@@ -206,6 +206,8 @@ class TrainConfig:
             ValueError: The seed is out of range, or two fields contradict each other.
         """
         _check(self.seed, self.runtime, self.task, self.agent)
+        meta = self.meta.resolved(plain_descent=self.task.kind in ("omniglot", "quadratic"))
+        object.__setattr__(self, "meta", meta)
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)
             _check_validation(self.validation, self.meta, self.task)

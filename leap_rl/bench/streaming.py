@@ -150,7 +150,7 @@ class FixedMethod:
     """The method of such paths."""
 
     name: ClassVar[str] = "fixed"
-    needs_end_gradient: ClassVar[bool] = False
+    end_batches: ClassVar[int] = 0
     keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> FixedPath:

@@ -14,7 +14,7 @@ What the defaults rest on; "the paper" is its appendix "Experiment details: Atar
 * Rewards are the game's own. The paper clips them to ±5, which is the agent's business.
 * An episode terminates when the game is over, not when a life is lost, and is truncated after
   108,000 frames, which are 27,000 agent steps or half an hour, counted from the first observation
-  (ours to say: the paper is silent on both).
+  (not given in the paper).
 * No FIRE is pressed for the agent at the start of an episode: the paper mentions none.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -14,16 +14,26 @@ LARGEST = 1e6
 _Method = Literal["leap", "reptile", "fomaml", "maml", "finetune"]
 _Power = Literal[1, 2]
 _LossDifference = Literal["next_batch", "same_batch"]
-_Optimizer = Literal["adam", "sgd"]
+_Metric = Literal["auto", "euclidean", "optimizer"]
+_TaskUnit = Literal["none", "path", "geometric_mean"]
+_Optimizer = Literal["auto", "sgd", "adam"]
 
-_OF_LEAP = ("p", "loss_in_path", "loss_scale", "stabilizer", "loss_difference")
+_OF_LEAP = (
+    "p",
+    "metric",
+    "task_unit",
+    "loss_in_path",
+    "loss_scale",
+    "stabilizer",
+    "loss_difference",
+)
 
 _WITHOUT_EFFECT = {
-    "leap": ("updates_per_round",),
-    "reptile": (*_OF_LEAP, "updates_per_round"),
+    "leap": ("updates_per_round", "end_batches"),
+    "reptile": (*_OF_LEAP, "updates_per_round", "end_batches"),
     "fomaml": (*_OF_LEAP, "updates_per_round"),
-    "maml": (*_OF_LEAP, "updates_per_round"),
-    "finetune": (*_OF_LEAP, "optimizer", "meta_lr"),
+    "maml": (*_OF_LEAP, "updates_per_round", "end_batches"),
+    "finetune": (*_OF_LEAP, "end_batches"),
 }
 """By method, the options that say nothing about it: they are put back to their defaults."""
 
@@ -38,13 +48,25 @@ class MetaConfig:
     (Nichol et al. 2018). fomaml: the gradient of the loss where it ended (Finn et al. 2017, first
     order). maml: that gradient by where it started, through all of its updates (second order), for
     short supervised tasks. finetune: as reptile, but each game's agent goes on from round to round,
-    heads and all, and the mean of their encoders is the next one (SGD with rate 1)."""
+    heads and all, and the next encoder is the mean of theirs."""
 
     p: Literal[1, 2] = 2
     """What Leap makes smaller: 2 the energy of the gradient path (the paper's choice for Atari),
     1 its length. The factor p of eq. 8 is kept: the authors' code drops it, so that its rate 0.1
-    with the energy is 0.05 here. This and the next four options are of method leap alone; other
+    with the energy is 0.05 here. This and the next six options are of method leap alone; other
     methods leave them out."""
+
+    metric: Literal["auto", "euclidean", "optimizer"] = "auto"
+    """How Leap measures parameters. euclidean: eq. 8 as printed. optimizer: in the metric in which
+    the agent's optimizer descends steepest, where a segment's squared length is the decrease of the
+    loss that the gradient predicts (docs/methods.md). auto, resolved when a run is made: euclidean
+    for tasks learned by plain gradient descent, for which the two agree; optimizer for agents."""
+
+    task_unit: Literal["none", "path", "geometric_mean"] = "path"
+    """The unit of a task's distance, so that a game with large rewards does not own the mean. path,
+    in the optimizer's metric alone: the mean weight of the task's own segments; its contribution
+    then is as long as Reptile's, times p. geometric_mean: the tasks' distances enter by their
+    geometric mean. none: as in the paper."""
 
     loss_in_path: bool = True
     """Whether the path runs over the loss surface (the paper's choice) or through the parameters
@@ -70,18 +92,27 @@ class MetaConfig:
     """Tasks whose contributions are averaged for a meta-step (16 in the paper's Atari
     experiment)."""
 
-    meta_lr: float = 1e-3
-    """Rate of the outer optimizer. The paper gives none for Atari."""
+    optimizer: Literal["auto", "sgd", "adam"] = "auto"
+    """The outer optimizer; not given in the paper for Atari. auto: sgd where a contribution is an
+    average of the agents' own steps, so that its rate has a meaning: leap with metric optimizer and
+    task_unit path, reptile, finetune. adam for the others; one spike shortens its steps for long,
+    as it divides by a mean square that decays by 0.999."""
 
-    optimizer: Literal["adam", "sgd"] = "adam"
-    """The outer optimizer. The size of Adam's steps does not depend on the scale of the
-    contributions."""
+    meta_lr: float | None = None
+    """Rate of the outer optimizer; not given in the paper for Atari. None: with sgd the full step
+    to the mean of the agents, which is 1/p for leap and 1 for reptile and finetune; 0.001 with
+    adam."""
 
     close_after_s: float | None = None
     """Close a meta-step that has been open for this many seconds: tasks that are not complete count
     with their sums so far, and those that have none are left out. The result then depends on how
     fast the machines are, so that the promise of the same bits does not hold. Not with maml or
     finetune. None: never."""
+
+    end_batches: int = 1
+    """With fomaml, the batches at a task's end over which its gradient is averaged; one batch of an
+    agent is mostly noise."""
+
     updates_per_round: int | None = None
     """With finetune, the updates of a game's agent in a round, which is a meta-step here: 1 is
     synchronous multi-task SGD. It takes the place of task.agent_steps, or of
@@ -99,6 +130,8 @@ class MetaConfig:
         for name, allowed in (
             ("method", get_args(_Method)),
             ("p", get_args(_Power)),
+            ("metric", get_args(_Metric)),
+            ("task_unit", get_args(_TaskUnit)),
             ("loss_difference", get_args(_LossDifference)),
             ("optimizer", get_args(_Optimizer)),
         ):
@@ -107,11 +140,13 @@ class MetaConfig:
                 raise ValueError(f"meta.{name} = {value!r}: must be one of {list(allowed)}")
         for name in ("loss_scale", "meta_lr"):
             number = getattr(self, name)
+            if number is None:
+                continue
             if not number > 0:
                 raise ValueError(f"meta.{name} = {number}: must be greater than 0")
             if number > LARGEST:
                 raise ValueError(f"meta.{name} = {number}: must be finite and at most {LARGEST:g}")
-        for name in ("meta_steps", "batch_size"):
+        for name in ("meta_steps", "batch_size", "end_batches"):
             count = getattr(self, name)
             if count < 1:
                 raise ValueError(f"meta.{name} = {count}: must be at least 1")
@@ -130,13 +165,41 @@ class MetaConfig:
             if one.name in _WITHOUT_EFFECT[self.method]:
                 object.__setattr__(self, one.name, one.default)
 
+    def resolved(self, *, plain_descent: bool) -> MetaConfig:
+        """Return the config with each `auto` replaced by what it means.
+
+        Args:
+            plain_descent: whether the tasks are learned by plain gradient descent.
+        """
+        metric = self.metric
+        if self.method == "leap" and metric == "auto":
+            metric = "euclidean" if plain_descent else "optimizer"
+        task_unit = self.task_unit
+        if metric == "euclidean" and task_unit == "path":
+            task_unit = "none"
+        averages_steps = self.method in ("reptile", "finetune") or (
+            metric == "optimizer" and task_unit == "path"
+        )
+        optimizer = self.optimizer
+        if optimizer == "auto":
+            optimizer = "sgd" if averages_steps else "adam"
+        meta_lr = self.meta_lr
+        if meta_lr is None:
+            full_step = 1.0 / self.p if self.method == "leap" else 1.0
+            meta_lr = 1e-3 if optimizer == "adam" else full_step
+        return replace(
+            self, metric=metric, task_unit=task_unit, optimizer=optimizer, meta_lr=meta_lr
+        )
+
     @property
     def outer(self) -> tuple[Literal["adam", "sgd"], float]:
-        """The outer optimizer and its rate."""
-        return ("sgd", 1.0) if self.method == "finetune" else (self.optimizer, self.meta_lr)
+        """The outer optimizer and its rate, of a resolved config."""
+        assert self.optimizer != "auto", "MetaConfig.resolved comes first"
+        assert self.meta_lr is not None, "MetaConfig.resolved comes first"
+        return self.optimizer, self.meta_lr
 
     def build(self) -> Method:
-        """The method that these fields describe."""
+        """The method that these fields describe, of a resolved config."""
         if self.method == "reptile":
             from leap_rl.meta.reptile import Reptile
 
@@ -144,7 +207,7 @@ class MetaConfig:
         if self.method == "fomaml":
             from leap_rl.meta.fomaml import FOMAML
 
-            return FOMAML()
+            return FOMAML(end_batches=self.end_batches)
         if self.method == "maml":
             from leap_rl.meta.maml import MAML
 
@@ -155,8 +218,11 @@ class MetaConfig:
             return Finetune()
         from leap_rl.meta.leap import Leap
 
+        assert self.metric != "auto", "MetaConfig.resolved comes first"
         return Leap(
             p=self.p,
+            metric=self.metric,
+            task_unit=self.task_unit == "path",
             loss_in_path=self.loss_in_path,
             stabilizer=self.stabilizer,
             loss_scale=self.loss_scale,

@@ -32,7 +32,7 @@ class Finetune:
     """
 
     name: ClassVar[str] = "finetune"
-    needs_end_gradient: ClassVar[bool] = False
+    end_batches: ClassVar[int] = 0
     keeps_tasks: ClassVar[bool] = True
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> DisplacementPath:

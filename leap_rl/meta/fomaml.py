@@ -2,7 +2,8 @@
 
 MAML descends the loss after K updates, on a batch of its own. With every Jacobian of the updates
 taken as the identity, as in Leap, a task contributes grad_f(theta_K), where f is the loss of one
-more batch, which is not stepped on.
+more batch, which is not stepped on. One batch of an agent's is mostly noise: the gradient may be
+averaged over several.
 
 Dimensions: P flattened shared parameters, K updates.
 """
@@ -21,10 +22,15 @@ from leap_rl.meta.reptile import DisplacementPath
 
 @dataclass(frozen=True)
 class FOMAML:
-    """The method; it has nothing to set."""
+    """The method.
+
+    Args:
+        end_batches: batches at the end of the path over which the gradient is averaged.
+    """
+
+    end_batches: int = 1
 
     name: ClassVar[str] = "fomaml"
-    needs_end_gradient: ClassVar[bool] = True
     keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:

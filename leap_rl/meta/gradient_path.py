@@ -23,6 +23,7 @@ from leap_rl.meta.vectors import (
     check_state,
     check_vector,
     finite_scalar,
+    norm,
 )
 
 __all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath", "ObservedPath"]
@@ -51,7 +52,7 @@ class GradientPath(Protocol):
         self,
         theta: Tensor,
         loss: Tensor | float,
-        grad: Tensor,
+        grad: Tensor | None = None,
         *,
         previous_batch_loss: Tensor | float | None = None,
         step_length: float | None = None,
@@ -62,7 +63,8 @@ class GradientPath(Protocol):
             theta: float32 [P], the shared parameters, equal to theta0 at the first call. What is
                 kept of this and of `grad` is copied, unless the path was started to borrow them.
             loss: the loss at `theta` on the batch of the update to come.
-            grad: float32 [P], the gradient of `loss` at `theta`.
+            grad: float32 [P], the gradient of `loss` at `theta`. Some methods do without, such as
+                Reptile, and Leap's energy in the optimizer's metric.
             previous_batch_loss: the loss at `theta` on the batch of the update just done. Given it,
                 the closed segment's loss difference is taken on that one batch; without it, between
                 one batch and the next.
@@ -72,7 +74,8 @@ class GradientPath(Protocol):
 
         Raises:
             NonFiniteError: something observed is NaN or infinite; the path is as it was before.
-            ValueError: a wrong shape or dtype, or a first observation away from theta0.
+            ValueError: a wrong shape or dtype, a first observation away from theta0, or no
+                gradient where the method needs it.
             RuntimeError: the path is finished.
         """
         ...
@@ -89,7 +92,7 @@ class GradientPath(Protocol):
         """Close the last segment at `theta`, the parameters after the last update.
 
         Arguments and errors are those of `observe`; the gradient is needed only where the method's
-        `needs_end_gradient` says so.
+        `end_batches` are not 0.
         """
         ...
 
@@ -119,8 +122,8 @@ class Method(Protocol):
         ...
 
     @property
-    def needs_end_gradient(self) -> bool:
-        """Whether `finish` must be given the gradient at the end point."""
+    def end_batches(self) -> int:
+        """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
         ...
 
     @property
@@ -145,6 +148,9 @@ class ObservedPath(ABC):
     A method's path adds `_extend` (take one point in), `gradient`, and its own state.
     """
 
+    _needs_gradient = False
+    """Whether `observe` must be given the gradient."""
+
     def __init__(self, theta0: Tensor) -> None:
         if theta0.dtype != torch.float32 or theta0.ndim != 1 or theta0.numel() == 0:
             raise ValueError(
@@ -155,6 +161,7 @@ class ObservedPath(ABC):
         self._theta0 = theta0.detach().clone(memory_format=torch.contiguous_format)
         self._points = 0
         self._finished = False
+        self._first_step = 0.0  # |theta_1 - theta0| / |theta0|
 
     @property
     def segments(self) -> int:
@@ -165,13 +172,15 @@ class ObservedPath(ABC):
         self,
         theta: Tensor,
         loss: Tensor | float,
-        grad: Tensor,
+        grad: Tensor | None = None,
         *,
         previous_batch_loss: Tensor | float | None = None,
         step_length: float | None = None,
     ) -> None:
         """Close the segment that ends at `theta` and open the next; see `GradientPath.observe`."""
         where = f"the start of segment {self._points}"
+        if grad is None and self._needs_gradient:
+            raise ValueError(f"grad: the path needs it at {where}; call observe(theta, loss, grad)")
         self._visit(theta, loss, grad, previous_batch_loss, step_length, where)
 
     def finish(
@@ -213,6 +222,9 @@ class ObservedPath(ABC):
         )
         with torch.no_grad():
             self._extend(theta, f, grad, previous_f, step_length, where)
+            if self._points == 1:
+                length = norm(self._theta0)
+                self._first_step = norm(theta - self._theta0) / length if length > 0 else 0.0
         self._points += 1
 
     def _check_point(
@@ -251,8 +263,13 @@ class ObservedPath(ABC):
         """The contribution: float32 [P], the sum over the segments closed so far; a pure read."""
 
     def figures(self) -> dict[str, float]:
-        """Scalars for logs; a pure read."""
-        return {}
+        """Scalars for logs; a pure read.
+
+        Returns:
+            `first_step`: |theta_1 - theta0| / |theta0|, the share of the initialization that the
+            first update moves; 0 before it.
+        """
+        return {"first_step": self._first_step}
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a fresh path from the same theta0 needs to go on to the same bits, copied.
@@ -265,6 +282,7 @@ class ObservedPath(ABC):
             "theta0_checksum": checksum,
             "points": torch.tensor(self._points),
             "finished": torch.tensor(int(self._finished)),
+            "first_step": torch.tensor(self._first_step, dtype=torch.float64),
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -278,6 +296,7 @@ class ObservedPath(ABC):
     def _load(self, state: Mapping[str, Tensor]) -> None:
         self._points = int(state["points"])
         self._finished = bool(state["finished"])
+        self._first_step = state["first_step"].item()
 
 
 @dataclass(frozen=True)
@@ -285,7 +304,7 @@ class NoMethod:
     """Learn a task and contribute nothing to a meta-gradient."""
 
     name: ClassVar[str] = "none"
-    needs_end_gradient: ClassVar[bool] = False
+    end_batches: ClassVar[int] = 0
     keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> NullPath:

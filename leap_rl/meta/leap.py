@@ -8,12 +8,23 @@ is `loss_scale`. With every Jacobian taken as the identity, as in the paper, the
 where i runs over the K segments, one an update, dtheta_i = theta_{i+1} - theta_i and df_i is the
 loss difference. Without the loss in the path its term and its share of the norm are absent.
 
+That measures parameters by the Euclidean metric, in which plain gradient descent is steepest. An
+optimizer that scales its gradient, dtheta = -a S grad_f, descends steepest in the metric
+G = (a S)^-1. Measured by that, |dtheta|_G^2 = -dtheta . grad_f, the decrease of the loss that the
+gradient predicts; and the gradient, raised to a vector by G^-1 = a S, turns a S grad_f into
+-dtheta. With k = c^2 the task contributes
+
+    -p sum_i (1 - k df_i) |dgamma_i|^(p-2) dtheta_i,   |dgamma_i|^2 = -dtheta_i . grad_f + k df_i^2
+
+The stabilizer puts -|df_i| for df_i in both. `docs/methods.md` derives it.
+
 Dimensions: P flattened shared parameters, K updates.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -22,7 +33,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.meta.gradient_path import ObservedPath
-from leap_rl.meta.vectors import BlockSum, check_finite, norm
+from leap_rl.meta.vectors import BlockSum, check_finite, dot, norm
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,13 @@ class Leap:
             does not push the initialization uphill (the paper's mu, section 2.3).
         loss_scale: c, the unit of the loss against that of the parameters. The paper gives none;
             the loss term grows with its square.
+        metric: how parameters are measured. euclidean: eq. 8 as printed. optimizer: by the metric
+            in which the inner optimizer's step is steepest descent; for plain gradient descent the
+            two are the same but for their units.
+        task_unit: whether, in the optimizer's metric, each task's distance is measured in a unit of
+            its own, the mean over its segments of (1 + k |df|) |dgamma|^(p-2), held fixed like the
+            path's forward points. The contribution then is p times a weighted sum of the steps
+            taken whose weights are 1 on average: as long as Reptile's, whatever the loss's scale.
 
     Raises:
         ValueError: a field out of its range.
@@ -45,9 +63,11 @@ class Leap:
     loss_in_path: bool = True
     stabilizer: bool = True
     loss_scale: float = 1.0
+    metric: Literal["euclidean", "optimizer"] = "euclidean"
+    task_unit: bool = False
 
     name: ClassVar[str] = "leap"
-    needs_end_gradient: ClassVar[bool] = False
+    end_batches: ClassVar[int] = 0
     keeps_tasks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -58,6 +78,17 @@ class Leap:
                 f"loss_scale = {self.loss_scale}: must be finite and greater than 0; "
                 "for a path without the loss set loss_in_path to False"
             )
+        if self.metric not in ("euclidean", "optimizer"):
+            raise ValueError(f"metric = {self.metric!r}: must be 'euclidean' or 'optimizer'")
+        if self.task_unit and self.metric == "euclidean":
+            raise ValueError(
+                "task_unit = True: is a unit of the optimizer's metric; set metric to 'optimizer'"
+            )
+
+    @property
+    def kappa(self) -> float:
+        """k, the weight of the loss in the path: c^2, or 0 without the loss in it."""
+        return self.loss_scale**2 if self.loss_in_path else 0.0
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> LeapPath:
         """Begin a task's path at `theta0`, float32 [P], which is copied.
@@ -71,11 +102,14 @@ class Leap:
             ValueError: not a float32 vector.
             NonFiniteError: a parameter is NaN or infinite.
         """
-        return LeapPath(self, theta0, borrow=borrow)
+        path = EuclideanPath if self.metric == "euclidean" else OptimizerMetricPath
+        return path(self, theta0, borrow=borrow)
 
 
 class LeapPath(ObservedPath):
-    """One task's running sum of eq. 8."""
+    """One task's path, segment by segment; how a segment counts is the metric's."""
+
+    _keeps_gradient: bool
 
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(theta0)
@@ -86,9 +120,6 @@ class LeapPath(ObservedPath):
         self._theta = self._theta0.clone()
         self._loss = 0.0
         self._grad = torch.zeros_like(self._theta0)
-        # The sums of eq. 8, without -p. With p = 2 the dtheta telescope and need none.
-        self._loss_sum = BlockSum(self._theta0) if method.loss_in_path else None
-        self._delta_sum = BlockSum(self._theta0) if method.p == 1 else None
 
     def _extend(
         self,
@@ -109,7 +140,7 @@ class LeapPath(ObservedPath):
             self._close_segment(theta, step_length, ends_at - self._loss)
         self._loss = loss
         self._theta = self._kept(theta, self._theta)
-        if grad is not None and self._loss_sum is not None:
+        if grad is not None and self._keeps_gradient:
             self._grad = self._kept(grad, self._grad)
 
     def _kept(self, vector: Tensor, buffer: Tensor) -> Tensor:
@@ -120,8 +151,54 @@ class LeapPath(ObservedPath):
         check_finite("theta", theta, where)
         return float(torch.linalg.vector_norm(theta.double() - self._theta.double()))
 
+    @abstractmethod
     def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
-        """Add the term of eq. 8 of the segment that ends at `theta`, and its length."""
+        """Add the term of the segment that ends at `theta`, and its distance."""
+
+    def figures(self) -> dict[str, float]:
+        """Scalars for logs; a pure read.
+
+        Returns:
+            `energy` (p = 2) or `length` (p = 1): the distance so far, the sum of |dgamma|^p;
+            `displacement`: |theta - theta0|; and what every path has.
+        """
+        return super().figures() | {
+            "energy" if self._method.p == 2 else "length": self._distance,
+            "displacement": torch.linalg.vector_norm(self._displacement()).item(),
+        }
+
+    def _displacement(self) -> Tensor:
+        return self._theta.double() - self._theta0.double()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that a fresh path from the same theta0 and method needs, copied."""
+        state = super().state_dict() | {
+            "distance": torch.tensor(self._distance, dtype=torch.float64),
+            "theta": self._theta.clone(),
+            "loss": torch.tensor(self._loss, dtype=torch.float64),
+        }
+        return state | ({"grad": self._grad.clone()} if self._keeps_gradient else {})
+
+    def _load(self, state: Mapping[str, Tensor]) -> None:
+        super()._load(state)
+        self._distance = state["distance"].item()
+        self._theta = state["theta"].clone()
+        self._loss = state["loss"].item()
+        if self._keeps_gradient:
+            self._grad = state["grad"].clone()
+
+
+class EuclideanPath(LeapPath):
+    """The running sum of eq. 8 as printed."""
+
+    def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
+        super().__init__(method, theta0, borrow=borrow)
+        self._keeps_gradient = self._needs_gradient = method.loss_in_path
+        # The sums of eq. 8, without -p. With p = 2 the dtheta telescope and need none.
+        self._loss_sum = BlockSum(self._theta0) if method.loss_in_path else None
+        self._delta_sum = BlockSum(self._theta0) if method.p == 1 else None
+
+    def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
         method = self._method
         if method.loss_in_path:
             length = math.hypot(step_length, method.loss_scale * loss_difference)
@@ -148,32 +225,17 @@ class LeapPath(ObservedPath):
         """Scalars for logs; a pure read.
 
         Returns:
-            `energy` (p = 2) or `length` (p = 1): the distance so far, the sum of |dgamma|^p;
-            `displacement`: |theta - theta0|;
             `loss_pull`: the norm of the loss term's part of the sum in eq. 8, without the factor p
-            (with p = 2 and the stabilizer |sum c^2 |df| grad_f|); 0 without the loss in the path.
+            (with p = 2 and the stabilizer |sum c^2 |df| grad_f|); 0 without the loss in the path;
+            and what `LeapPath.figures` has.
         """
-        loss_sum = self._loss_sum
-        return {
-            "energy" if self._method.p == 2 else "length": self._distance,
-            "displacement": torch.linalg.vector_norm(self._displacement()).item(),
-            "loss_pull": (
-                0.0 if loss_sum is None else torch.linalg.vector_norm(loss_sum.value()).item()
-            ),
-        }
-
-    def _displacement(self) -> Tensor:
-        return self._theta.double() - self._theta0.double()
+        pull = torch.zeros(()) if self._loss_sum is None else self._loss_sum.value()
+        return super().figures() | {"loss_pull": torch.linalg.vector_norm(pull).item()}
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a fresh path from the same theta0 and method needs, copied."""
-        state = super().state_dict() | {
-            "distance": torch.tensor(self._distance, dtype=torch.float64),
-            "theta": self._theta.clone(),
-            "loss": torch.tensor(self._loss, dtype=torch.float64),
-        }
+        state = super().state_dict()
         if self._loss_sum is not None:
-            state["grad"] = self._grad.clone()
             state |= self._loss_sum.state_dict("loss_sum")
         if self._delta_sum is not None:
             state |= self._delta_sum.state_dict("delta_sum")
@@ -181,11 +243,112 @@ class LeapPath(ObservedPath):
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         super()._load(state)
-        self._distance = state["distance"].item()
-        self._theta = state["theta"].clone()
-        self._loss = state["loss"].item()
         if self._loss_sum is not None:
-            self._grad = state["grad"].clone()
             self._loss_sum.load_state_dict(state, "loss_sum")
         if self._delta_sum is not None:
             self._delta_sum.load_state_dict(state, "delta_sum")
+
+
+class OptimizerMetricPath(LeapPath):
+    """The running sum in the metric in which the inner optimizer's step is steepest descent.
+
+    The metric is in none of its terms: the optimizer's own steps say all of it. It holds for any
+    optimizer, with clipping and momentum, as far as the predicted decrease -dtheta . grad_f is not
+    negative; where momentum makes it so, it counts as 0.
+    """
+
+    _keeps_gradient = True
+
+    def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
+        super().__init__(method, theta0, borrow=borrow)
+        self._needs_gradient = method.p == 1
+        self._sum = BlockSum(self._theta0)
+        # Of the segments' weights (1 + k |df|) |dgamma|^(p-2): how many, their sum, their squares'.
+        self._weighted = 0
+        self._weights = 0.0
+        self._squared_weights = 0.0
+
+    def observe(
+        self,
+        theta: Tensor,
+        loss: Tensor | float,
+        grad: Tensor | None = None,
+        *,
+        previous_batch_loss: Tensor | float | None = None,
+        step_length: float | None = None,
+    ) -> None:
+        """Close the segment that ends at `theta` and open the next; see `GradientPath.observe`.
+
+        With p = 2 the gradient may be left out: the energy is then not known, the contribution is.
+        """
+        super().observe(
+            theta, loss, grad, previous_batch_loss=previous_batch_loss, step_length=step_length
+        )
+        if grad is None:
+            self._distance = math.nan
+
+    def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
+        method, kappa = self._method, self._method.kappa
+        delta = theta - self._theta
+        squared = kappa * loss_difference**2
+        if not math.isnan(self._distance):
+            squared += max(-dot(delta, self._grad), 0.0)
+        self._distance += squared ** (method.p / 2)
+        stands_still = step_length == 0.0 and loss_difference == 0.0
+        if stands_still or (method.p == 1 and squared == 0.0):
+            return  # a segment of length 0 adds nothing, as in eq. 8
+        scale = 1.0 if method.p == 2 else 1.0 / math.sqrt(squared)
+        weight = (1.0 + kappa * abs(loss_difference)) * scale
+        self._weighted += 1
+        self._weights += weight
+        self._squared_weights += weight**2
+        pull = weight if method.stabilizer else (1.0 - kappa * loss_difference) * scale
+        self._sum.add(delta, weight=pull)
+
+    def gradient(self) -> Tensor:
+        """The contribution so far: float32 [P], a fresh tensor; a pure read."""
+        factor = float(-self._method.p)
+        if self._method.task_unit and self._weighted:
+            factor /= self._mean_weight
+        return self._sum.value().mul_(factor).to(torch.float32)
+
+    @property
+    def _mean_weight(self) -> float:
+        return self._weights / self._weighted
+
+    def figures(self) -> dict[str, float]:
+        """Scalars for logs; a pure read.
+
+        Returns:
+            `mean_weight`: the mean of the segments' weights (1 + k |df|) |dgamma|^(p-2);
+            `effective_segments`: (sum of the weights)^2 / sum of their squares, as a share of the
+            segments: 1 where all count alike, near 0 where one owns the sum;
+            and what `LeapPath.figures` has, without the energy where no gradients were given.
+        """
+        figures = super().figures()
+        if math.isnan(self._distance):
+            del figures["energy"]
+        if self._weighted:
+            effective = self._weights**2 / self._squared_weights
+            figures["mean_weight"] = self._mean_weight
+            figures["effective_segments"] = effective / self._weighted
+        return figures
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that a fresh path from the same theta0 and method needs, copied."""
+        return (
+            super().state_dict()
+            | {
+                "weighted": torch.tensor(self._weighted),
+                "weights": torch.tensor(self._weights, dtype=torch.float64),
+                "squared_weights": torch.tensor(self._squared_weights, dtype=torch.float64),
+            }
+            | self._sum.state_dict("sum")
+        )
+
+    def _load(self, state: Mapping[str, Tensor]) -> None:
+        super()._load(state)
+        self._weighted = int(state["weighted"])
+        self._weights = state["weights"].item()
+        self._squared_weights = state["squared_weights"].item()
+        self._sum.load_state_dict(state, "sum")

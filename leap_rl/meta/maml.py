@@ -26,7 +26,7 @@ class MAML:
     """
 
     name: ClassVar[str] = "maml"
-    needs_end_gradient: ClassVar[bool] = True
+    end_batches: ClassVar[int] = 1
     keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:

@@ -27,7 +27,7 @@ class Reptile:
     """The method; it has nothing to set."""
 
     name: ClassVar[str] = "reptile"
-    needs_end_gradient: ClassVar[bool] = False
+    end_batches: ClassVar[int] = 0
     keeps_tasks: ClassVar[bool] = False
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> DisplacementPath:
@@ -77,9 +77,11 @@ class DisplacementPath(ObservedPath):
         """Scalars for logs; a pure read.
 
         Returns:
-            `displacement`: |theta - theta0|.
+            `displacement`: |theta - theta0|, and what every path has.
         """
-        return {"displacement": torch.linalg.vector_norm(self._displacement()).item()}
+        return super().figures() | {
+            "displacement": torch.linalg.vector_norm(self._displacement()).item()
+        }
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a fresh path from the same theta0 and method needs, copied."""

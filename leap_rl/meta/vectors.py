@@ -80,6 +80,19 @@ def norm(vector: Tensor) -> float:
     return math.hypot(torch.linalg.vector_norm(row_norms, dtype=torch.float64).item(), rest.item())
 
 
+def dot(first: Tensor, second: Tensor) -> float:
+    """The dot product of two contiguous float32 [P], summed as in `norm`.
+
+    In float64, and slower, where a float32 sum overflows though no value does.
+    """
+    rows = first.numel() // _NORM_ROW
+    in_rows = rows * _NORM_ROW
+    products = first * second
+    row_sums = products[:in_rows].view(rows, _NORM_ROW).sum(dim=1)
+    total = (row_sums.sum(dtype=torch.float64) + products[in_rows:].sum()).item()
+    return total if math.isfinite(total) else (first.double() @ second.double()).item()
+
+
 def pairwise_cosines(vectors: Sequence[Tensor]) -> Tensor:
     """The cosine of each of B float32 [P] with each, float64 [B, B]; NaN where one of them is 0."""
     gram = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)

@@ -122,11 +122,11 @@ class TaskConfig:
 
     agent_steps: int = 5_000_000
     """Budget of a task in agent steps, one action of one environment each. Paper ("trained
-    independently for 5 million steps"; that these are agent steps is ours to say)."""
+    independently for 5 million steps"; not given: that these are agent steps)."""
 
     num_envs: int = 32
-    """Environments that an agent plays at the same time. Paper ("batch size of 32"; that these are
-    environments is ours to say)."""
+    """Environments that an agent plays at the same time. Paper ("batch size of 32"; not given: that
+    these are environments)."""
 
     unroll_length: int = 5
     """Agent steps in each environment between two updates. Paper."""

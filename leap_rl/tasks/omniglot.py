@@ -86,6 +86,7 @@ class OmniglotTask:
             torch.arange(CLASSES).repeat_interleave(VALIDATION_DRAWINGS),
         )
         self._updates = 0
+        self._end_batches = 0
         self._start: Tensor | None = None
         self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
         self._previous_batch_loss: Tensor | None = None
@@ -137,7 +138,8 @@ class OmniglotTask:
         """Return the last point with one more batch's loss, or what MAML asks for in its place."""
         if self._second_order:
             return self._end_by_the_start()
-        figures = self.learner.figures(self.batch(self._updates))
+        figures = self.learner.figures(self.batch(self._updates + self._end_batches))
+        self._end_batches += 1
         gradient = self.learner.backward(figures.loss) if with_grad else None
         return Point(
             theta=self.learner.shared,

@@ -143,7 +143,10 @@ class Task(Protocol):
         """
 
     def end_point(self, *, with_grad: bool) -> Point:
-        """Return the path's end: one more batch at the last parameters, not stepped on."""
+        """Return the path's end: one more batch at the last parameters, not stepped on.
+
+        Each call has another batch, but for tasks that differentiate their end by their start.
+        """
 
     def state(self) -> TaskState:
         """Return all that the future depends on, between two updates; a pure read, all copies."""

@@ -94,7 +94,28 @@ METRICS: tuple[Metric, ...] = (
         "path/<game>/loss_pull",
         "norm of the contribution",
         META,
-        "Norm of the loss term's part of Leap's contribution, the sum of |Δf|∇f over segments.",
+        "Norm of the loss term's part of Leap's contribution, the sum of |Δf|∇f over segments; in "
+        "the Euclidean metric.",
+    ),
+    Metric(
+        "path/<game>/mean_weight",
+        "ratio",
+        META,
+        "Mean over the segments of their weights in Leap's contribution; in the optimizer's "
+        "metric.",
+    ),
+    Metric(
+        "path/<game>/effective_segments",
+        "0 to 1",
+        META,
+        "The effective sample size of these weights as a share of the segments: 1 where all count "
+        "alike, near 0 where one owns the sum.",
+    ),
+    Metric(
+        "path/<game>/first_step",
+        "ratio",
+        META,
+        "Length of the first update of the shared parameters over the initialization's norm.",
     ),
     Metric(
         "path/<game>/displacement",
@@ -107,6 +128,13 @@ METRICS: tuple[Metric, ...] = (
         "-1 to 1",
         META,
         "Cosine between the game's contribution and the mean; absent when either is zero.",
+    ),
+    Metric(
+        "path/<game>/share",
+        "ratio",
+        META,
+        "The game's share of the mean contribution, over all of its slots; the shares of a batch "
+        "add up to 1, and one that pulls against the mean has a negative one.",
     ),
     Metric(
         "path/<game>/contribution_norm",

@@ -26,11 +26,13 @@ class SlotFigures:
     frames_per_agent_step: int
     """Emulator frames in an agent step; 0 for a task that has no frames."""
     path: Mapping[str, float] = field(default_factory=dict)
-    """The gradient path's figures: displacement, and with Leap energy (p = 2) or length (p = 1)
-    and loss_pull."""
+    """The gradient path's metrics, as its `figures` returns them."""
     contribution_norm: float
     cosine: float | None
     """Between this contribution and the batch's mean; None when either is zero."""
+    share: float | None = None
+    """Of the batch's mean: the contribution's projection on it by n |mean|, n contributions in all;
+    the shares of a batch add up to 1. None when the mean is zero."""
     losses: Mapping[str, float] = field(default_factory=dict)
     """Means over the task's updates: total, and policy, value, entropy for an actor-critic, or the
     errors of a classifier."""
@@ -186,6 +188,9 @@ def _game_figures(game: str, slots: Sequence[SlotFigures], unit: Unit) -> dict[s
         path.append(figures)
     row: dict[str, float | int] = {}
     row.update({f"path/{game}/{name}": mean for name, mean in _means(path).items()})
+    shares = [slot.share for slot in slots if slot.share is not None]
+    if shares:
+        row[f"path/{game}/share"] = math.fsum(shares)
     return_sum = math.fsum(slot.episode_return_sum for slot in slots)
     if unit == "agent_steps":
         row.update(_returns(game, return_sum, sum(slot.episodes for slot in slots)))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from leap_rl.messages import FloatVector
 from leap_rl.meta.gradient_path import NonFiniteError
-from leap_rl.meta.outer_step import OuterStep
+from leap_rl.meta.outer_step import OuterStep, scaled_to_geometric_mean
 from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
@@ -71,6 +71,8 @@ class MetaTrainingFactory:
     optimizer: Literal["adam", "sgd"]
     layout: Layout
     frames_per_agent_step: int
+    geometric_mean: bool = False
+    """Whether the tasks' distances enter the mean by their geometric mean."""
     unit: Unit = "agent_steps"
     """What the tasks call what they count as agent steps."""
     validation: Validation | None = None
@@ -173,6 +175,9 @@ class MetaTraining:
         dropped = [slot for slot in dropped if not slot.spec.validates]
         # Copies: a contribution may lie in memory that its runtime shares read-only.
         contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
+        if self._plan.geometric_mean:
+            distances = [_distance(slot.record.path) for slot in slots]
+            contributions = scaled_to_geometric_mean(contributions, distances)
         initialization_norm = _norm(self._outer.theta)
         everyone: list[FilledSlot | DroppedSlot] = [*slots, *dropped]
         try:
@@ -183,7 +188,9 @@ class MetaTraining:
         row = meta_step_row(
             meta_step=round_number,
             slots=[
-                _figures(slot, contribution, result.mean, self._plan.frames_per_agent_step)
+                _figures(
+                    slot, contribution, result.mean, len(slots), self._plan.frames_per_agent_step
+                )
                 for slot, contribution in zip(slots, contributions, strict=True)
             ],
             meta=MetaFigures(
@@ -222,6 +229,10 @@ def _norm(vector: Tensor) -> float:
     return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
 
 
+def _distance(path: Mapping[str, float]) -> float:
+    return path["energy"] if "energy" in path else path["length"]
+
+
 def _cosines(
     games: Sequence[str], contributions: Sequence[Tensor]
 ) -> dict[tuple[str, str], list[float]]:
@@ -237,10 +248,14 @@ def _cosines(
 
 
 def _figures(
-    slot: FilledSlot, contribution: Tensor, mean: Tensor, frames_per_agent_step: int
+    slot: FilledSlot,
+    contribution: Tensor,
+    mean: Tensor,
+    batch_size: int,
+    frames_per_agent_step: int,
 ) -> SlotFigures:
-    contribution_norm = _norm(contribution)
-    norms = contribution_norm * _norm(mean)
+    contribution_norm, mean_norm = _norm(contribution), _norm(mean)
+    norms = contribution_norm * mean_norm
     dot = float(contribution.double() @ mean.double())
     return SlotFigures(
         game=slot.spec.game,
@@ -249,6 +264,7 @@ def _figures(
         path=slot.record.path,
         contribution_norm=contribution_norm,
         cosine=dot / norms if norms > 0 else None,
+        share=dot / (batch_size * mean_norm**2) if mean_norm > 0 else None,
         losses=slot.record.losses,
         episode_return_sum=float(slot.episodes.returns.sum()),
         episodes=len(slot.episodes.returns),

@@ -31,7 +31,7 @@ from leap_rl.messages import (
     Work,
 )
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
-from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
+from leap_rl.tasks.task import Point, Task, TaskFactory, TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.phases import OnPhase, Phase, no_fault
 from leap_rl.training.recorder import TaskRecorder
@@ -160,7 +160,7 @@ class Trainer:
                     self._on_phase(Phase.TRAINER_FREEZING if frozen else Phase.TRAINER_STREAMING)
             # Before the end point: its batch is one that the agent never learns from.
             kept = keep(task) if self._method.keeps_tasks else None
-            end = task.end_point(with_grad=self._method.needs_end_gradient)
+            end = end_of_path(task, batches=self._method.end_batches)
             path.finish(
                 end.theta,
                 end.loss,
@@ -229,6 +229,21 @@ class Trainer:
             claim=self._next_claim(),
             agent={name: tensor.cpu().numpy() for name, tensor in agent.items()},
         )
+
+
+def end_of_path(task: Task, *, batches: int) -> Point:
+    """Return the path's end, its loss and gradient averaged over batches; with 0, no gradient."""
+    end = task.end_point(with_grad=batches > 0)
+    if batches <= 1:
+        return end
+    assert end.grad is not None
+    loss, grad = end.loss.clone(), end.grad.clone()  # views until the next one is computed
+    for _ in range(batches - 1):
+        another = task.end_point(with_grad=True)
+        assert another.grad is not None
+        loss += another.loss
+        grad += another.grad
+    return replace(end, loss=loss / batches, grad=grad / batches)
 
 
 def _sum_so_far(path: GradientPath) -> FloatVector:

@@ -18,24 +18,32 @@ def test_fields_and_defaults():
     assert {field.name: getattr(config, field.name) for field in fields(config)} == {
         "method": "leap",
         "p": 2,
+        "metric": "auto",
+        "task_unit": "path",
         "loss_in_path": True,
         "loss_scale": 1.0,
         "stabilizer": True,
         "loss_difference": "next_batch",
         "meta_steps": 100,
         "batch_size": 16,
-        "meta_lr": 1e-3,
-        "optimizer": "adam",
+        "optimizer": "auto",
+        "meta_lr": None,
         "close_after_s": None,
+        "end_batches": 1,
         "updates_per_round": None,
         "init": "random",
     }
 
 
 def test_build_hands_every_field_on():
-    config = MetaConfig(p=1, loss_in_path=False, loss_scale=0.5, stabilizer=False)
+    config = MetaConfig(
+        p=1, loss_in_path=False, loss_scale=0.5, stabilizer=False, metric="euclidean"
+    ).resolved(plain_descent=False)
     assert config.build() == Leap(p=1, loss_in_path=False, stabilizer=False, loss_scale=0.5)
-    assert MetaConfig().build() == Leap()
+    default = Leap(metric="optimizer", task_unit=True)
+    assert MetaConfig().resolved(plain_descent=False).build() == default
+    assert MetaConfig().resolved(plain_descent=True).build() == Leap()
+    assert MetaConfig(method="fomaml", end_batches=3).build() == FOMAML(end_batches=3)
 
 
 @pytest.mark.parametrize(
@@ -46,12 +54,35 @@ def test_a_method_is_one_word(name, method):
     assert method.name == name
 
 
-def test_the_outer_step_is_as_configured_but_for_finetuning():
-    for method in ("leap", "reptile", "fomaml"):
-        config = MetaConfig(method=method, optimizer="sgd", meta_lr=0.25)
-        assert config.outer == ("sgd", 0.25)
-    assert MetaConfig().outer == ("adam", 1e-3)
-    assert MetaConfig(method="finetune").outer == ("sgd", 1.0)
+def test_the_outer_step_is_as_configured():
+    for method in ("leap", "reptile", "fomaml", "finetune"):
+        for optimizer in ("sgd", "adam"):
+            config = MetaConfig(method=method, optimizer=optimizer, meta_lr=0.25)
+            assert config.resolved(plain_descent=False).outer == (optimizer, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("fields", "outer"),
+    [
+        ({}, ("sgd", 0.5)),  # the whole way to the mean of the agents is 1/p
+        ({"p": 1}, ("sgd", 1.0)),
+        ({"method": "reptile"}, ("sgd", 1.0)),
+        ({"method": "finetune"}, ("sgd", 1.0)),
+        ({"method": "fomaml"}, ("adam", 1e-3)),
+        ({"metric": "euclidean"}, ("adam", 1e-3)),
+        ({"task_unit": "none"}, ("adam", 1e-3)),
+        ({"optimizer": "adam"}, ("adam", 1e-3)),
+    ],
+)
+def test_the_outer_step_of_each_method_where_nothing_is_said(fields, outer):
+    assert MetaConfig(**fields).resolved(plain_descent=False).outer == outer
+
+
+def test_auto_is_the_metric_of_the_tasks_optimizer():
+    agents, descent = (MetaConfig().resolved(plain_descent=plain) for plain in (False, True))
+    assert (agents.metric, agents.task_unit) == ("optimizer", "path")
+    assert (descent.metric, descent.task_unit) == ("euclidean", "none")
+    assert agents.resolved(plain_descent=True) == agents, "what is resolved stays"
 
 
 @pytest.mark.parametrize("method", ["reptile", "fomaml", "maml", "finetune"])
@@ -63,6 +94,8 @@ def test_the_outer_step_is_as_configured_but_for_finetuning():
         {"loss_scale": 2.0},
         {"stabilizer": False},
         {"loss_difference": "same_batch"},
+        {"metric": "euclidean"},
+        {"task_unit": "none"},
     ],
 )
 def test_another_method_leaves_out_what_is_leaps(method, of_leap):
@@ -70,10 +103,10 @@ def test_another_method_leaves_out_what_is_leaps(method, of_leap):
     assert MetaConfig(**of_leap) != MetaConfig()
 
 
-@pytest.mark.parametrize("outer", [{"optimizer": "sgd"}, {"meta_lr": 0.1}])
-def test_finetuning_has_an_outer_step_of_its_own(outer):
-    assert MetaConfig(method="finetune", **outer) == MetaConfig(method="finetune")
-    assert MetaConfig(method="reptile", **outer) != MetaConfig(method="reptile")
+@pytest.mark.parametrize("method", ["leap", "reptile", "maml", "finetune"])
+def test_batches_at_the_end_are_fomamls_alone(method):
+    assert MetaConfig(method=method, end_batches=3) == MetaConfig(method=method)
+    assert MetaConfig(method="fomaml", end_batches=3).end_batches == 3
 
 
 @pytest.mark.parametrize("method", ["leap", "reptile", "fomaml", "maml"])
@@ -94,6 +127,9 @@ def test_rounds_are_finetunings_alone(method):
         ({"meta_lr": -1.0}, r"meta\.meta_lr = -1\.0: must be greater than 0"),
         ({"meta_lr": float("nan")}, r"meta\.meta_lr = nan: must be greater than 0"),
         ({"meta_lr": float("inf")}, r"meta\.meta_lr = inf: must be finite"),
+        ({"metric": "riemann"}, r"meta\.metric = 'riemann'"),
+        ({"task_unit": "mean"}, r"meta\.task_unit = 'mean'"),
+        ({"end_batches": 0}, r"meta\.end_batches = 0: must be at least 1"),
         ({"meta_steps": 0}, r"meta\.meta_steps = 0: must be at least 1"),
         ({"batch_size": 0}, r"meta\.batch_size = 0: must be at least 1"),
         ({"init": ""}, r"meta\.init"),

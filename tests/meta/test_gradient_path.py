@@ -15,7 +15,7 @@ def test_methods_and_paths_fit_their_protocols():
     methods: list[Method] = [NoMethod(), Leap(), Reptile(), FOMAML(), Finetune()]
     names = [method.name for method in methods]
     assert names == ["none", "leap", "reptile", "fomaml", "finetune"]
-    assert [method.name for method in methods if method.needs_end_gradient] == ["fomaml"]
+    assert [method.name for method in methods if method.end_batches] == ["fomaml"]
     assert [method.name for method in methods if method.keeps_tasks] == ["finetune"]
     for method in methods:
         path: GradientPath = method.start(torch.ones(3))
@@ -32,7 +32,7 @@ def test_the_null_path_counts_and_contributes_nothing():
     assert path.segments == 4
     assert torch.equal(path.gradient(), torch.zeros(3))
     assert path.gradient().dtype == torch.float32
-    assert path.figures() == {}
+    assert path.figures() == {"first_step": 1.0}
 
 
 def test_the_null_path_refuses_a_loss_that_is_not_finite():

@@ -14,6 +14,11 @@ from leap_rl.meta import Leap, LeapPath, NonFiniteError
 
 P = 37
 VARIANTS = list(product((1, 2), (True, False), (True, False)))  # p, loss_in_path, stabilizer
+METHODS = [
+    Leap(p=p, loss_in_path=loss_in_path, stabilizer=stabilizer, metric=metric, task_unit=task_unit)
+    for p, loss_in_path, stabilizer in VARIANTS
+    for metric, task_unit in (("euclidean", False), ("optimizer", False), ("optimizer", True))
+]
 
 
 class Point(NamedTuple):
@@ -169,7 +174,11 @@ def test_gradient_descent_on_a_quadratic_in_closed_form(p, loss_in_path):
 
     assert_close(path.gradient(), expected, rtol=1e-5)  # theta in float32: steps of 1e-3 near 1
     figures = path.figures()
-    assert set(figures) == {"energy" if p == 2 else "length", "displacement", "loss_pull"}
+    distance_name = "energy" if p == 2 else "length"
+    assert set(figures) == {distance_name, "displacement", "loss_pull", "first_step"}
+    assert figures["first_step"] == pytest.approx(
+        rate * math.sqrt(n2) / float((optimum + e).norm()), rel=1e-4
+    )
     assert figures["energy" if p == 2 else "length"] == pytest.approx(distance, rel=1e-5)
     assert figures["displacement"] == pytest.approx((1 - r**updates) * math.sqrt(n2), rel=1e-6)
     assert figures["loss_pull"] == pytest.approx(pull, rel=1e-5)
@@ -200,11 +209,10 @@ def test_one_segment_by_hand():
         assert path.figures()["energy" if p == 2 else "length"] == (25.0 if p == 2 else 5.0)
 
 
-@pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
-def test_a_segment_of_length_zero_adds_nothing(p, loss_in_path, stabilizer):
-    method = Leap(p=p, loss_in_path=loss_in_path, stabilizer=stabilizer)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_segment_of_length_zero_adds_nothing(method):
     points = make_points(updates=4)
-    stuttering = [points[0], points[0], *points[1:], points[-1]]
+    stuttering = [points[0], points[1], points[1], *points[2:], points[-1]]
 
     path = walk(method, stuttering)
 
@@ -249,10 +257,9 @@ def test_bits_do_not_depend_on_how_often_they_are_read(p):
     assert often.figures() == never.figures()
 
 
-@pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("at", [0, 1, 32, 45])
-def test_a_state_taken_in_mid_path_goes_on_to_the_same_bits(p, loss_in_path, stabilizer, at):
-    method = Leap(p=p, loss_in_path=loss_in_path, stabilizer=stabilizer)
+def test_a_path_restored_from_a_state_comes_to_the_same_bits(method, at):
     points = make_points(updates=80)
     first = method.start(points[0].theta)
     for point in points[:at]:
@@ -404,10 +411,9 @@ def test_what_is_kept_is_copied(p):
     assert torch.equal(path.gradient(), walk(Leap(p=p), points).gradient())
 
 
-@pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
-def test_what_is_borrowed_and_known_gives_the_same_sum(p, loss_in_path, stabilizer):
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_borrowed_and_known_gives_the_same_sum(method):
     """As an agent does it that swaps two buffers and knows how long its steps are."""
-    method = Leap(p=p, loss_in_path=loss_in_path, stabilizer=stabilizer)
     points = make_points(updates=40)
     path = method.start(points[0].theta, borrow=True)
     buffers = [Point(torch.empty(P), 0.0, torch.empty(P)) for _ in range(2)]

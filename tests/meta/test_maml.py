@@ -17,7 +17,7 @@ def test_its_contribution_is_the_gradient_at_the_end() -> None:
     assert torch.equal(path.gradient(), end)
     assert path.gradient() is not path.gradient()
     assert path.segments == 3
-    assert path.figures() == {"displacement": 6.0}
+    assert path.figures()["displacement"] == 6.0
 
 
 def test_an_end_without_a_gradient_is_refused() -> None:
@@ -27,7 +27,7 @@ def test_an_end_without_a_gradient_is_refused() -> None:
         path.finish(THETA0, 0.5)
     with pytest.raises(NonFiniteError):
         path.finish(THETA0, 0.5, torch.full((4,), torch.nan))
-    assert MAML().needs_end_gradient
+    assert MAML().end_batches == 1
 
 
 def test_a_frozen_path_goes_on_to_the_same_bits() -> None:

@@ -143,6 +143,15 @@ def test_validation_changes_no_bit_of_what_is_learned() -> None:
     assert torch.equal(ends[0].grad, ends[1].grad)
 
 
+def test_each_batch_at_the_end_is_another_at_the_same_point() -> None:
+    task = make_task(OmniglotConfig(updates=3, batch_size=5))
+    task.start(initialization())
+    run(task)
+    first, second = (task.end_point(with_grad=True) for _ in range(2))
+    assert torch.equal(first.theta, second.theta)
+    assert float(first.loss) != float(second.loss)
+
+
 def test_what_is_observed_is_each_updates_point_loss_and_gradient() -> None:
     task = make_task()
     task.start(initialization())

@@ -15,6 +15,7 @@ from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import Progress, Task, TaskSpec
+from leap_rl.training.trainer import end_of_path
 
 BOWLS = ConfiguredTasks(
     task=TaskConfig(kind="quadratic", games="all", agent_steps=12, num_envs=2, unroll_length=1),
@@ -82,6 +83,24 @@ def test_the_end_point_is_what_one_more_update_would_see(make: ConfiguredTasks) 
     assert_same([(theta, loss, grad)], [(end.theta, float(end.loss), end.grad)])
     path.finish(end.theta, end.loss, end.grad, step_length=end.step_length)
     assert torch.equal(path.gradient(), grad)
+
+    several = begin(make)
+    several.start(theta0)
+    learn(several)
+    ends = []
+    for _ in range(3):
+        end = several.end_point(with_grad=True)
+        assert end.grad is not None
+        ends.append((float(end.loss), end.grad.double()))
+    again = begin(make)
+    again.start(theta0)
+    learn(again)
+    mean = end_of_path(again, batches=3)
+    assert mean.grad is not None
+    assert float(mean.loss) == pytest.approx(sum(loss for loss, _ in ends) / 3, rel=1e-5)
+    expected = sum((grad for _, grad in ends), torch.zeros(())) / 3
+    torch.testing.assert_close(mean.grad.double(), expected, rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(mean.grad, ends[0][1].float(), rtol=1e-2), "batches differ"
 
     without = begin(make)
     without.start(theta0)

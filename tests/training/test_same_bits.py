@@ -68,7 +68,7 @@ def ten_line_loop(config: TrainConfig) -> torch.Tensor:
             task.start(theta)
             while not task.done:
                 task.advance(path.observe)
-            end = task.end_point(with_grad=method.needs_end_gradient)
+            end = task.end_point(with_grad=method.end_batches > 0)
             path.finish(end.theta, end.loss, end.grad)
             total += path.gradient()
         theta.grad = (total / batch).float()

@@ -121,7 +121,7 @@ def test_the_record_says_what_the_task_did(link: RecordingLink, policy: FakePoli
     assert (slot.record.updates, slot.record.agent_steps) == (UPDATES, 10 * UPDATES)
     losses = [10.0 / (update + 2) for update in range(UPDATES)]
     assert slot.record.losses["total"] == pytest.approx(np.mean(losses))
-    assert slot.record.path.keys() == {"energy", "loss_pull", "displacement"}
+    assert slot.record.path.keys() == {"energy", "loss_pull", "displacement", "first_step"}
     assert slot.episodes.returns.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert slot.episodes.agent_steps.tolist() == [10, 20, 30, 40, 50]
     assert [point.agent_steps for point in slot.record.curve] == [10, 20, 30, 40, 50]
