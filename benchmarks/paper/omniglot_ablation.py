@@ -179,7 +179,9 @@ def main() -> int:
     """Run the command."""
     given = options().parse_args()
     work = partial(run_cell, data=given.data, out=given.out)
-    return experiment.run(given, cells_of=cells_of, work=work, report=report)
+    return experiment.run(
+        given, cells_of=cells_of, work=work, report=report, check=experiment.check_drawings
+    )
 
 
 if __name__ == "__main__":

@@ -130,7 +130,9 @@ def main() -> int:
     given = options().parse_args()
     given.lr = sorted(set(given.lr))
     work = partial(run_cell, data=given.data)
-    return experiment.run(given, cells_of=cells_of, work=work, report=report)
+    return experiment.run(
+        given, cells_of=cells_of, work=work, report=report, check=experiment.check_drawings
+    )
 
 
 if __name__ == "__main__":

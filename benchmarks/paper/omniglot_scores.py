@@ -315,7 +315,9 @@ def main() -> int:
     given.methods = list(dict.fromkeys(given.methods))
     given.pretraining = sorted(set(given.pretraining))
     work = partial(run_cell, data=given.data, out=given.out)
-    return experiment.run(given, cells_of=cells_of, work=work, report=report)
+    return experiment.run(
+        given, cells_of=cells_of, work=work, report=report, check=experiment.check_drawings
+    )
 
 
 if __name__ == "__main__":

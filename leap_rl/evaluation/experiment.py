@@ -95,6 +95,7 @@ def run(
     cells_of: Callable[[argparse.Namespace], Sequence[Cell]],
     work: Callable[[Cell], Mapping[str, Any]],
     report: Callable[[argparse.Namespace, Results], None],
+    check: Callable[[argparse.Namespace], None] = lambda _: None,
 ) -> int:
     """Compute an experiment's cells and report on them.
 
@@ -103,6 +104,7 @@ def run(
         cells_of: Names the cells that the options ask for.
         work: Computes one; a function of a module, as it runs in processes of its own.
         report: Writes tables and figures of the options and all results.
+        check: Refuses, by a ValueError, options that finished cells are not of.
 
     Returns:
         The exit status: 0; or 2 for bad input, 1 for a training run that failed, 130 when it was
@@ -111,7 +113,7 @@ def run(
     # SIGINT too: a shell's background jobs are started with it ignored.
     before = {stop: signal.signal(stop, signal.default_int_handler) for stop in STOPS}
     try:
-        _check_drawings(given.data, given.out)
+        check(given)
         results = compute_cells(
             cells_of(given),
             work,
@@ -152,12 +154,13 @@ def announce(files: Sequence[Path]) -> None:
     print("\n".join(str(file) for file in files))
 
 
-def _check_drawings(data: str, out: Path) -> None:
+def check_drawings(given: argparse.Namespace) -> None:
     """Refuse other drawings than those that finished cells are of; none at all will do for them.
 
     Raises:
         ValueError: There are others.
     """
+    data, out = given.data, given.out
     if not Path(data).expanduser().exists():
         return  # a cell that is missing says so
     found, kept = read_omniglot(data).sha256, out / "drawings.sha256"

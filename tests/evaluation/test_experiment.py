@@ -109,7 +109,13 @@ def test_finished_cells_are_of_the_same_drawings_or_refused(
 
     def run(data: str) -> int:
         given = parsed(tmp_path / "out", "--data", str(tmp_path / data))
-        return experiment.run(given, cells_of=lambda _: [], work=dict, report=lambda *_: None)
+        return experiment.run(
+            given,
+            cells_of=lambda _: [],
+            work=dict,
+            report=lambda *_: None,
+            check=experiment.check_drawings,
+        )
 
     assert run("ours") == 0
     assert run("ours") == 0
