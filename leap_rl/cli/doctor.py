@@ -18,8 +18,8 @@ from leap_rl import __version__
 GIB = 2**30
 LEAST_DISK_GIB = 5
 LEAST_MEMORY_GIB = 4
-OPTIONAL = ("av", "minatar", "tensorboard")
-"""For clips in MP4, MinAtar, and looking at TensorBoard's files."""
+OPTIONAL = ("av", "tensorboard")
+"""For clips in MP4, and looking at TensorBoard's files."""
 
 
 class TroubleError(Exception):

@@ -9,7 +9,7 @@ played again, in a new environment, which must come to the same observation and 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium_stage import ACTION, Stage, check_fits
+from leap_rl.envs.gymnasium_ids import parse_game
+from leap_rl.envs.gymnasium_stage import ACTION, MINATAR, Stage, check_fits
 from leap_rl.envs.spaces import Sight, padded
 from leap_rl.envs.state import (
     IDENTITY,
@@ -67,8 +68,7 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         palette: bool = False,
         first: int = 0,
     ) -> None:
-        settings = f"palette={palette} remake={remake}"
-        self.identity = f"gymnasium {game} {list(shape)} {settings}"
+        self.identity = identity_of(game, shape=shape, remake=remake, palette=palette)
         self._game = game
         self._stages = [
             Stage(game, index=first + number, remake=remake, palette=palette)
@@ -160,12 +160,7 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             seen = padded(seen, self._shape)
             same = seen.tobytes() == state["observations"][index].tobytes()
             if ended or not same or stage.episode_return != state["returns"][index]:
-                raise ValueError(
-                    f"task.games: {self._game!r} does not repeat itself: the seed and the "
-                    f"{len(actions)} actions of an episode led elsewhere when it was frozen. An "
-                    "episode must be a function of both: nothing drawn but from the seed of "
-                    "reset, and no other version of the environment"
-                )
+                raise does_not_repeat(self._game, len(actions))
             observations.append(seen)
         self._observations = self._collect(observations)
         return self._observations
@@ -210,7 +205,8 @@ def make_gymnasium(
         ValueError: there is no such game, it has spaces that no agent here can use, its
             observations are larger than `shape`, or `processes` does not lie in 1..B.
     """
-    slices = partial(GymnasiumEnvs, game, shape=shape, remake=remake, palette=palette)
+    kind = _kind_of(game)
+    slices = partial(kind, game, shape=shape, remake=remake, palette=palette)
     if processes == 1:
         return GameVector(slices(num_envs=num_envs), seed=seed)
     one = Stage(game, index=0, remake=remake, palette=palette)
@@ -226,6 +222,32 @@ def make_gymnasium(
         tells_lives=False,
     )
     return GameVector(envs, seed=seed)
+
+
+def _kind_of(game: str) -> Callable[..., Any]:
+    """Return what plays a game: MinAtar's have compiled loops."""
+    if game.startswith(MINATAR):
+        # Imported here: others need not wait for the loops to be loaded.
+        from leap_rl.envs.minatar.games import options_of
+        from leap_rl.envs.minatar.vector import MinAtarEnvs
+
+        if options_of(parse_game(game)) is not None:
+            return MinAtarEnvs
+    return GymnasiumEnvs
+
+
+def identity_of(game: str, *, shape: tuple[int, ...], remake: bool, palette: bool) -> str:
+    """Return the text that says which environments a state is of."""
+    return f"gymnasium {game} {list(shape)} palette={palette} remake={remake}"
+
+
+def does_not_repeat(game: str, count: int) -> ValueError:
+    """Return what is wrong where an episode's actions, so many, led elsewhere."""
+    return ValueError(
+        f"task.games: {game!r} does not repeat itself: the seed and the {count} actions of an "
+        "episode led elsewhere when it was frozen. An episode must be a function of both: nothing "
+        "drawn but from the seed of reset, and no other version of the environment"
+    )
 
 
 def observation_space(sight: Sight, shape: tuple[int, ...]) -> Box:

@@ -28,7 +28,8 @@ def make_one(game: str, *, palette: bool = False) -> Any:
 
     Args:
         game: as `gymnasium_ids.parse_game` reads it. If it names a module, that is imported.
-        palette: paint MinAtar's games in common colors, see `minatar`; other games are not changed.
+        palette: paint MinAtar's games in common colors, see `minatar.colors`; other games are not
+            changed.
 
     Raises:
         ValueError: there is none of that name, or it cannot be made; the message says why.
@@ -37,17 +38,16 @@ def make_one(game: str, *, palette: bool = False) -> Any:
     try:
         if parsed.module is not None:
             import_module(parsed.module)
+        if parsed.id.startswith(MINATAR):
+            # Imported here: others need not wait for the compiled loops to be loaded.
+            from leap_rl.envs.minatar import single
+
+            return single.make(parsed, palette=palette)
         _register(parsed.id)
         arguments: dict[str, Any] = dict(parsed.arguments)
-        env = gymnasium.make(parsed.id, disable_env_checker=True, **arguments)
+        return gymnasium.make(parsed.id, disable_env_checker=True, **arguments)
     except Exception as error:  # whatever an environment of somebody's own may raise
         raise ValueError(f"task.games: {game!r} {_why(error, parsed.module)}") from error
-    if parsed.id.startswith(MINATAR):
-        from leap_rl.envs.minatar import Palette, Repaired
-
-        env = Repaired(env)
-        return Palette(env) if palette else env
-    return env
 
 
 class Stage:
@@ -150,21 +150,15 @@ def _register(name: str) -> None:
             entry_point=f"{cart_pole.__name__}:{cart_pole.CartPole.__name__}",
             max_episode_steps=cart_pole.TIME_LIMIT,
         )
-    if name.startswith(MINATAR):
-        from leap_rl.envs.minatar import register
-
-        register()
 
 
 def _why(error: Exception, module: str | None) -> str:
     """Say why an environment cannot be made, and what helps."""
-    if isinstance(error, ModuleNotFoundError) and error.name is not None:
-        if error.name == "minatar":
-            return "needs minatar, which is not installed: pip install 'leap-rl[minatar]'"
-        if module is not None and f"{module}.".startswith(f"{error.name}."):
-            return (
-                f"needs the module {error.name}, which is not found; install it, or put its folder "
-                "on PYTHONPATH"
-            )
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and module is not None and f"{module}.".startswith(f"{missing}."):
+        return (
+            f"needs the module {missing}, which is not found; install it, or put its folder on "
+            "PYTHONPATH"
+        )
     text = " ".join(str(error).split()) or type(error).__name__
     return f"cannot be made ({type(error).__name__}: {text})"

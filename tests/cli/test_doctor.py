@@ -43,7 +43,7 @@ def test_what_is_wrong_is_told_with_the_way_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def installed(name: str) -> str:
-        if name in ("scipy", "minatar"):
+        if name in ("scipy", "av"):
             raise PackageNotFoundError(name)
         return "0.0.1" if name == "wandb" else version(name)
 
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_told_with_the_way_out(
         "BAD no cluster could be started here (no shared memory); --runtime.kind local works "
         "without"
     )
-    assert "minatar" not in said  # which nobody has to have
+    assert "av" not in said  # which nobody has to have
     assert {name for name, text in said.items() if text.startswith("BAD")} == {
         "scipy",
         "wandb",

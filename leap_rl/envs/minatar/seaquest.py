@@ -1,0 +1,346 @@
+"""Seaquest: a submarine shoots fish and other submarines, and brings divers up before its oxygen
+ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from leap_rl.envs.minatar import common
+from leap_rl.envs.minatar.common import DOWN, FIRE, LEFT, NOTHING, RIGHT, UP, begin, put, taken
+from leap_rl.envs.minatar.mersenne import below, uniform
+from leap_rl.envs.minatar.swimmers import (
+    COLUMN,
+    MOVE,
+    MOVE_IN,
+    ROW,
+    SHOT_IN,
+    add,
+    fields,
+    found,
+    remove,
+)
+from leap_rl.kernels import kernel
+
+THINGS = (
+    "sub_front",
+    "sub_back",
+    "friendly_bullet",
+    "trail",
+    "enemy_bullet",
+    "enemy_fish",
+    "enemy_sub",
+    "oxygen_guage",
+    "diver_guage",
+    "diver",
+)
+ACTIONS = (NOTHING, LEFT, UP, RIGHT, DOWN, FIRE)
+GAME = np.dtype(
+    [
+        *common.FIELDS,
+        ("x", np.int64),
+        ("y", np.int64),
+        ("heading", np.int64),  # -1 or 1
+        ("oxygen", np.int64),
+        ("aboard", np.int64),  # divers
+        ("surfaced", np.bool_),
+        ("shot_in", np.int64),
+        ("enemy_every", np.int64),
+        ("enemy_in", np.int64),
+        ("diver_in", np.int64),
+        ("move_every", np.int64),
+        ("ramps", np.int64),
+        *fields("bullets"),
+        *fields("enemy_bullets"),
+        *fields("fish"),
+        *fields("subs"),
+        *fields("divers"),
+    ],
+    align=True,
+)
+OXYGEN = 200
+SHOT_EVERY = 5
+ENEMY_SHOT_EVERY = 10
+DIVER_EVERY = 30
+DIVER_MOVE_EVERY = 5
+FULL = 6
+FASTEST = 2
+_FRONT, _BACK, _BULLET, _TRAIL, _ENEMY_BULLET, _FISH, _SUB, _OXYGEN, _ABOARD, _DIVER = range(10)
+
+
+@kernel
+def start(games: Any, which: Any, seeds: Any) -> None:
+    """Begin an episode in the games [K] with each one's seed."""
+    for k in range(which.shape[0]):
+        game = games[which[k]]
+        begin(game, seeds[k])
+        game.x, game.y, game.heading = 5, 0, -1
+        game.oxygen = OXYGEN
+        game.aboard = 0
+        game.surfaced = True
+        game.shot_in = 0
+        game.enemy_every = game.enemy_in = 20
+        game.diver_in = DIVER_EVERY
+        game.move_every = 5
+        game.ramps = 0
+        game.bullets_count = game.enemy_bullets_count = 0
+        game.fish_count = game.subs_count = game.divers_count = 0
+
+
+@kernel
+def step(games: Any, actions: Any, sticky: float, ramps: bool, rewards: Any, over: Any) -> None:
+    """Take an action in each game; write the rewards [B], and whether that was the end [B]."""
+    for b in range(games.shape[0]):
+        game = games[b]
+        action = taken(game, actions[b], sticky)
+        if game.enemy_in == 0:
+            _spawn_enemy(game)
+            game.enemy_in = game.enemy_every
+        if game.diver_in == 0:
+            move = 1 if uniform(game) < 1 / 2 else -1
+            column, row = 0 if move > 0 else 9, 1 + below(game, 8)
+            game.divers_count = add(
+                game.divers, game.divers_count, column, row, move, DIVER_MOVE_EVERY
+            )
+            game.diver_in = DIVER_EVERY
+        _obey(game, action)
+        reward = _move_bullets(game)
+        _move_divers(game)
+        more, hit = _move_subs(game)
+        reward += more
+        hit = _move_enemy_bullets(game) or hit
+        more, bitten = _move_fish(game)
+        reward += more
+        game.enemy_in = max(0, game.enemy_in - 1)
+        game.diver_in = max(0, game.diver_in - 1)
+        game.shot_in = max(0, game.shot_in - 1)
+        more, drowned = _breathe(game, ramps)
+        rewards[b], over[b] = reward + more, hit or bitten or drowned
+
+
+@kernel
+def _spawn_enemy(game: Any) -> None:
+    """Let a fish or a submarine come in, unless another one of its row goes the other way."""
+    move = 1 if uniform(game) < 1 / 2 else -1
+    is_sub = uniform(game) < 1 / 3
+    row = 1 + below(game, 8)
+    for things, count in ((game.subs, game.subs_count), (game.fish, game.fish_count)):
+        for index in range(count):
+            if things[index, ROW] == row and things[index, MOVE] != move:
+                return
+    column = 0 if move > 0 else 9
+    if is_sub:
+        game.subs_count = add(game.subs, game.subs_count, column, row, move, game.move_every)
+        game.subs[game.subs_count - 1, SHOT_IN] = ENEMY_SHOT_EVERY
+    else:
+        game.fish_count = add(game.fish, game.fish_count, column, row, move, game.move_every)
+
+
+@kernel
+def _obey(game: Any, action: int) -> None:
+    """Do what the player's submarine is told to."""
+    if action == FIRE:
+        if game.shot_in == 0:
+            game.bullets_count = add(
+                game.bullets, game.bullets_count, game.x, game.y, game.heading, 0
+            )
+            game.shot_in = SHOT_EVERY
+    elif action == LEFT:
+        game.x = max(0, game.x - 1)
+        game.heading = -1
+    elif action == RIGHT:
+        game.x = min(9, game.x + 1)
+        game.heading = 1
+    elif action == UP:
+        game.y = max(0, game.y - 1)
+    elif action == DOWN:
+        game.y = min(8, game.y + 1)
+
+
+@kernel
+def _move_bullets(game: Any) -> float:
+    """Move the player's bullets; return the reward for what they hit."""
+    reward = 0.0
+    for index in range(game.bullets_count - 1, -1, -1):
+        bullet = game.bullets[index]
+        bullet[COLUMN] += bullet[MOVE]
+        gone = bullet[COLUMN] < 0 or bullet[COLUMN] > 9
+        if not gone:
+            fish = found(game.fish, game.fish_count, bullet[COLUMN], bullet[ROW])
+            sub = found(game.subs, game.subs_count, bullet[COLUMN], bullet[ROW])
+            gone = fish >= 0 or sub >= 0
+            reward += gone
+            if fish >= 0:
+                remove(game.fish, game.fish_count, fish)
+                game.fish_count -= 1
+            elif sub >= 0:
+                remove(game.subs, game.subs_count, sub)
+                game.subs_count -= 1
+        if gone:
+            remove(game.bullets, game.bullets_count, index)
+            game.bullets_count -= 1
+    return reward
+
+
+@kernel
+def _move_divers(game: Any) -> None:
+    """Move the divers; those that the player meets come aboard while there is room."""
+    for index in range(game.divers_count - 1, -1, -1):
+        diver = game.divers[index]
+        saved = _is_at_player(game, diver) and game.aboard < FULL
+        gone = False
+        if not saved:
+            if diver[MOVE_IN] > 0:
+                diver[MOVE_IN] -= 1
+            else:
+                diver[MOVE_IN] = DIVER_MOVE_EVERY
+                diver[COLUMN] += diver[MOVE]
+                gone = diver[COLUMN] < 0 or diver[COLUMN] > 9
+                saved = _is_at_player(game, diver) and game.aboard < FULL
+        if saved or gone:
+            remove(game.divers, game.divers_count, index)
+            game.divers_count -= 1
+            game.aboard += saved
+
+
+@kernel
+def _is_at_player(game: Any, thing: Any) -> Any:
+    return thing[COLUMN] == game.x and thing[ROW] == game.y
+
+
+@kernel
+def _move_subs(game: Any) -> Any:
+    """Move the other submarines and let them shoot; return the reward, and whether one met the
+    player."""
+    reward, hit = 0.0, False
+    for index in range(game.subs_count - 1, -1, -1):
+        sub = game.subs[index]
+        struck, met = _move_enemy(game, sub)
+        hit = hit or met
+        column, row, move, shot_in = sub[COLUMN], sub[ROW], sub[MOVE], sub[SHOT_IN]
+        place = index
+        if struck or column < 0 or column > 9:
+            reward += struck
+            # Of two alike the other one goes; this one then is a place further down.
+            place = -1 if remove(game.subs, game.subs_count, index) == index else index - 1
+            game.subs_count -= 1
+        if shot_in == 0:
+            game.enemy_bullets_count = add(
+                game.enemy_bullets, game.enemy_bullets_count, column, row, move, 0
+            )
+        if place >= 0:
+            game.subs[place, SHOT_IN] = shot_in - 1 if shot_in > 0 else ENEMY_SHOT_EVERY
+    return reward, hit
+
+
+@kernel
+def _move_fish(game: Any) -> Any:
+    """Move the fish; return the reward, and whether one met the player."""
+    reward, hit = 0.0, False
+    for index in range(game.fish_count - 1, -1, -1):
+        fish = game.fish[index]
+        struck, met = _move_enemy(game, fish)
+        hit = hit or met
+        if struck or fish[COLUMN] < 0 or fish[COLUMN] > 9:
+            reward += struck
+            remove(game.fish, game.fish_count, index)
+            game.fish_count -= 1
+    return reward, hit
+
+
+@kernel
+def _move_enemy(game: Any, enemy: Any) -> Any:
+    """Move an enemy if it is time; return whether a bullet struck it, and if it met the player.
+
+    The bullet is gone then.
+    """
+    met = _is_at_player(game, enemy)
+    if enemy[MOVE_IN] > 0:
+        enemy[MOVE_IN] -= 1
+        return False, met
+    enemy[MOVE_IN] = game.move_every
+    enemy[COLUMN] += enemy[MOVE]
+    if _is_at_player(game, enemy):
+        return False, True
+    if enemy[COLUMN] < 0 or enemy[COLUMN] > 9:
+        return False, met
+    bullet = found(game.bullets, game.bullets_count, enemy[COLUMN], enemy[ROW])
+    if bullet < 0:
+        return False, met
+    remove(game.bullets, game.bullets_count, bullet)
+    game.bullets_count -= 1
+    return True, met
+
+
+@kernel
+def _move_enemy_bullets(game: Any) -> bool:
+    """Move the other submarines' bullets; return whether one met the player."""
+    hit = False
+    for index in range(game.enemy_bullets_count - 1, -1, -1):
+        bullet = game.enemy_bullets[index]
+        hit = hit or _is_at_player(game, bullet)
+        bullet[COLUMN] += bullet[MOVE]
+        hit = hit or _is_at_player(game, bullet)
+        if bullet[COLUMN] < 0 or bullet[COLUMN] > 9:
+            remove(game.enemy_bullets, game.enemy_bullets_count, index)
+            game.enemy_bullets_count -= 1
+    return hit
+
+
+@kernel
+def _breathe(game: Any, ramps: bool) -> Any:
+    """Use oxygen up, or surface; return the reward, and whether that ends the game."""
+    ended = game.oxygen <= 0
+    if game.y > 0:
+        game.oxygen -= 1
+        game.surfaced = False
+        return 0.0, ended
+    if game.surfaced:
+        return 0.0, ended
+    if game.aboard == 0:
+        return 0.0, True
+    game.surfaced = True
+    reward = 0.0
+    if game.aboard == FULL:
+        reward += game.oxygen * 10 // OXYGEN
+        game.aboard = 0
+    # Below 0 after all six were brought up: the authors' package does so.
+    game.aboard -= 1
+    game.oxygen = OXYGEN
+    if ramps and (game.enemy_every > 1 or game.move_every > FASTEST):
+        if game.move_every > FASTEST and game.ramps % 2 == 1:
+            game.move_every -= 1
+        if game.enemy_every > 1:
+            game.enemy_every -= 1
+        game.ramps += 1
+    return reward, ended
+
+
+@kernel
+def draw(games: Any, cells: Any) -> None:
+    """Set the bits of what is where, uint16 [B, 10, 10]."""
+    for b in range(games.shape[0]):
+        game, here = games[b], cells[b]
+        here[:] = 0
+        put(here, game.y, game.x, _FRONT)
+        put(here, game.y, game.x - game.heading, _BACK)
+        for column in range(max(0, game.oxygen) * 10 // OXYGEN):
+            put(here, 9, column, _OXYGEN)
+        for column in range(9 - game.aboard, 9):
+            put(here, 9, column, _ABOARD)
+        _draw_all(here, game.bullets, game.bullets_count, _BULLET, False)
+        _draw_all(here, game.enemy_bullets, game.enemy_bullets_count, _ENEMY_BULLET, False)
+        _draw_all(here, game.fish, game.fish_count, _FISH, True)
+        _draw_all(here, game.subs, game.subs_count, _SUB, True)
+        _draw_all(here, game.divers, game.divers_count, _DIVER, True)
+
+
+@kernel
+def _draw_all(cells: Any, things: Any, count: int, thing: int, trail: bool) -> None:
+    """Show all things of a list, and behind each its trail."""
+    for index in range(count):
+        column, row = things[index, COLUMN], things[index, ROW]
+        put(cells, row, column, thing)
+        if trail:
+            put(cells, row, column - things[index, MOVE], _TRAIL)
