@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -33,13 +32,14 @@ from typing import Any
 
 import numpy as np
 import yaml
+from pyarrow.parquet import read_table
 
 from leap_rl.config import flatten
 from leap_rl.evaluation import experiment
 from leap_rl.evaluation.cells import Cell, key_of
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.runs import meta_train, rows_of
-from leap_rl.evaluation.statistics import mean_interval
+from leap_rl.evaluation.statistics import FloatArray, mean_interval
 
 META = ("step_ratio", "initialization_norm", "contribution_norm")
 """What is kept of the outer step."""
@@ -47,7 +47,11 @@ META = ("step_ratio", "initialization_norm", "contribution_norm")
 PATH = ("first_step", "effective_segments", "mean_weight", "energy", "length", "displacement")
 """What is kept of the paths, as means over the games."""
 
-Row = Mapping[str, Any]
+Curves = dict[tuple[str, str], dict[str, list[list[float]]]]
+"""By pool and variant and by game: a list of series over the meta-steps, one a seed."""
+
+FINAL_PART = 0.2
+"""The part of a task's budget, at its end, in which its final return is taken."""
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
@@ -88,7 +92,6 @@ def read_protocol(path: Path) -> dict[str, Any]:
 
 def run_cell(cell: Cell, *, out: Path) -> dict[str, Any]:
     """Meta-train once; returns series over the meta-steps."""
-    began_s = time.monotonic()
     options = dict(cell["options"])
     meta_steps = options.pop("meta.meta_steps")
     # Without the meta-steps: more of them resume the same run.
@@ -96,11 +99,15 @@ def run_cell(cell: Cell, *, out: Path) -> dict[str, Any]:
     run = out / "runs" / name[:16]
     meta_train(run, [*words(options), "--seed", str(cell["seed"])], meta_steps=meta_steps)
     rows = rows_of(run)[:meta_steps]
+    budget = options["task.agent_steps"]
+    ends = [final_returns(run, meta_step, budget) for meta_step in range(meta_steps)]
+    games = games_of(rows)
     return {
-        "returns": {game: series(rows, f"return/{game}/mean") for game in games_of(rows)},
+        "returns": {game: series(rows, f"return/{game}/mean") for game in games},
+        "final_returns": {game: [end.get(game) for end in ends] for game in games},
         "meta": {name: series(rows, f"meta/{name}") for name in META},
         "path": {name: mean_series(rows, name) for name in PATH},
-        "trained_s": time.monotonic() - began_s,
+        "working_s": sum(row["time/working_s"] for row in rows),
     }
 
 
@@ -128,6 +135,16 @@ def series(rows: list[dict[str, Any]], key: str) -> list[float | None]:
     return [row.get(key) for row in rows]
 
 
+def final_returns(run: Path, meta_step: int, budget: int) -> dict[str, float]:
+    """Return by game the mean return of the episodes that ended in a budget's last part."""
+    columns = ["game", "agent_steps", "episode_return"]
+    found: dict[str, list[float]] = {}
+    for row in read_table(run / "curves" / f"{meta_step:06d}.parquet", columns=columns).to_pylist():
+        if row["agent_steps"] > (1 - FINAL_PART) * budget:
+            found.setdefault(row["game"], []).append(row["episode_return"])
+    return {game: fmean(returns) for game, returns in found.items()}
+
+
 def mean_series(rows: list[dict[str, Any]], name: str) -> list[float | None]:
     """Return the mean over a row's games of a metric of their paths, by meta-step."""
     found: list[float | None] = []
@@ -143,19 +160,16 @@ def mean_series(rows: list[dict[str, Any]], name: str) -> list[float | None]:
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
     """Write the table and the figure."""
-    by_curve: dict[tuple[str, str], dict[str, list[list[float]]]] = {}
-    for cell in cells_of(given):
-        curves = by_curve.setdefault((cell["pool"], cell["variant"]), {})
-        for game, values in results[key_of(cell)]["returns"].items():
-            curves.setdefault(game, []).append([np.nan if v is None else v for v in values])
+    curves = curves_of(given, results, "returns")
+    ends = curves_of(given, results, "final_returns")
     table: list[dict[str, Any]] = []
     panels: dict[str, dict[str, Line]] = {}
-    for (pool, variant), curves in by_curve.items():
-        for game, seeds in curves.items():
-            table.append({"pool": pool, "variant": variant, **row_of(game, seeds)})
+    for (pool, variant), by_game in curves.items():
+        for game, seeds in by_game.items():
+            row = row_of(game, np.array(seeds), np.array(ends[pool, variant][game]))
+            table.append({"pool": pool, "variant": variant, **row})
             middle = np.mean(seeds, axis=0)
-            title = game if pool == game else f"{pool}: {game}"
-            panels.setdefault(title, {})[variant] = Line(
+            panels.setdefault(f"{pool}: {game}", {})[variant] = Line(
                 list(range(len(middle))),
                 middle.tolist(),
                 low=np.min(seeds, axis=0).tolist() if len(seeds) > 1 else None,
@@ -170,19 +184,36 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
     experiment.announce(files)
 
 
-def row_of(game: str, seeds: list[list[float]]) -> dict[str, Any]:
-    """Return a row of the table: a game's mean return at a few meta-steps, and what it rose by."""
-    curves = np.array(seeds)
+def curves_of(given: argparse.Namespace, results: experiment.Results, of: str) -> Curves:
+    """Return a result's series of all seeds, by pool and variant and by game."""
+    found: Curves = {}
+    for cell in cells_of(given):
+        by_game = found.setdefault((cell["pool"], cell["variant"]), {})
+        for game, values in results[key_of(cell)][of].items():
+            by_game.setdefault(game, []).append([np.nan if v is None else v for v in values])
+    return found
+
+
+def row_of(game: str, curves: FloatArray, ends: FloatArray) -> dict[str, Any]:
+    """Return a row of the table.
+
+    Args:
+        game: Its name.
+        curves: The mean return over a task by meta-step, [seeds, meta-steps].
+        ends: The mean return at a task's end, likewise.
+    """
     last = curves.shape[1] - 1
     shown = sorted({0, last // 3, 2 * last // 3, last})
-    half = max(1, curves.shape[1] // 2)
-    later, first = curves[:, half:].mean(axis=1), curves[:, 0]
-    return {
+    row = {
         "game": game,
-        "seeds": len(seeds),
+        "seeds": len(curves),
         **{f"meta-step {step}": f"{curves[:, step].mean():.2f}" for step in shown},
-        "second half less meta-step 0": experiment.shown(mean_interval(later - first), ".2f"),
+        f"at the task's end, {last}": f"{ends[:, last].mean():.2f}",
     }
+    if last:
+        rise = curves[:, (last + 1) // 2 :].mean(axis=1) - curves[:, 0]
+        row["later half less 0"] = experiment.shown(mean_interval(rise), ".2f")
+    return row
 
 
 def options() -> argparse.ArgumentParser:

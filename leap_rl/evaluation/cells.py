@@ -153,7 +153,8 @@ class _Standing:
 
     def finished(self, cell: Cell) -> None:
         self._done += 1
-        named = ", ".join(f"{name} {value}" for name, value in cell.items())
+        short = {name: value for name, value in cell.items() if not isinstance(value, Mapping)}
+        named = ", ".join(f"{name} {value}" for name, value in short.items())
         self._progress(f"{self._done} of {self._total}: {named}")
 
     def tell(self, under_way: int) -> None:

@@ -102,7 +102,7 @@ def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
 
 
 def test_distances_may_enter_the_mean_by_their_geometric_mean(tmp_path: Path) -> None:
-    """Of energies 1 and 16 it is 4: the first task's gradient counts four times, the other's 1/4."""
+    """Of energies 1 and 16 it is 4: one gradient counts four times, the other a quarter."""
     folder = RunFolder(tmp_path)
     plan = replace(factory(meta_lr=1.0), geometric_mean=True)
     plan.write_first_checkpoint(folder, torch.zeros(SIZE))
