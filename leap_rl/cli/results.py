@@ -43,9 +43,11 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
         print(
             "\nNext, see whether agents learn a game it never saw faster from this initialization:"
         )
+        seen = "breakout" in config.task.resolved_games
         print(
-            f"  {program()} evaluate --init {shown(folder)} --games breakout --seeds 3 "
-            f"--agent_steps {_some(config, 48_000)} --open"
+            f"  {program()} evaluate --init {shown(folder)} "
+            f"--games {'breakout@mode=12' if seen else 'breakout'} --seeds 3 "
+            f"--agent_steps {_some(config, 96_000)} --open"
         )
 
 
