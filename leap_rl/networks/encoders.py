@@ -187,6 +187,11 @@ def make_encoder(name: str, observation_shape: tuple[int, ...]) -> Encoder:
     return blank(lambda: build((height, width, channels)))
 
 
+def least_size(name: str) -> int:
+    """Return the least height and width of images that an encoder of these takes."""
+    return _ENCODERS[name][1]
+
+
 def blank(build: Callable[[], M]) -> M:
     """Return the module that `build` makes, all of its parameters zero.
 
