@@ -33,7 +33,8 @@ PARTS: Final = (
     "waiting",
 )
 """Where an agent step's time goes. emulation, of emulators in other processes: until all of them
-have answered, which is their emulation, preprocessing and episodes, and the messages to them.
+have answered, which is their emulation, preprocessing and episodes, and the messages to them; of
+Gymnasium's environments: all that a step of theirs takes.
 forward: acting, bootstrapping and the loss; optimizer: with the copies of the parameters that it
 renews; other: episodes, rewards, arrays, figures, all that has no part of its own; waiting: the
 rest of the wall clock, in which this process had no core, so foreign processes' doing."""
@@ -101,6 +102,7 @@ class BenchAgent:
         self.task.start(tasks.random_initialization(derive_seed(seed, Purpose.INITIALIZATION)))
         self._agent_steps_per_update = config.agent_steps_per_update
         self._envs = self.task.envs._envs
+        self._has_emulators = config.kind == "atari"
         self.env_processes: list[int] = []
         if isinstance(self._envs, WorkerEnvs):
             self.env_processes = [worker.pid for worker in self._envs._workers]
@@ -131,9 +133,11 @@ class BenchAgent:
         if self.env_processes:
             watch.wrap(envs, "_ask", "emulation")
             away.wrap(envs, "_ask", "emulation")
-        else:
+        elif self._has_emulators:
             watch.wrap(envs, "_emulate", "emulation")
             watch.wrap(envs, "_draw", "preprocessing")
+        else:
+            watch.wrap(envs, "step", "emulation")
         watch.wrap(learner, "act", "forward")
         watch.wrap(learner, "losses", "forward")
         watch.wrap(learner, "evaluate", "forward")
@@ -171,6 +175,38 @@ class BenchAgent:
             agent_steps=updates * self._agent_steps_per_update,
             wall_s=time.perf_counter() - wall_s,
             cpu_s=self.cpu_s() - cpu_s,
+        )
+
+
+class BareEnvironments:
+    """The limit where there is no emulator: environments stepped with random actions, no agent.
+
+    Args:
+        config: The task, of one game of Gymnasium's.
+    """
+
+    def __init__(self, config: TaskConfig) -> None:
+        tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+        (game,) = config.resolved_games
+        self._envs = tasks.make_envs(game)(0)
+        self._random = np.random.default_rng(0)
+        self._envs.reset()
+
+    def others_cpu_s(self) -> float:
+        """Return the CPU time of other processes: there are none."""
+        return 0.0
+
+    def run(self, seconds: float) -> Window:
+        """Step for so long, the starts of episodes included."""
+        agent_steps, envs = 0, self._envs
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        while not agent_steps or time.perf_counter() - wall_s < seconds:
+            envs.step(self._random.integers(envs.num_actions, size=envs.num_envs))
+            agent_steps += envs.num_envs
+        return Window(
+            agent_steps=agent_steps,
+            wall_s=time.perf_counter() - wall_s,
+            cpu_s=time.process_time() - cpu_s,
         )
 
 

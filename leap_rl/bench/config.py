@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 from leap_rl.envs.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.gymnasium_ids import parse_game
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import AtariConfig, TaskConfig
+from leap_rl.tasks.gymnasium_config import GymnasiumConfig
 
 LONGEST_S = 1e6
 
@@ -44,8 +47,27 @@ def check_count(name: str, count: int) -> None:
         raise ValueError(f"{name} = {count}: must be at least 1")
 
 
+def is_gymnasium_id(game: str) -> bool:
+    """Whether a game is an id of Gymnasium's, which ends in a version, and no Atari game's name."""
+    return re.search(r"-v\d+$", game.partition("@")[0]) is not None
+
+
+def resolve_any_game(game: str) -> str:
+    """Return the one spelling of the game that is measured, an Atari game or a Gymnasium id.
+
+    Raises:
+        ValueError: It is neither, or a pool of games.
+    """
+    if not is_gymnasium_id(game):
+        return resolve_game(game)
+    try:
+        return parse_game(game).name
+    except ValueError as error:
+        raise ValueError(str(error).replace("task.games", "game", 1)) from None
+
+
 def resolve_game(game: str) -> str:
-    """Return the name of the one game that is measured, in snake_case.
+    """Return the name of the one Atari game that is measured, in snake_case.
 
     Raises:
         ValueError: It is no game, or a pool of them.
@@ -73,7 +95,7 @@ class AgentBench:
     """What measurements of a learning agent have in common."""
 
     game: str
-    """The game."""
+    """The game: of Atari, or a Gymnasium id such as MinAtar/Breakout-v1."""
 
     seconds: float
     """Time to measure for."""
@@ -85,6 +107,7 @@ class AgentBench:
     """Agent steps in each environment between two updates."""
 
     atari: AtariConfig = field(default_factory=AtariConfig)
+    gymnasium: GymnasiumConfig = field(default_factory=GymnasiumConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
 
     def __post_init__(self) -> None:
@@ -96,19 +119,26 @@ class AgentBench:
         check_seconds(self.seconds)
         for name in ("envs", "unroll"):
             check_count(name, getattr(self, name))
-        resolve_game(self.game)
+        _ = self.task
 
     @property
     def task(self) -> TaskConfig:
         """An endless task of the game."""
         each = self.envs * self.unroll
         return TaskConfig(
-            games=[resolve_game(self.game)],
+            kind="gymnasium" if is_gymnasium_id(self.game) else "atari",
+            games=[resolve_any_game(self.game)],
             agent_steps=each * (2**40 // each),
             num_envs=self.envs,
             unroll_length=self.unroll,
             atari=self.atari,
+            gymnasium=self.gymnasium,
         )
+
+    @property
+    def atari_resolved(self) -> dict[str, Any] | None:
+        """The emulator's settings, none where there is no emulator."""
+        return self.atari.resolved() if self.task.kind == "atari" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +146,8 @@ class ThroughputConfig(AgentBench):
     """Measure how fast trainers learn a game, against the bare emulator, and where the time goes.
 
     Windows of learning, of the bare emulator and of learning with timers on take turns; each
-    figure is the median over its windows.
+    figure is the median over its windows. For Gymnasium's ids bare environments, stepped with
+    random actions, take the emulator's place.
     """
 
     seconds: float = 30.0

@@ -88,7 +88,7 @@ def measure(config: OverheadConfig, progress: Callable[[str], None]) -> dict[str
         "game": config.task.resolved_games[0],
         "envs": config.envs,
         "unroll": config.unroll,
-        "atari": config.atari.resolved(),
+        "atari": config.atari_resolved,
         "encoder": config.agent.encoder,
         "parameters": agent.task.learner.shared_size,
         "precision": resolved.precision,

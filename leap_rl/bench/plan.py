@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -17,6 +17,7 @@ from leap_rl.bench.config import ThroughputConfig, trainers_here
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.gymnasium_games import observation_shape
 
 HOUR_S = 3600.0
 MEASURED_GAMES = 3
@@ -149,13 +150,17 @@ def measured_rates(
         Agent steps a second of one trainer by game, and the last measurement's figures.
 
     Raises:
-        ValueError: The config's tasks are no Atari games.
+        ValueError: The config's tasks are neither Atari games nor Gymnasium environments, or one
+            of these cannot be made.
     """
-    if task.kind != "atari":
+    if task.kind not in ("atari", "gymnasium"):
         raise ValueError(
-            f"task.kind = {task.kind}: only Atari games are measured; "
+            f"task.kind = {task.kind}: only Atari games and Gymnasium environments are measured; "
             "give --agent_steps_per_s, the speed of one trainer"
         )
+    gymnasium = task.gymnasium
+    if task.kind == "gymnasium":
+        gymnasium = replace(gymnasium, observation_shape=list(observation_shape(task)))
     rates: dict[str, float] = {}
     games = spread(task.resolved_games, MEASURED_GAMES)
     figures: dict[str, Any] = {}
@@ -166,6 +171,7 @@ def measured_rates(
             envs=task.num_envs,
             unroll=task.unroll_length,
             atari=task.atari,
+            gymnasium=gymnasium,
             agent=agent,
             trainers=min(trainers, trainers_here(env_processes)),
             env_processes=env_processes,

@@ -94,7 +94,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
         "bench": "snapshot",
         "game": spec.game,
         "envs": config.envs,
-        "atari": config.atari.resolved(),
+        "atari": config.atari_resolved,
         "encoder": config.agent.encoder,
         "snapshot_mb": round(len(snapshot) / MB, 2),
         "freeze_ms": round(freeze_ms, 1),

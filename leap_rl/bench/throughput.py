@@ -14,19 +14,26 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any, Final
 
-from leap_rl.bench.agent import PARTS, BareEmulators, BenchAgent, Window, together
+from leap_rl.bench.agent import (
+    PARTS,
+    BareEmulators,
+    BareEnvironments,
+    BenchAgent,
+    Window,
+    together,
+)
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.crew import Crew
 from leap_rl.bench.machine import Quiet, circumstances, cpu_s_of, resident_mb_of
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
-from leap_rl.rl.hardware import check_machine
 from leap_rl.tasks.config import LossDifference
+from leap_rl.tasks.factory import ConfiguredTasks
 
 ROUNDS = 5
 """Windows of each kind."""
@@ -45,6 +52,7 @@ class WorkerReport:
     """What a process says of itself."""
 
     circumstances: Mapping[str, Any]
+    encoder: str
     precision: str
     device: str
     resident_mb: float
@@ -95,20 +103,21 @@ class Worker:
         resolved = self._agent.task.learner.config
         return WorkerReport(
             circumstances=circumstances(),
+            encoder=resolved.encoder,
             precision=resolved.precision,
             device=resolved.device,
             resident_mb=self._resident_mb,
         )
 
 
-def _bare(config: ThroughputConfig, index: int) -> BareEmulators:
-    """Make one process's share of a trainer's bare emulators."""
+def _bare(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvironments:
+    """Make one process's share of a trainer's bare emulators, or environments."""
     shared, processes = config.envs, config.env_processes
-    return BareEmulators(
-        config.task.resolved_games[0],
-        count=shared * (index + 1) // processes - shared * index // processes,
-        settings=config.atari.settings,
-    )
+    count = shared * (index + 1) // processes - shared * index // processes
+    if config.task.kind == "gymnasium":
+        return BareEnvironments(replace(config.task, num_envs=count))
+    (game,) = config.task.resolved_games
+    return BareEmulators(game, count=count, settings=config.atari.settings)
 
 
 class _BareElsewhere:
@@ -150,13 +159,16 @@ def measure(
         clock.
 
     Raises:
-        ValueError: This machine lacks the device, or the units of the precision.
+        ValueError: This machine lacks the device, or the units of the precision; or there is no
+            such Gymnasium environment, or the encoder does not fit it.
         RunFailedError: A process died.
     """
     rates: dict[str, list[float]] = {"agent": [], "limit": []}
     cpu_rates: dict[str, list[float]] = {"agent": [], "limit": []}
     splits: list[dict[str, float]] = []
-    check_machine(config.agent)
+    tasks = ConfiguredTasks(task=config.task, agent=config.agent)
+    tasks.check_machine()
+    tasks.shared_layout()  # an encoder that does not fit is told here, and not by each process
     trainers, game = config.trainers_counted, config.task.resolved_games[0]
     progress(f"starting {trainers} trainers on {game}")
     make_worker = partial(Worker, config, method, loss_difference)
@@ -181,10 +193,10 @@ def measure(
         "env_processes": config.env_processes,
         "envs": config.envs,
         "unroll": config.unroll,
-        "atari": config.atari.resolved(),
+        "atari": config.atari_resolved,
         "method": method.name,
         "loss_difference": loss_difference,
-        "encoder": config.agent.encoder,
+        "encoder": reports[0].encoder,
         "precision": reports[0].precision,
         "device": reports[0].device,
         "agent_steps_per_s": round(agent, 1),
@@ -210,15 +222,17 @@ def table(figures: Mapping[str, Any]) -> str:
     """Return the figures for people."""
     whole, processes = figures["agent_step_us"], figures["env_processes"]
     spread = f" over {processes} processes" if processes > 1 else ""
+    preset = f"{figures['atari']['preset']}, " if figures["atari"] else ""
+    bare = "emulator" if figures["atari"] else "environment"
     lines = [
         f"{figures['game']}, {figures['trainers']} trainers, {figures['envs']} environments "
-        f"each{spread}, {figures['atari']['preset']}, unroll {figures['unroll']}, "
+        f"each{spread}, {preset}unroll {figures['unroll']}, "
         f"{figures['encoder']}, {figures['precision']}",
         f"{figures['processor']}, {figures['cores']} cores, "
         f"others used {figures['others_cpu_share']:.1%} of the machine",
         "",
         f"  agent      {figures['agent_steps_per_s']:>9,.0f} agent steps/s, learning",
-        f"  emulator   {figures['emulator_limit_per_s']:>9,.0f} agent steps/s, bare: the limit",
+        f"  {bare:<11}{figures['emulator_limit_per_s']:>9,.0f} agent steps/s, bare: the limit",
         f"  fraction   {figures['fraction_of_limit']:>9.3f} of the limit; "
         f"{figures['fraction_by_cpu_time']:.3f} by CPU time",
         f"  memory     {figures['resident_mb']:>9,.0f} MB resident, each trainer",

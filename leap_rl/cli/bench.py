@@ -37,13 +37,23 @@ def main(argv: Sequence[str]) -> int:
     parser = bench_parser(name)
     try:
         options = parse(parser, BENCHES[name], join_list(rest, "--trainers"))
-    except UsageError as error:
-        # The emulator's settings speak of themselves as a part of a run's tasks.
-        raise UsageError(str(error).replace("task.atari.", "atari.")) from None
-    bench = import_module(f"leap_rl.bench.{name}")
-    figures = bench.measure(options, tell)
+        bench = import_module(f"leap_rl.bench.{name}")  # which takes seconds
+        figures = bench.measure(options, tell)
+    except ValueError as error:
+        raise UsageError(_own_names(str(error))) from error
     print_figures(figures, bench.table, as_json=as_json)
     return 0
+
+
+def _own_names(message: str) -> str:
+    """Return a message with the options' names: some speak of themselves as a part of a run."""
+    for of_a_run, own in (
+        ("task.atari.", "atari."),
+        ("task.gymnasium.", "gymnasium."),
+        ("task.games:", "game:"),
+    ):
+        message = message.replace(of_a_run, own)
+    return message
 
 
 def bench_parser(name: str) -> jsonargparse.ArgumentParser:

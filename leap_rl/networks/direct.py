@@ -34,7 +34,7 @@ from leap_rl.kernels import kernel
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.passes import Outputs
 
-_PIXEL_SCALE = 1.0 / 255.0
+PIXEL_SCALE = 1.0 / 255.0
 
 
 def is_plain(network: ActorCritic) -> bool:
@@ -70,7 +70,8 @@ def _parameters(layer: nn.Linear) -> _Linear:
     return _Linear(layer.weight.detach(), layer.bias.detach())
 
 
-def _given(tensor: Tensor | None) -> Tensor:
+def given(tensor: Tensor | None) -> Tensor:
+    """Return a tensor that is there, such as the gradient of a parameter of a flat vector."""
     assert tensor is not None
     return tensor
 
@@ -107,18 +108,18 @@ class _Dense:
     def refresh(self) -> None:
         """Take over the parameters."""
         torch.mul(self._by_block(self._layer.weight), self._scale, out=self._blocks)
-        self.bias.copy_(_given(self._layer.bias))
+        self.bias.copy_(given(self._layer.bias))
 
     def zero_grad(self) -> None:
         """Zero the gradients, which `add_gradient` adds to."""
-        _given(self._layer.weight.grad).zero_()
-        _given(_given(self._layer.bias).grad).zero_()
+        given(self._layer.weight.grad).zero_()
+        given(given(self._layer.bias).grad).zero_()
 
     def add_gradient(self, weight_grad: Tensor, bias_grad: Tensor) -> None:
         """Add gradients with respect to `weight` and `bias`."""
         blocks = weight_grad.permute(0, 2, 3, 1).reshape(self._blocks.shape)
-        self._by_block(_given(self._layer.weight.grad)).add_(blocks, alpha=self._scale)
-        _given(_given(self._layer.bias).grad).add_(bias_grad)
+        self._by_block(given(self._layer.weight.grad)).add_(blocks, alpha=self._scale)
+        given(given(self._layer.bias).grad).add_(bias_grad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class DirectPasses:
         self._head_dtype = torch.promote_types(dtype, torch.float32)
         first, *others = (layer for layer in network.encoder if isinstance(layer, nn.Conv2d))
         self._convolutions = [
-            _Dense(first, scale=_PIXEL_SCALE, dtype=dtype),
+            _Dense(first, scale=PIXEL_SCALE, dtype=dtype),
             *(_Dense(layer, scale=1.0, dtype=dtype) for layer in others),
         ]
         self._hidden_layer = cast(nn.Linear, network.encoder.get_submodule("linear"))
@@ -158,8 +159,7 @@ class DirectPasses:
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over parameters that have changed."""
-        for convolution in self._convolutions:
-            convolution.refresh()
+        self._refresh_convolutions()
         hidden = _parameters(self._hidden_layer)
         self._hidden = _Linear(*(tensor.to(self._dtype) for tensor in hidden))
         # Both heads are one matrix, [A + 1, features], too small to be worth less precision.
@@ -179,6 +179,13 @@ class DirectPasses:
         return outputs
 
     def _forward(self, observations: Tensor) -> tuple[Outputs, _Step]:
+        inputs, flat = self._convolve(observations)
+        features = F.linear(flat, *self._hidden).clamp_min_(0.0)
+        heads = F.linear(features.to(self._head_dtype), *self._heads).to(torch.float32)
+        return Outputs(heads[:, :-1], heads[:, -1]), _Step(inputs, flat, features)
+
+    def _convolve(self, observations: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return each convolution's input, and the last one's outputs [B, features]."""
         first, *others = self._convolutions
         blocks = space_to_depth(observations, first.stride)
         inputs = [blocks]
@@ -191,10 +198,7 @@ class DirectPasses:
             else:
                 hidden = _relu_by_block(outputs, following.stride)
                 inputs.append(hidden)
-        flat = hidden.flatten(1)
-        features = F.linear(flat, *self._hidden).clamp_min_(0.0)
-        heads = F.linear(features.to(self._head_dtype), *self._heads).to(torch.float32)
-        return Outputs(heads[:, :-1], heads[:, -1]), _Step(inputs, flat, features)
+        return inputs, hidden.flatten(1)
 
     @torch.no_grad()
     def backward(self, logits_grad: Tensor, values_grad: Tensor, *, forget: bool = True) -> None:
@@ -209,11 +213,7 @@ class DirectPasses:
         grad = _through_relu(grad.to(self._dtype), features)
         _linear_gradient(self._hidden_layer, grad, flat)
         grad = _through_relu(grad @ self._hidden.weight, flat)
-        for convolution in self._convolutions:
-            convolution.zero_grad()
-        # Newest first: its activations are the ones that may still be in the cache.
-        for step, step_grad in zip(reversed(steps), reversed(grad.chunk(len(steps))), strict=True):
-            self._convolutions_backward(step, step_grad)
+        self._convolutions_backward([step.inputs for step in steps], grad)
         if forget:
             self.forget()
 
@@ -221,10 +221,27 @@ class DirectPasses:
         """Drop what was recorded, if anything was."""
         self._unroll = []
 
-    def _convolutions_backward(self, step: _Step, grad: Tensor) -> None:
+    def _refresh_convolutions(self) -> None:
+        for convolution in self._convolutions:
+            convolution.refresh()
+
+    def _convolutions_backward(self, steps: list[list[Tensor]], grad: Tensor) -> None:
+        """Overwrite the convolutions' gradients.
+
+        Args:
+            steps: Each agent step's inputs, as `_convolve` returned them.
+            grad: By the last convolution's outputs, [N, features].
+        """
+        for convolution in self._convolutions:
+            convolution.zero_grad()
+        # Newest first: its activations are the ones that may still be in the cache.
+        for inputs, part in zip(reversed(steps), reversed(grad.chunk(len(steps))), strict=True):
+            self._step_backward(inputs, part)
+
+    def _step_backward(self, all_inputs: list[Tensor], grad: Tensor) -> None:
         """Add one agent step's gradients, from that of the last convolution's outputs."""
         for index in reversed(range(len(self._convolutions))):
-            convolution, inputs = self._convolutions[index], step.inputs[index]
+            convolution, inputs = self._convolutions[index], all_inputs[index]
             inputs_grad, weight_grad, bias_grad = torch.ops.aten.convolution_backward(
                 grad.view(convolution.outputs_shape(inputs)).permute(0, 3, 1, 2),
                 inputs.to(self._dtype).permute(0, 3, 1, 2),
@@ -240,7 +257,7 @@ class DirectPasses:
             )
             convolution.add_gradient(weight_grad, bias_grad)
             if index > 0:
-                before = self._convolutions[index - 1].outputs_shape(step.inputs[index - 1])
+                before = self._convolutions[index - 1].outputs_shape(all_inputs[index - 1])
                 grad = _through_relu_by_block(
                     inputs_grad.permute(0, 2, 3, 1), inputs, convolution.stride, before
                 )
@@ -248,7 +265,7 @@ class DirectPasses:
 
 def _linear_gradient(layer: nn.Linear, grad: Tensor, inputs: Tensor) -> None:
     """Overwrite a layer's gradient, from that of its outputs [N, O] and its inputs [N, I]."""
-    weight_grad, bias_grad = _given(layer.weight.grad), _given(layer.bias.grad)
+    weight_grad, bias_grad = given(layer.weight.grad), given(layer.bias.grad)
     if grad.dtype == weight_grad.dtype:
         torch.mm(grad.t(), inputs, out=weight_grad)
     else:

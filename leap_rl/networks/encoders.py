@@ -209,6 +209,11 @@ def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> L
         ) from None
 
 
+def least_size(name: str) -> int:
+    """Return the least height and width of images that an encoder of these takes."""
+    return _ENCODERS[name][1]
+
+
 def blank(build: Callable[[], M]) -> M:
     """Return the module that `build` makes, all of its parameters zero.
 

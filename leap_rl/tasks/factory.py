@@ -10,7 +10,13 @@ from torch import Tensor
 
 from leap_rl.envs.vector import GameVector
 from leap_rl.networks.classifier import make_classifier
-from leap_rl.networks.encoders import Encoder, initialize, make_encoder, shared_part
+from leap_rl.networks.encoders import (
+    Encoder,
+    initialize,
+    least_size,
+    make_encoder,
+    shared_part,
+)
 from leap_rl.parameters import Layout, flatten_parameters, layout_of
 from leap_rl.processor import check_precision
 from leap_rl.rl.config import GAINS, AgentConfig
@@ -80,7 +86,7 @@ class ConfiguredTasks:
             return self._make_omniglot(spec)
         return ActorCriticTask(
             spec,
-            make_envs=self._make_envs(spec.game),
+            make_envs=self.make_envs(spec.game),
             config=self.task,
             agent=self.player,
             loss_difference=self.loss_difference,
@@ -146,7 +152,8 @@ class ConfiguredTasks:
         initialize(network, torch.Generator().manual_seed(seed))
         return flatten_parameters(network).vector[: self.shared_layout().size].clone()
 
-    def _make_envs(self, game: str) -> Callable[[int], GameVector]:
+    def make_envs(self, game: str) -> Callable[[int], GameVector]:
+        """Return what makes a game's B environments from a seed."""
         # Imported here: each kind needs its own emulator, and only its own.
         num_envs = self.task.num_envs
         if self.task.kind == "catch":
@@ -177,7 +184,13 @@ class ConfiguredTasks:
 
 
 def with_fitting_encoder(agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
-    """Return the settings, with the encoder of vectors for these if another was not chosen."""
-    if len(shape) == 1 and agent.encoder == AgentConfig().encoder:
+    """Return the settings, with another encoder where the default one fits no such observations.
+
+    That is the one of vectors, or the small one for images that are too small for the default.
+    """
+    if agent.encoder != AgentConfig().encoder:
+        return agent
+    if len(shape) == 1:
         return replace(agent, encoder="mlp")
-    return agent
+    small = min(shape[:2]) < least_size(agent.encoder)
+    return replace(agent, encoder="minatar") if small else agent

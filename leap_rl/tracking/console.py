@@ -312,7 +312,8 @@ def _finished_line(row: Row, meta_steps: int) -> str:
         ("error", "validation", "{:.0%}", "validation error"),
     ):
         values = [
-            f"{key.split('/')[1]} {form.format(value)}"
+            # The whole name, slash and all: MinAtar/Asterix-v1.
+            f"{key.removeprefix(f'{area}/').removesuffix(f'/{stat}')} {form.format(value)}"
             for key, value in row.items()
             if key.startswith(f"{area}/") and key.endswith(f"/{stat}")
         ]

@@ -48,6 +48,18 @@ def test_waiting_for_environment_processes_is_emulation() -> None:
     assert all(taken_us > -0.01 * asleep_us for taken_us in split.values()), split
 
 
+@pytest.mark.parametrize("game", ["MinAtar/Breakout-v1", "CartPole-v1"])
+def test_gymnasium_environments_have_a_limit_and_a_split(game: str) -> None:
+    config = ThroughputConfig(game=game, envs=4)
+    agent = BenchAgent(config.task, config.agent, method=Leap())
+    split = agent.split(0.1)
+    assert split["emulation"] > 0
+    assert split["preprocessing"] == 0.0
+    window = _bare(config, 0).run(0.1)
+    assert window.agent_steps % 4 == 0
+    assert window.agent_steps_per_s > agent.run(0.1).agent_steps_per_s
+
+
 def test_the_limits_emulators_are_shared_out_as_the_agents_are() -> None:
     config = ThroughputConfig(
         game="pong", envs=5, env_processes=2, atari=AtariConfig(preset="machado", frameskip=3)

@@ -121,6 +121,11 @@ def test_startup_takes_a_real_start_apart() -> None:
         ("throughput --game pretraining", [": game = pretraining:", "pool of 25", "'air_raid'"]),
         ("throughput --game pong@mode=7", [": game: 'pong@mode=7'", "its modes are 0, 1"]),
         ("overhead --game held_out", [": game = held_out:", "pool of 2", "'breakout'"]),
+        ("throughput --game CartPoll-v1", [": game: 'CartPoll-v1' cannot be made", "CartPole"]),
+        ("throughput --game MinAtar/Pong-v1", [": game: 'MinAtar/Pong-v1'", "Breakout"]),
+        ("throughput --game A-v0@x", [": game: ", "NAME@key=value"]),
+        ("throughput --game CartPole-v1 --atari.preset machado", [": task.atari: has no effect"]),
+        ("throughput --game CartPole-v1 --agent.encoder nature", ["agent.encoder = nature"]),
         ("throughput --game pong --env_processes 0", ["env_processes = 0", "at least 1"]),
         (
             "throughput --game pong --envs 2 --env_processes 3",

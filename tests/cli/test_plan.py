@@ -113,6 +113,28 @@ def test_what_is_measured_is_what_the_config_says(
     assert seen[-1][0].trainers_counted == 1
 
 
+def test_gymnasium_environments_are_measured_as_the_config_sets_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[ThroughputConfig] = []
+
+    def measure(config: ThroughputConfig, *_: object, **__: object) -> dict[str, Any]:
+        seen.append(config)
+        names = ("processor", "cores", "env_processes", "others_cpu_share")
+        return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
+
+    monkeypatch.setattr(plan.throughput, "measure", measure)
+    games = "[MinAtar/Breakout-v1,MinAtar/Seaquest-v1@sticky_action_prob=0.0]"
+    words = f"plan --task.kind gymnasium --task.games {games} --task.gymnasium.pad zeros --json"
+    assert main(words.split()) == 0
+    assert [config.task.kind for config in seen] == ["gymnasium"] * 2
+    assert seen[1].task.resolved_games == ("MinAtar/Seaquest-v1@sticky_action_prob=0.0",)
+    # Of all the config's games, though each is measured alone.
+    assert {config.task.gymnasium.shape for config in seen} == {(10, 10, 10)}
+    rates = json.loads(capsys.readouterr().out)["agent_steps_per_s_per_trainer"]
+    assert set(rates.values()) == {100.0}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_speed_is_measured_where_it_is_not_given() -> None:
@@ -139,6 +161,7 @@ def test_the_speed_is_measured_where_it_is_not_given() -> None:
         ("--runtime.kind local --trainers 2", ["trainers = 2", "local", "ray"]),
         ("--seconds -1", ["seconds = -1.0"]),
         ("--task.kind catch", ["task.kind = catch", "--agent_steps_per_s"]),
+        ("--task.kind gymnasium --task.games [No-v0]", ["task.games: 'No-v0' cannot be made"]),
         ("--meta.meta_stepps 3", ["meta.meta_stepps", "meta.meta_steps"]),
     ],
 )

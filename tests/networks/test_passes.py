@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.columns import ColumnPasses
 from leap_rl.networks.direct import DirectPasses, is_plain, space_to_depth
 from leap_rl.networks.encoders import ENCODERS, initialize
 from leap_rl.networks.passes import AutogradPasses, Passes, make_passes
@@ -20,12 +21,15 @@ SHAPES = [(84, 84, 3), (84, 84, 4), (85, 91, 3), (47, 38, 2)]
 
 
 def make(
-    encoder: str, shape: tuple[int, int, int], dtype: torch.dtype = torch.float32
+    encoder: str,
+    shape: tuple[int, int, int],
+    dtype: torch.dtype = torch.float32,
+    kind: type[DirectPasses] = DirectPasses,
 ) -> tuple[FlatParameters, DirectPasses, ActorCritic]:
     network = ActorCritic(encoder, observation_shape=shape, num_actions=A)
     flat = flatten_parameters(network)
     initialize(network, torch.Generator().manual_seed(0))
-    return flat, DirectPasses(network, dtype=dtype), network
+    return flat, kind(network, dtype=dtype), network
 
 
 def unroll(shape: tuple[int, int, int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,10 +63,22 @@ def record(passes: Passes, observations: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack([o.logits for o in outputs]), torch.stack([o.values for o in outputs])
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("encoder", ["mnih2013", "nature", "minatar"])
-def test_they_are_autograds_in_float64(encoder: str, shape: tuple[int, int, int]) -> None:
-    flat, passes, network = make(encoder, shape, torch.float64)
+@pytest.mark.parametrize("shape", [*SHAPES, (10, 10, 3), (12, 9, 10)], ids=str)
+@pytest.mark.parametrize(
+    ("encoder", "kind"),
+    [
+        ("mnih2013", DirectPasses),
+        ("nature", DirectPasses),
+        ("minatar", DirectPasses),
+        ("minatar", ColumnPasses),
+    ],
+)
+def test_they_are_autograds_in_float64(
+    encoder: str, kind: type[DirectPasses], shape: tuple[int, int, int]
+) -> None:
+    if encoder != "minatar" and shape not in SHAPES:
+        pytest.skip("too small for its convolutions")
+    flat, passes, network = make(encoder, shape, torch.float64, kind)
     observations, logits_grad, values_grad = unroll(shape)
     logits, values = record(passes, observations)
     passes.backward(logits_grad, values_grad)
@@ -93,10 +109,26 @@ def test_less_precision_is_a_small_error(dtype: torch.dtype, error: float) -> No
         assert (flat.grad - flat.layout.pack({n: g.float() for n, g in exact.items()})).any()
 
 
-@pytest.mark.parametrize("kind", ["direct", "autograd"])
+def test_columns_round_as_little_as_a_convolution_in_bfloat16() -> None:
+    errors = {}
+    for kind in (DirectPasses, ColumnPasses):
+        flat, passes, network = make("minatar", (10, 10, 3), torch.bfloat16, kind)
+        observations, logits_grad, values_grad = unroll((10, 10, 3))
+        record(passes, observations)
+        passes.backward(logits_grad, values_grad)
+        _, _, exact = oracle(network, observations, logits_grad, values_grad)
+        whole = flat.layout.pack({name: g.float() for name, g in exact.items()})
+        errors[kind] = ((flat.grad - whole).norm() / whole.norm()).item()
+    assert all(1e-5 < error < 0.06 for error in errors.values()), errors
+
+
+@pytest.mark.parametrize("kind", ["direct", "columns", "autograd"])
 def test_an_unroll_can_be_differentiated_twice_and_is_then_forgotten(kind: str) -> None:
-    flat, passes, network = make("mnih2013", (84, 84, 3))
-    tested: Passes = passes if kind == "direct" else AutogradPasses(network, flat)
+    encoder = "minatar" if kind == "columns" else "mnih2013"
+    flat, passes, network = make(
+        encoder, (84, 84, 3), kind=ColumnPasses if kind == "columns" else DirectPasses
+    )
+    tested: Passes = AutogradPasses(network, flat) if kind == "autograd" else passes
     observations, logits_grad, values_grad = unroll((84, 84, 3))
     record(tested, observations)
     for view in flat.layout.named(flat.grad).values():
@@ -159,7 +191,9 @@ def test_what_is_not_plain_is_left_to_autograd() -> None:
         flat = flatten_parameters(network)
         plain = encoder in ("mnih2013", "nature", "minatar")
         assert is_plain(network) == plain
-        assert isinstance(make_passes(network, flat, precision="float32"), DirectPasses) == plain
+        passes = make_passes(network, flat, precision="float32")
+        assert isinstance(passes, DirectPasses) == plain
+        assert isinstance(passes, ColumnPasses) == (encoder == "minatar")
 
 
 def test_autograd_casts_too() -> None:

@@ -123,6 +123,7 @@ def test_rewards_are_not_clipped_unless_asked_to() -> None:
 def test_vectors_take_the_mlp_unless_another_encoder_is_chosen() -> None:
     assert make(config(ENDLESS)).learner.config.encoder == "mlp"
     assert make(config(f"{WALK}@sees=pixels")).learner.config.encoder == "mnih2013"
+    assert make(config("MinAtar/Breakout-v1")).learner.config.encoder == "minatar"
     with pytest.raises(ValueError, match=r"agent\.encoder = nature: takes images"):
         make(config(ENDLESS), encoder="nature")
 

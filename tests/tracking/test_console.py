@@ -116,6 +116,13 @@ def test_a_finished_meta_step_is_said_once_with_its_figures() -> None:
     )
 
 
+def test_names_with_a_slash_are_told_whole() -> None:
+    names = ("MinAtar/Asterix-v1", "MinAtar/Breakout-v1@sticky_action_prob=0.5")
+    row = {"meta_step": 0, **{f"return/{name}/mean": 1.0 for name in names}}
+    (line,) = plain(IDLE, replace(IDLE, last_row=row))[1:]
+    assert line.endswith("mean return: MinAtar/Asterix-v1 1.0, " + f"{names[1]} 1.0")
+
+
 def test_a_learning_row_is_no_finished_meta_step() -> None:
     view = replace(IDLE, kind="learn", last_row={"agent_steps": 5, "return/pong/mean": 1.0})
     assert len(plain(view)) == 1
