@@ -123,6 +123,9 @@ def test_a_thawed_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, method
     expected = undisturbed(make, method)
     if make is not BOWLS:
         assert len(expected["episodes"][0]) > 0, "no episode has ended: the test shows too little"
+        assert sum(point.rewards for point in expected["curve"]), "no reward was earned"
+    else:
+        assert {point.rewards for point in expected["curve"]} == {None}
     task, path, recorder = begin(make, method)
     task.start(make.random_initialization(1))
     for updates in (1, make.task.updates // 2, make.task.updates - 1):
