@@ -47,6 +47,7 @@ class TaskRecorder:
         self._episodes: list[EpisodeEnd] = []
         self._recent: deque[float] = deque(maxlen=RECENT_EPISODES)
         self._live_mark = (clock(), 0)
+        self._interval_rewards: float | None = None
         self._open_interval()
 
     @property
@@ -129,7 +130,7 @@ class TaskRecorder:
 
     def _open_interval(self) -> None:
         self._interval_losses = LossMean()
-        self._interval_rewards: float | None = None
+        self._interval_rewards = None
         self._interval_mark = (self._clock(), self.agent_steps, len(self._episodes))
 
     def _close_interval(self) -> None:
