@@ -46,8 +46,9 @@ def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
 def _agents(summary: Summary) -> Iterable[list[Cell]]:
     for agents in summary.agents.values():
         for agent in agents:
+            run = summary.evaluation.runs[agent.initialization][agent.run]
             yield [
-                *(agent.initialization, agent.run, agent.game, agent.seed, agent.episodes),
+                *(agent.initialization, run, agent.game, agent.seed, agent.episodes),
                 *(agent.area, agent.final, agent.drawdown, agent.agent_steps_to_level),
             ]
 

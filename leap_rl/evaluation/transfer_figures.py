@@ -79,7 +79,8 @@ def reward_panels(summary: Summary) -> list[Panel]:
             if not curves:
                 continue
             ends = curves[0].interval_ends
-            last = np.unique(np.linspace(0, len(ends), REWARD_POINTS + 1).astype(int)[1:]) - 1
+            parts = np.linspace(0, len(ends), REWARD_POINTS + 1)[1:]
+            last = np.unique(np.ceil(parts).astype(int)) - 1
             earned = np.cumsum([curve.rewards for curve in curves], axis=1)[:, last]
             rates = RATE_UNIT * np.diff(earned, prepend=0) / np.diff(ends[last], prepend=0)
             lines[name] = _mean_line(ends[last].tolist(), rates)

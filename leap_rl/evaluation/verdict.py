@@ -107,7 +107,7 @@ def notes_of(summary: Summary) -> list[str]:
         )
     if len(evaluation.initializations) == 1:
         notes.append(f"{summary.reference} is the only initialization: nothing to set it against.")
-    elif not summary.has_baseline:
+    elif not (summary.has_baseline or evaluation.own_starts):
         notes.append(
             f"Initializations are set against {summary.reference}, not against a random one: "
             "whether they help at all is not shown."

@@ -218,11 +218,17 @@ def test_the_groups_of_two_unnamed_runs_have_names_and_starts_of_their_own(
     }
 
 
-def test_an_evaluation_without_rewards_is_told(evaluated: Path, tmp_path: Path) -> None:
+def test_a_restart_is_read_and_an_evaluation_without_rewards_is_told(
+    evaluated: Path, tmp_path: Path
+) -> None:
     old = tmp_path / "old"
     shutil.copytree(evaluated, old)
     folder = RunFolder(old)
-    _, state = folder.read_checkpoint(1)
+    files, state = folder.read_checkpoint(1)
+    state["slots"][3]["restarts"] = 1
+    folder.write_checkpoint(1, files, {"slots": state["slots"]})
+    (one,) = (curve for curve in read_evaluation(folder).curves if curve.restarted)
+    assert (one.initialization, one.game, one.seed) == (RANDOM, "catch_dark", 0)
     folder.write_checkpoint(1, {}, {"slots": state["slots"]})
     with pytest.raises(ValueError, match=r"has no rewards.safetensors: .*; evaluate again"):
         read_evaluation(folder)

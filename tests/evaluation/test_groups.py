@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -216,6 +217,9 @@ def test_runs_that_differ_make_the_verdict_less_sure() -> None:
         for halves in ((0.3, 0.3, 0.3), (0.1, 0.3, 0.7))
     )
     assert (conclusion_of(alike), conclusion_of(apart)) == ("better", "open")
+    widths = [each.area_difference.high - each.area_difference.low for each in (alike, apart)
+              if each.area_difference]  # fmt: skip
+    assert widths[1] > 3 * widths[0]
 
 
 def with_own_starts(runs: int) -> Evaluation:
@@ -247,6 +251,10 @@ def test_runs_are_set_against_their_own_starts_too() -> None:
     found = against["leap@0"].games[0].area_difference
     assert found == pytest.approx(two_level_mean([[differences]]))
     assert "judge the spread by the comparisons with" in " ".join(notes_of(summary))
+    others = tuple(curve for curve in results.curves if curve.initialization != RANDOM)
+    alone = summarize(replace(results, initializations=("leap", "leap@0"), curves=others))
+    assert only(alone).reference == "leap@0"
+    assert "not against a random one" not in " ".join(notes_of(alone))
     one = summarize(with_own_starts(1)).comparisons[1]
     assert verdict_of(one).endswith("This holds for this one run of leap, not for its method.")
 

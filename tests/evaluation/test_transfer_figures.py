@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,16 @@ def test_the_rewards_are_what_the_area_is_under(summary: Summary) -> None:
     assert line.y[0] == pytest.approx(np.mean(first))
     assert line.high is not None
     assert line.high[0] - line.y[0] == pytest.approx(2 * np.std(first, ddof=1))
+
+
+def test_a_short_tasks_rewards_are_drawn_as_they_are() -> None:
+    one = replace(
+        learner("leap", "catch", 0),
+        interval_ends=np.array([50_000, 80_000, 100_000]),
+        rewards=np.array([100.0, 30.0, 60.0]),
+    )
+    line = reward_panels(summarize(evaluation([one])))[0].lines["leap"]
+    assert (line.x, line.y) == ([50_000, 80_000, 100_000], [2.0, 1.0, 3.0])
 
 
 def test_the_runs_of_a_group_have_lines_of_their_own() -> None:
