@@ -2,7 +2,11 @@
 
 The tables of docs/evaluation.md. The second is of many made-up evaluations whose truth is known:
 the share in which the 95 % interval holds the value that endlessly many seeds would give. Each game
-has its own mean and deviation.
+has its own mean and deviation. The third is of methods with several meta-training runs, which truly
+differ: the share in which it holds what endlessly many runs and seeds would give, or with one run,
+what endlessly many seeds would give of that run.
+
+Dimensions: K runs, n seeds.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
+from scipy import optimize, stats
 
 from leap_rl.evaluation.figures import markdown
 from leap_rl.evaluation.statistics import (
@@ -23,8 +28,11 @@ from leap_rl.evaluation.statistics import (
     interquartile_mean,
     stratified_mean_interval,
 )
+from leap_rl.evaluation.two_level import two_level_mean
 
 ENDLESS = 20_000
+RUNS_GAMES = 4
+STATISTICS = ("interquartile mean", "probability of improvement")
 EFFECT = 0.5
 """By how many deviations one side is better, for the probability of improvement."""
 
@@ -46,7 +54,7 @@ def coverage(games: int, seeds: int, *, evaluations: int, resamples: int) -> dic
     # Of two normal scores whose means are EFFECT deviations apart.
     ours, theirs = (rng.standard_normal(10 * ENDLESS) + better for better in (EFFECT, 0.0))
     chance = float(np.mean(ours > theirs))
-    held = dict.fromkeys(("mean", "interquartile mean", "probability of improvement"), 0)
+    held = dict.fromkeys(("mean", *STATISTICS), 0)
     for number in range(evaluations):
         scores = draw(rng, games, seeds)
         found = stratified_mean_interval(scores)
@@ -58,6 +66,77 @@ def coverage(games: int, seeds: int, *, evaluations: int, resamples: int) -> dic
         )
         held["probability of improvement"] += estimate.low <= chance <= estimate.high
     return {name: count / evaluations for name, count in held.items()}
+
+
+def draw_runs(
+    rng: np.random.Generator,
+    games: int,
+    runs: int,
+    seeds: int,
+    *,
+    between_runs: float,
+    better: float = 0.0,
+) -> tuple[list[FloatArray], list[FloatArray], FloatArray]:
+    """Return scores by game of a method's runs, [K, n], and of the baseline, [1, n].
+
+    Agents of a seed share a deviation of 0.5, and each has one of 1 of its own. Runs deviate by
+    `between_runs` times that; half of the variance is the same in all games. The third is by how
+    much each run is better than `better` in each game, [games, K].
+    """
+    share = between_runs * np.sqrt(0.5)
+    of_runs = share * (rng.standard_normal((1, runs)) + rng.standard_normal((games, runs)))
+    ours, theirs = [], []
+    for game in range(games):
+        shared = 0.5 * rng.standard_normal(seeds)
+        agents = rng.standard_normal((runs, seeds)) + of_runs[game][:, None]
+        ours.append(game + better + shared + agents)
+        theirs.append(game + shared + rng.standard_normal((1, seeds)))
+    return ours, theirs, of_runs
+
+
+def coverage_of_runs(
+    games: int, runs: int, seeds: int, *, between_runs: float, evaluations: int, resamples: int
+) -> dict[str, float]:
+    """Return by statistic the share of evaluations whose interval holds the truth."""
+    rng = np.random.default_rng([games, runs, seeds])
+    held = dict.fromkeys(("mean difference", *STATISTICS), 0)
+    for number in range(evaluations):
+        ours, theirs, of_runs = draw_runs(
+            rng, games, runs, seeds, between_runs=between_runs, better=EFFECT
+        )
+        # With one run the interval speaks of this one; deviations of normal scores add up.
+        these = of_runs[:, 0] if runs == 1 else np.zeros(games)
+        deviation = np.hypot(np.hypot(0.5, 1.0), 0.0 if runs == 1 else between_runs)
+        found = two_level_mean([[x - y for x, y in zip(ours, theirs, strict=True)]])
+        held["mean difference"] += found.low <= EFFECT + these.mean() <= found.high
+        middle = truth_of_middle(EFFECT + np.arange(games) + these, deviation)
+        estimate = bootstrap_interval(ours, interquartile_mean, seed=number, resamples=resamples)
+        held[STATISTICS[0]] += estimate.low <= middle <= estimate.high
+        chance = np.mean(stats.norm.cdf((EFFECT + these) / np.hypot(deviation, np.hypot(0.5, 1.0))))
+        estimate = improvement_interval(ours, theirs, seed=number, resamples=resamples)
+        held[STATISTICS[1]] += estimate.low <= chance <= estimate.high
+    return {name: count / evaluations for name, count in held.items()}
+
+
+def truth_of_middle(means: FloatArray, deviation: float) -> float:
+    """Return the interquartile mean of endlessly many scores, as many in each game.
+
+    Of a mixture of normal distributions with the same deviation: the mean of what lies between its
+    quartiles is 2 Σ [m (Φ(b) − Φ(a)) − s (φ(b) − φ(a))] / G.
+    """
+
+    def share_below(score: float) -> float:
+        return float(np.mean(stats.norm.cdf((score - means) / deviation)))
+
+    edges = means.min() - 10 * deviation, means.max() + 10 * deviation
+    low, high = (
+        optimize.brentq(lambda score, part=part: share_below(score) - part, *edges)
+        for part in (0.25, 0.75)
+    )
+    a, b = (low - means) / deviation, (high - means) / deviation
+    inside = means * (stats.norm.cdf(b) - stats.norm.cdf(a))
+    inside -= deviation * (stats.norm.pdf(b) - stats.norm.pdf(a))
+    return float(2 * np.mean(inside))
 
 
 def width_rows(seeds: Sequence[int]) -> list[dict[str, str]]:
@@ -79,6 +158,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--widths", nargs="+", type=int, default=[2, 3, 5, 6, 10])
     parser.add_argument("--games", nargs="+", type=int, default=[1, 4, 9])
     parser.add_argument("--seeds", nargs="+", type=int, default=[3, 5, 10])
+    parser.add_argument("--runs", nargs="+", type=int, default=[1, 3, 5])
+    parser.add_argument("--between_runs", nargs="+", type=float, default=[0.5, 1.0])
     parser.add_argument("--evaluations", type=int, default=1000)
     parser.add_argument("--resamples", type=int, default=1000)
     return parser
@@ -93,6 +174,16 @@ def main() -> None:
         shares = coverage(games, seeds, evaluations=given.evaluations, resamples=given.resamples)
         found = {name: f"{100 * share:.0f} %" for name, share in shares.items()}
         rows.append({"games": games, "seeds": seeds, **found})
+        print(rows[-1], flush=True)
+    print(markdown(rows))
+    rows = []
+    many = given.evaluations, given.resamples
+    for runs, seeds, between in product(given.runs, [5, 10], given.between_runs):
+        shares = coverage_of_runs(
+            RUNS_GAMES, runs, seeds, between_runs=between, evaluations=many[0], resamples=many[1]
+        )
+        found = {name: f"{100 * share:.0f} %" for name, share in shares.items()}
+        rows.append({"runs": runs, "seeds": seeds, "runs' deviation": between, **found})
         print(rows[-1], flush=True)
     print(markdown(rows), end="")
 

@@ -138,9 +138,13 @@ class ValidationConfig:
     A validation costs as much as meta-training on as many games. None: never."""
 
     games: list[str] | str | None = None
-    """Games to learn, an agent each, with the budget of the run's tasks. Games that are neither
-    meta-trained on nor evaluated in the end keep what is measured in the end believable. None: for
-    Atari boxing and seaquest."""
+    """Games to learn with the budget of the run's tasks. Games that are neither meta-trained on nor
+    evaluated in the end keep what is measured in the end believable. None: for Atari boxing and
+    seaquest."""
+
+    agents: int = 1
+    """Agents that learn each game, whose mean is taken. With one a game, which version is the best
+    is largely chance, and `leap-rl evaluate` says so of RUN@best. Each one costs as much."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -152,6 +156,13 @@ class ValidationConfig:
             raise ValueError(
                 f"validation.every_meta_steps = {self.every_meta_steps}: must be at least 1, or "
                 "null"
+            )
+        if self.agents < 1:
+            raise ValueError(f"validation.agents = {self.agents}: must be at least 1")
+        if self.every_meta_steps is None and self.agents != 1:
+            raise ValueError(
+                f"validation.agents = {self.agents}: has no effect without "
+                "validation.every_meta_steps; give both"
             )
         if self.every_meta_steps is None and self.games is not None:
             raise ValueError(
@@ -263,13 +274,18 @@ class EvaluateConfig:
     s3://bucket/mine or gs://bucket/mine. None makes runs/evaluate-DATE-TIME."""
 
     init: list[str] = field(default_factory=list)
-    """Files of the initializations that are compared."""
+    """Files of the initializations that are compared: FILE, or NAME=FILE,FILE,... for several
+    meta-training runs of one method, which are judged together."""
 
     random: bool = True
     """Learn from random encoders as well: the baseline that the others are compared with."""
 
+    own_start: bool = False
+    """Learn from each run's own random start as well (its version 0): a second baseline, whose
+    agents share a start as those of the run do. Costs as many agents as the runs themselves."""
+
     seeds: int = 10
-    """Agents that learn each game from each initialization. Those of the same number share
+    """Agents that learn each game from each run's initialization. Those of the same number share
     everything but where their encoders start."""
 
     save_agents: bool = False

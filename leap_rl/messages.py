@@ -149,6 +149,9 @@ class CurvePoint:
     return_sum: float
     """Sum of their raw returns."""
     agent_steps_per_s: float
+    rewards: float | None = None
+    """Sum of the raw rewards earned in it, in episodes that are still under way too; none where
+    there are no rewards."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -152,9 +152,9 @@ def test_an_evaluations_tables_and_report_come_back(runs: dict[str, Path]) -> No
     file = wandb_of(runs["evaluated"])
     media = wandb_file.media(file)
     tables = {name: json.loads(media[f"evaluation/{name}"]) for name in ("agents", "comparisons")}
-    assert [row[:3] for row in tables["agents"]["data"]] == [
-        ["random", "catch", 0],
-        ["energy@2", "catch", 0],
+    assert [row[:4] for row in tables["agents"]["data"]] == [
+        ["random", "random", "catch", 0],
+        ["energy@2", "energy@2", "catch", 0],
     ]
     areas = [row[tables["agents"]["columns"].index("area")] for row in tables["agents"]["data"]]
     game, over_games = tables["comparisons"]["data"]

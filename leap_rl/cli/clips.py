@@ -24,7 +24,9 @@ def film_agents(
     console: Console,
     check: Callable[[], None],
 ) -> None:
-    """Film the first agent of each initialization in each game, into RUN/clips, and log the clips.
+    """Film an agent of each initialization in each game, into RUN/clips, and log the clips.
+
+    It is the first run's first.
 
     A clip that is there already is not made again, but is logged: who logged it last may have died.
 
@@ -39,12 +41,12 @@ def film_agents(
     from leap_rl.evaluation.results import agents_of
 
     state = folder.read_state(0)["evaluation"]
-    agents = agents_of(state["initializations"], state["games"], state["seeds"])
+    agents = agents_of(state)
     configure_torch()
     (folder.path / "clips").mkdir(exist_ok=True)
-    for slot, (initialization, game, seed) in enumerate(agents):
+    for slot, (initialization, run, game, seed) in enumerate(agents):
         agent = folder.agent(slot, game)
-        if seed > 0 or not agent.exists():  # a dropped task leaves no agent
+        if run > 0 or seed > 0 or not agent.exists():  # a dropped task leaves no agent
             continue
         clip = clip_path(folder, initialization, game)
         if not clip.exists():

@@ -11,13 +11,19 @@ from jsonargparse import ArgumentParser
 from torch import Tensor
 
 from leap_rl.cli import UsageError
-from leap_rl.cli.initializations import FoundInitialization, find_initialization
+from leap_rl.cli.initializations import (
+    FoundGroup,
+    FoundInitialization,
+    find_group,
+    own_start,
+)
 from leap_rl.cli.launch import asked_folder, carry_out, fill_folder, new_folder, settle
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.policies import make_evaluation, make_tasks
 from leap_rl.cli.record import Record, versions_here
 from leap_rl.cli.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
+from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import read_initialization
@@ -36,11 +42,16 @@ _FREE = ("task.games", "task.agent_steps", "task.on_divergence")
 _DESCRIPTION = """\
 Learn games from initializations and from random encoders, several agents each, and compare.
 
-  leap-rl evaluate --init runs/mine --games held_out --seeds 10 --agent_steps 1000000
+  leap-rl evaluate --init leap=runs/a,runs/b,runs/c --games held_out --agent_steps 1000000
 
-  --init RUN_OR_FILE  what is compared; may be given several times. RUN, RUN@12 (its version 12),
-                      RUN@best (the best of those that were validated), a checkpoint's folder, or a
-                      file. Tasks and agents are set as the first one's run had them.
+  --init NAME=RUN,RUN,...
+                      what is compared; may be given several times. The runs of one method, which
+                      differ in their seeds, are judged together; a single RUN needs no name, and
+                      what is found holds for that one run. RUN, RUN@12 (its version 12), RUN@best
+                      (the best of those that were validated), a checkpoint's folder, or a file.
+                      Tasks and agents are set as the first one's run had them.
+  --seeds             agents of each run in each game
+  --own_start true    compare with the runs' own random starts too, beside fresh ones
   --games             short for --task.games: a name, a pool, or '["pong", "qbert"]'; held_out if
                       nothing is said
   --agent_steps       short for --task.agent_steps
@@ -57,16 +68,16 @@ folder, which leap-rl report makes anew at any time."""
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     opens = "--open" in argv
-    config, found = read_arguments([word for word in argv if word != "--open"])
-    folder = create_evaluation(config, found)
+    config, groups = read_arguments([word for word in argv if word != "--open"])
+    folder = create_evaluation(config, groups)
     status = carry_out(config, folder)
     if status == 0:
         announce_evaluation(folder, opens=opens)
     return status
 
 
-def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundInitialization]]:
-    """Return the config that the arguments ask for, and the initializations that they name.
+def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundGroup]]:
+    """Return the config that the arguments ask for, and the groups of runs that they name.
 
     Raises:
         UsageError: Something in them cannot be.
@@ -78,8 +89,16 @@ def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundIniti
         raise UsageError("init: name a run or an initialization, as --init runs/mine")
     if not inits:  # they may stand in a config
         inits = parse(parser, EvaluateConfig, options).init
-    found = [find_initialization(init) for init in inits]
+    groups = [find_group(init) for init in inits]
+    found = [run for group in groups for run in group.runs]
     _warn_of_differences(found)
+    for one in found:
+        if one.chosen_from == 1:
+            print(
+                f"leap-rl: {one.given}: {one.name} was chosen from one agent a game, which is "
+                "largely chance; --validation.agents makes a run choose from more",
+                file=sys.stderr,
+            )
     defaults: dict[str, Any] = {"task": {"games": "held_out"}}
     if found and found[0].options is not None:
         stored = found[0].options
@@ -94,8 +113,8 @@ def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundIniti
                     "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
                     f"{found[0].name} was finetuned, whose tasks have no budget"
                 )
-    given = [*options, f"--init=[{', '.join(repr(one.path) for one in found)}]"]
-    return settle(parse(_parser(), EvaluateConfig, given, defaults=defaults)), found
+    given = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
+    return settle(parse(_parser(), EvaluateConfig, given, defaults=defaults)), groups
 
 
 def _parser() -> ArgumentParser:
@@ -121,7 +140,7 @@ def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return inits, options
 
 
-def create_evaluation(config: EvaluateConfig, found: Sequence[FoundInitialization]) -> RunFolder:
+def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> RunFolder:
     """Make an evaluation's folder, which holds copies of what it compares.
 
     Raises:
@@ -130,26 +149,58 @@ def create_evaluation(config: EvaluateConfig, found: Sequence[FoundInitializatio
     """
     folder = asked_folder(config.run_dir)
     layout = make_tasks(config).shared_layout()
-    given: dict[str, Tensor] = {}
+    named = _names(groups)
+    own_starts: dict[str, str] = {}
+    for name, group in list(named.items()) if config.own_start else ():
+        start = own_start(group)
+        same = (other for other in own_starts.values() if named[other].runs == start.runs)
+        own_starts[name] = next(same, None) or _unique(start.name, named)
+        named[own_starts[name]] = start
+    given: dict[str, list[tuple[str, Tensor]]] = {}
     digests = []
-    for one in found:
-        try:
-            theta0, digest = read_initialization(one.path, layout)
-        except ValueError as error:
-            raise UsageError(f"init = {one.given}: {error}") from None
-        given[_unique(one.name, given)] = theta0
-        digests.append(digest)
-    init_sha256 = ",".join(digests) or None
+    for name, group in named.items():
+        read = [_read(one, layout) for one in group.runs]
+        given[name] = [
+            (one.name, theta0) for one, (theta0, _) in zip(group.runs, read, strict=True)
+        ]
+        digests.append([digest for _, digest in read])
+        if len({*digests[-1]}) < len(read):
+            raise UsageError(
+                f"init = {group.given}: two of its runs have the same initialization; a run that "
+                "counts twice makes the others look surer than they are"
+            )
+    init_sha256 = ",".join("+".join(of_group) for of_group in digests) or None
     record = Record(
         fingerprint=fingerprint(config, init_sha256),
         init_sha256=init_sha256,
         made_by=(versions_here(config, meta_step=0),),
     )
     folder = folder or new_folder(config.command)
-    write_first = partial(make_evaluation(config).write_first_checkpoint, folder, given)
+    write_first = partial(make_evaluation(config).write_first_checkpoint, folder, given, own_starts)
     fill_folder(folder, config, record, write_first)
-    note_sources(folder.path, [one.file or one.path for one in found])
+    note_sources(
+        folder.path, [one.file or one.path for group in named.values() for one in group.runs]
+    )
     return folder
+
+
+def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
+    try:
+        return read_initialization(one.path, layout)
+    except ValueError as error:
+        raise UsageError(f"init = {one.given}: {error}") from None
+
+
+def _names(groups: Sequence[FoundGroup]) -> dict[str, FoundGroup]:
+    """Return groups by their names; those that were not given are made so that none comes twice."""
+    named: dict[str, FoundGroup] = {}
+    for group in groups:
+        if group.named and group.name in named:
+            raise UsageError(
+                f"init = {group.given}: {group.name} comes twice; list all its runs once"
+            )
+        named[_unique(group.name, named)] = group
+    return named
 
 
 def _unique(name: str, taken: Mapping[str, object]) -> str:

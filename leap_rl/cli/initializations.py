@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from leap_rl.storage.run_folders import run_folder
 from leap_rl.training.initialization import FILE_NAME
 
 BEST = "best"
+_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+"""Of a group: what stands before the first `=` is a name if it is one, and a path otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,71 @@ class FoundInitialization:
     """For tables and figures."""
     options: Mapping[str, Any] | None
     """The run's, nested; none for a file that lies in no run."""
+    chosen_from: int | None = None
+    """Agents a game that RUN@best was chosen from; none where it was named otherwise."""
+    run: str | None = None
+    """The run's folder or its URL; none for a file that lies in no run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundGroup:
+    """Initializations of one method, each of another meta-training run."""
+
+    given: str
+    """As it was named."""
+    name: str
+    """For tables and figures."""
+    named: bool
+    """Whether the name was given."""
+    runs: tuple[FoundInitialization, ...]
+
+    @property
+    def spelled(self) -> str:
+        """The group as a config has it, which names files."""
+        paths = ",".join(run.path for run in self.runs)
+        return f"{self.name}={paths}" if self.named else paths
+
+
+def find_group(given: str) -> FoundGroup:
+    """Return what NAME=RUN,RUN,... stands for, or a single initialization without a name.
+
+    Raises:
+        UsageError: There is no such initialization, or the name or the list is no good.
+        RunFolderError: A run's folder is damaged.
+    """
+    name, equals, listed = given.partition("=")
+    if not equals or not _NAME.fullmatch(name) or Path(given.rpartition("@")[0] or given).exists():
+        one = find_initialization(given)
+        return FoundGroup(given=given, name=one.name, named=False, runs=(one,))
+    if name == "random":
+        raise UsageError(f"init = {given}: random names the baseline; take another name")
+    words = listed.split(",")
+    if not all(words):
+        raise UsageError(f"init = {given}: name runs, as --init {name}=runs/a,runs/b")
+    return FoundGroup(
+        given=given, name=name, named=True, runs=tuple(map(find_initialization, words))
+    )
+
+
+def own_start(group: FoundGroup) -> FoundGroup:
+    """Return the random starts of a group's runs: their version 0.
+
+    Raises:
+        UsageError: One is a file that lies in no run, or its run has no version 0.
+        RunFolderError: A run's folder is damaged.
+    """
+    runs = []
+    for one in group.runs:
+        if one.run is None:
+            raise UsageError(
+                f"own_start = true: {one.given} lies in no run, so its start is not known; name "
+                "a run"
+            )
+        runs.append(find_initialization(f"{one.run}@0"))
+        if runs[-1].path == one.path:
+            raise UsageError(f"own_start = true: {one.given} is its run's start; leave one out")
+    name = f"{group.name}@0" if group.named else runs[0].name
+    return FoundGroup(given=f"{group.given}@0", name=name, named=group.named, runs=tuple(runs))
 
 
 def find_initialization(given: str) -> FoundInitialization:
@@ -104,6 +172,8 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         file=file,
         name=f"{folder.path.name}@{number}",
         options=run.options,
+        run=folder.url or str(folder.path),
+        chosen_from=run.config.validation.agents if version == BEST else None,
     )
 
 
@@ -115,6 +185,8 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
         run = read_run(RunFolder(folder))
         name = f"{folder.name}@{int(checkpoint.name)}" if checkpoint.name.isdecimal() else file.stem
         if isinstance(run.config, TrainConfig):
-            return FoundInitialization(given=given, path=str(file), name=name, options=run.options)
+            return FoundInitialization(
+                given=given, path=str(file), name=name, options=run.options, run=str(folder)
+            )
     name = checkpoint.name if file.name == FILE_NAME else file.stem
     return FoundInitialization(given=given, path=str(file), name=name, options=None)

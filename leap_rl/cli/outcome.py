@@ -14,11 +14,11 @@ from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.sink import Cell, Tracker
 
 AGENTS = (
-    *("initialization", "game", "seed", "episodes", "area", "final return", "drawdown"),
+    *("initialization", "run", "game", "seed", "episodes", "area", "final return", "drawdown"),
     "agent steps to the baseline's level",
 )
 COMPARISONS = (
-    *("initialization", "reference", "game", "pairs"),
+    *("initialization", "reference", "game", "seeds"),
     *("area", "area low", "area high", "area gain", "area gain low", "area gain high"),
     *("final return", "final return low", "final return high"),
     *("probability of improvement", "verdict"),
@@ -46,18 +46,19 @@ def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
 def _agents(summary: Summary) -> Iterable[list[Cell]]:
     for agents in summary.agents.values():
         for agent in agents:
+            run = summary.evaluation.runs[agent.initialization][agent.run]
             yield [
-                *(agent.initialization, agent.game, agent.seed, agent.episodes),
+                *(agent.initialization, run, agent.game, agent.seed, agent.episodes),
                 *(agent.area, agent.final, agent.drawdown, agent.agent_steps_to_level),
             ]
 
 
 def _comparisons(summary: Summary) -> Iterable[list[Cell]]:
-    """Return differences with 95 % intervals: of each game in raw returns, of all in deviations."""
+    """Return differences with 95 % intervals: of each game raw, of all in deviations."""
     for comparison in summary.comparisons:
         for game in comparison.games:
             yield [
-                *(comparison.initialization, comparison.reference, game.game, game.pairs),
+                *(comparison.initialization, comparison.reference, game.game, game.seeds),
                 *_interval(game.area_difference),
                 *_interval(game.area_gain),
                 *_interval(game.final_difference),
@@ -71,7 +72,7 @@ def _over_games(comparison: Comparison) -> list[Cell]:
     improvement = comparison.improvement
     return [
         *(comparison.initialization, comparison.reference, ALL_GAMES),
-        comparison.pairs[0],
+        comparison.seeds[0],
         *_interval(comparison.area_difference),
         *_interval(comparison.area_gain),
         *_interval(comparison.final_difference),

@@ -104,5 +104,5 @@ def _validation(config: PlanConfig) -> dict[str, int]:
     every = config.validation.every_meta_steps
     if every is None:
         return {}
-    tasks = len(config.validation.of(config.task).resolved_games)
+    tasks = config.validation.agents * len(config.validation.of(config.task).resolved_games)
     return {"validations": -(-config.meta.meta_steps // every), "validation_tasks": tasks}

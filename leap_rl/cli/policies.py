@@ -83,4 +83,4 @@ def _make_validation(config: TrainConfig) -> Validation | None:
     if every is None:
         return None
     games = config.validation.of(config.task).resolved_games
-    return Validation(every_meta_steps=every, games=games)
+    return Validation(every_meta_steps=every, games=games, agents=config.validation.agents)

@@ -91,7 +91,11 @@ def _of_evaluation(
     if not evaluation.complete:
         resume = Commands(title="What to do next", lines=[f"leap-rl resume {where}"])
         commands.insert(0, resume)
-    agents = f"agents from {', '.join(evaluation.initializations)}, {config.seeds} each a game"
+    of = [
+        f"{name} ({', '.join(runs)})" if len(runs) > 1 else name
+        for name, runs in evaluation.runs.items()
+    ]
+    agents = f"agents from {', '.join(of)}, {config.seeds} of each run a game"
     return Part(
         title=folder.path.name,
         subtitle=_subtitle(run, f"{agents}, {evaluation.agent_steps:,} agent steps"),

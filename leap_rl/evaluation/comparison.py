@@ -1,44 +1,38 @@
 """Sets each initialization against the baseline, game by game and over all.
 
-Every difference is one of pairs: agents of the same game and seed, which share everything but the
-encoder's start. Over games each game counts the same. docs/evaluation.md defines the measures.
+Every difference is one of pairs (`pairs.py`): agents of the same game and seed, which share
+everything but the encoder's start. Over games each game counts the same. docs/evaluation.md defines
+the measures.
 
-Dimensions: G games, n pairs of a game, T points of a grid.
+Dimensions: G games, K runs of an initialization, n seeds of a game.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from leap_rl.evaluation.measures import (
-    AgentMeasures,
-    final_performance,
-    first_performance,
-    grid,
-    measure,
-    on_grid,
-    spread_over_seeds,
-    window_of,
-)
+from leap_rl.evaluation.measures import AgentMeasures, measure, reward_rates, window_of
 from leap_rl.evaluation.normalization import human_scale, reference_scale
-from leap_rl.evaluation.results import Evaluation
+from leap_rl.evaluation.pairs import (
+    PairedMeasure,
+    Pairs,
+    by_run,
+    gain_of_agents,
+    spread,
+    whole_seeds,
+)
+from leap_rl.evaluation.results import RANDOM, Evaluation
 from leap_rl.evaluation.statistics import (
     Estimate,
     FloatArray,
     Mean,
     bootstrap_interval,
-    improvement_interval,
     interquartile_mean,
     mean_interval,
-    paired_difference,
-    relative_gains,
-    stratified_mean_interval,
 )
 from leap_rl.evaluation.summary import (
     Aggregate,
@@ -50,13 +44,17 @@ from leap_rl.evaluation.summary import (
     Summary,
     Yardstick,
 )
+from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.validation import check_evaluation
 from leap_rl.seeding import Purpose, derive_seed
 
 LEVEL = 0.9
 """The level to be reached is this part of the way from the baseline's first to its final one."""
 
-PairedMeasure = Literal["area", "final", "drawdown"]
+NON_INFERIORITY = 0.1
+"""The final performance is not inferior if it is less than this share of what the reference gained,
+from its first to its final performance, below the reference's: the same tenth that :data:`LEVEL`
+leaves."""
 
 
 def summarize(
@@ -64,6 +62,7 @@ def summarize(
     *,
     reference: str | None = None,
     window: int | None = None,
+    margin: float = NON_INFERIORITY,
     seed: int = 0,
 ) -> Summary:
     """Return what an evaluation comes to, as far as its agents are finished.
@@ -72,12 +71,15 @@ def summarize(
         evaluation: Complete or not.
         reference: What to set the others against; the evaluation's first unless named.
         window: Episodes of the moving mean; by game, :func:`window_of`, unless given.
+        margin: Of non-inferiority; a share of what the reference gained.
         seed: Of the bootstrap.
 
     Raises:
-        ValueError: The curves are not of one evaluation, or `reference` or `window` is no good.
+        ValueError: The curves are not of one evaluation, or an argument is no good.
     """
     check_evaluation(evaluation, reference=reference, window=window)
+    if not margin >= 0:
+        raise ValueError(f"margin = {margin}: must be at least 0")
     reference = reference or evaluation.initializations[0]
     settings = {game: _setting(evaluation, game, reference, window) for game in evaluation.games}
     agents = {
@@ -89,7 +91,6 @@ def summarize(
                 level=setting.level,
             )
             for curve in evaluation.of(name, game)
-            if len(curve.returns)
         ]
         for name in evaluation.initializations
         for game, setting in settings.items()
@@ -105,44 +106,40 @@ def summarize(
             if agents[name, game]
         ),
     )
-    others = [name for name in evaluation.initializations if name != reference]
-    return replace(
-        summary,
-        aggregates=tuple(_aggregates(summary, seed)),
-        comparisons=tuple(_compare(_Pairs(summary, name), seed) for name in others),
-    )
+    summary = replace(summary, aggregates=tuple(_aggregates(summary, seed)))
+    pairs = [Pairs(summary, *both) for both in _compared(summary)]
+    return replace(summary, comparisons=tuple(_compare(each, margin, seed) for each in pairs))
 
 
 def normalized_scores(
     summary: Summary, initialization: str, measure: Measure, yardstick: Yardstick
 ) -> dict[str, FloatArray]:
-    """Return normalised scores by game, [n] each.
+    """Return normalised scores by game, [K, n] of K runs each.
 
     Games without agents are missing, and with `human` those that have no such score.
     """
     found = {}
+    runs = len(summary.evaluation.runs[initialization])
     for game, setting in summary.settings.items():
-        scale = setting.scale if yardstick == "baseline" else setting.human
-        raw = [getattr(agent, measure) for agent in summary.agents[initialization, game]]
-        if scale is not None and raw:
-            found[game] = scale(np.array(raw))
+        scale = setting.scale_of(measure) if yardstick == "baseline" else setting.human
+        agents = summary.agents[initialization, game]
+        seeds = whole_seeds(agents, runs, measure)
+        if scale is not None and seeds:
+            found[game] = scale(by_run(agents, runs, seeds, measure))
     return found
 
 
 def _setting(evaluation: Evaluation, game: str, reference: str, window: int | None) -> GameSetting:
     curves = [curve for curve in evaluation.curves if curve.game == game]
-    baseline = [curve for curve in evaluation.of(reference, game) if len(curve.returns)]
-    level, budget = math.nan, evaluation.agent_steps
-    if baseline:
-        first = float(np.mean([first_performance(curve, budget) for curve in baseline]))
-        final = float(np.mean([final_performance(curve, budget) for curve in baseline]))
-        level = first + LEVEL * (final - first) if final > first else math.nan
+    baseline = evaluation.of(reference, game)
+    first, final = gain_of_agents(evaluation, reference, game)
     return GameSetting(
         game=game,
         window=window or window_of(curves),
-        scale=reference_scale(baseline),
+        scale=reference_scale([curve.returns for curve in baseline]),
+        reward_scale=reference_scale([reward_rates(curve) for curve in baseline]),
         human=human_scale(game),
-        level=level,
+        level=first + LEVEL * (final - first) if final > first else math.nan,
     )
 
 
@@ -150,8 +147,10 @@ def _scores(
     evaluation: Evaluation, agents: Sequence[AgentMeasures], setting: GameSetting
 ) -> GameScores:
     name, game = agents[0].initialization, agents[0].game
-    final = np.array([agent.final for agent in agents])
-    steady = [agent.drawdown for agent in agents if math.isfinite(agent.drawdown)]
+    runs = len(evaluation.runs[name])
+    area, final = (_mean_of(agents, runs, of) for of in ("area", "final"))
+    assert area is not None, "a finished agent has an area"
+    human = None if setting.human is None or final is None else setting.human(np.array(final.mean))
     reached = [agent.agent_steps_to_level for agent in agents]
     unit = math.nan if setting.scale is None else setting.scale.unit
     seeds = [agent.seed for agent in agents]
@@ -159,21 +158,23 @@ def _scores(
         initialization=name,
         game=game,
         agents=len(agents),
-        area=mean_interval([agent.area for agent in agents]),
-        final=mean_interval(final),
-        human_final=None if setting.human is None else float(np.mean(setting.human(final))),
-        drawdown=mean_interval(steady) if steady else None,
-        spread=_spread(evaluation, name, setting, seeds) / unit,
+        area=area,
+        final=final,
+        human_final=None if human is None else float(human),
+        drawdown=_mean_of(agents, runs, "drawdown"),
+        spread=spread(evaluation, name, setting, seeds) / unit,
         agent_steps_to_level=_median(reached),
         reached_level=sum(math.isfinite(each) for each in reached),
     )
 
 
-def _spread(evaluation: Evaluation, name: str, setting: GameSetting, seeds: Sequence[int]) -> float:
-    """The spread over these seeds, in raw returns."""
-    points = grid(evaluation.agent_steps)
-    curves = [curve for curve in evaluation.of(name, setting.game) if curve.seed in seeds]
-    return spread_over_seeds([on_grid(curve, points, setting.window) for curve in curves])
+def _mean_of(agents: Sequence[AgentMeasures], runs: int, of: PairedMeasure) -> Mean | None:
+    """A measure's mean; if no seed is whole, over all agents that have it, without an interval."""
+    seeds = whole_seeds(agents, runs, of)
+    if seeds:
+        return two_level_mean([[by_run(agents, runs, seeds, of)]])
+    values = [value for agent in agents if math.isfinite(value := getattr(agent, of))]
+    return Mean(float(np.mean(values)), -math.inf, math.inf, len(values)) if values else None
 
 
 def _median(values: Sequence[float]) -> float:
@@ -181,130 +182,84 @@ def _median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def _aggregates(summary: Summary, seed: int) -> list[Aggregate]:
-    measures: tuple[Measure, ...] = ("area", "final")
-    yardsticks: tuple[Yardstick, ...] = ("baseline", "human")
-    found = []
+def _aggregates(summary: Summary, seed: int) -> Iterable[Aggregate]:
+    # A human's score is a return, and nobody knows a human's reward per agent step.
+    kinds: list[tuple[Measure, Yardstick]]
+    kinds = [("area", "baseline"), ("final", "baseline"), ("final", "human")]
     for name in summary.evaluation.initializations:
-        for which, yardstick in product(measures, yardsticks):
+        for which, yardstick in kinds:
             by_game = normalized_scores(summary, name, which, yardstick)
-            if not by_game:
-                continue
-            interval = bootstrap_interval(
-                list(by_game.values()),
-                interquartile_mean,
-                seed=derive_seed(seed, Purpose.BOOTSTRAP, name, which, yardstick),
-            )
-            found.append(
-                Aggregate(
+            if by_game:
+                path = derive_seed(seed, Purpose.BOOTSTRAP, name, which, yardstick)
+                yield Aggregate(
                     initialization=name,
                     measure=which,
                     yardstick=yardstick,
                     games=tuple(by_game),
-                    interquartile_mean=interval,
+                    interquartile_mean=bootstrap_interval(
+                        list(by_game.values()), interquartile_mean, seed=path
+                    ),
                 )
-            )
+
+
+def _compared(summary: Summary) -> list[tuple[str, str]]:
+    """Return what is set against what: all against the reference, runs against their own starts."""
+    own_starts = summary.evaluation.own_starts
+    found = []
+    for name in summary.evaluation.initializations:
+        if name not in (summary.reference, *own_starts.values()):
+            found.append((name, summary.reference))
+        if own_starts.get(name, summary.reference) != summary.reference:
+            found.append((name, own_starts[name]))
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """An initialization's agents and the reference's, side by side."""
-
-    summary: Summary
-    name: str
-
-    def games(self) -> list[str]:
-        return [game for game in self.summary.settings if self.seeds(game)]
-
-    def seeds(self, game: str, of: PairedMeasure = "area") -> list[int]:
-        """Those for which both have a value."""
-        ours, theirs = (self._by_seed(name, game, of) for name in self._both())
-        return sorted(ours.keys() & theirs.keys())
-
-    def values(self, game: str, of: PairedMeasure) -> tuple[FloatArray, FloatArray]:
-        """A measure's values, ours and theirs, [n] each."""
-        ours, theirs = (self._by_seed(name, game, of) for name in self._both())
-        seeds = self.seeds(game, of)
-        return np.array([ours[seed] for seed in seeds]), np.array([theirs[seed] for seed in seeds])
-
-    def difference(self, game: str, of: PairedMeasure) -> Mean | None:
-        """Scores in raw returns; None without a pair."""
-        ours, theirs = self.values(game, of)
-        return paired_difference(ours, theirs) if len(ours) else None
-
-    def difference_over_games(self, of: PairedMeasure) -> Mean | None:
-        """Scores in deviations of the reference's episodes; None without a pair."""
-        strata = []
-        for game, setting in self.summary.settings.items():
-            ours, theirs = self.values(game, of)
-            if len(ours) and setting.scale is not None:
-                unit = 1.0 if of == "drawdown" else setting.scale.unit
-                strata.append((ours - theirs) / unit)
-        return stratified_mean_interval(strata) if strata else None
-
-    def gains(self, game: str) -> FloatArray | None:
-        """Values whose mean is the area's gain, [n]; None where 0 is no natural beginning."""
-        evaluation = self.summary.evaluation
-        curves = [curve for name in self._both() for curve in evaluation.of(name, game)]
-        if any(curve.returns.min(initial=0.0) < 0 for curve in curves):
-            return None
-        ours, theirs = self.values(game, "area")
-        return relative_gains(ours, theirs) if theirs.mean() > 0 else None
-
-    def spread_ratio(self, game: str) -> float | None:
-        seeds = self.seeds(game)
-        ours, theirs = (
-            _spread(self.summary.evaluation, name, self.summary.settings[game], seeds)
-            for name in self._both()
-        )
-        return ours / theirs if ours > 0 and theirs > 0 else None
-
-    def improvement(self, games: Sequence[str], seed: int) -> Estimate:
-        ours, theirs = (
-            [np.array([agent.area for agent in self.summary.agents[name, game]]) for game in games]
-            for name in self._both()
-        )
-        path = (self.name, self.summary.reference, *games)
-        return improvement_interval(ours, theirs, seed=derive_seed(seed, Purpose.BOOTSTRAP, *path))
-
-    def _both(self) -> tuple[str, str]:
-        return self.name, self.summary.reference
-
-    def _by_seed(self, name: str, game: str, of: PairedMeasure) -> dict[int, float]:
-        found = {agent.seed: getattr(agent, of) for agent in self.summary.agents[name, game]}
-        return {seed: value for seed, value in found.items() if math.isfinite(value)}
-
-
-def _compare(pairs: _Pairs, seed: int) -> Comparison:
-    names = pairs.games()
+def _compare(pairs: Pairs, margin: float, seed: int) -> Comparison:
+    summary, names = pairs.summary, pairs.games()
+    runs = summary.evaluation.runs
+    starts_at_random = pairs.reference in (RANDOM, *summary.evaluation.own_starts.values())
     games = tuple(_compare_in(pairs, game, seed) for game in names)
-    gains = [gain for game in names if (gain := pairs.gains(game)) is not None]
     ratios = [game.spread_ratio for game in games if game.spread_ratio is not None]
+    middle, reference_middle = (_middle(summary, name) for name in (pairs.name, pairs.reference))
     return Comparison(
         initialization=pairs.name,
-        reference=pairs.summary.reference,
+        reference=pairs.reference,
+        runs=len(runs[pairs.name]),
+        reference_runs=None if starts_at_random else len(runs[pairs.reference]),
+        normalized_by=summary.reference,
         games=games,
-        area_gain=stratified_mean_interval(gains) if gains and len(gains) == len(games) else None,
+        area_gain=pairs.gain(names),
         area_difference=pairs.difference_over_games("area"),
         final_difference=pairs.difference_over_games("final"),
+        final_margin=pairs.margin(margin),
         drawdown_difference=pairs.difference_over_games("drawdown"),
         spread_ratio=_geometric_mean(ratios) if ratios else None,
         improvement=pairs.improvement(names, seed) if names else None,
+        middle=middle,
+        reference_middle=reference_middle,
     )
 
 
-def _compare_in(pairs: _Pairs, game: str, seed: int) -> GameComparison:
-    gains = pairs.gains(game)
-    area, final = pairs.difference(game, "area"), pairs.difference(game, "final")
+def _middle(summary: Summary, name: str) -> Estimate | None:
+    return next(
+        (
+            one.interquartile_mean
+            for one in summary.aggregates
+            if (one.initialization, one.measure, one.yardstick) == (name, "area", "baseline")
+        ),
+        None,
+    )
+
+
+def _compare_in(pairs: Pairs, game: str, seed: int) -> GameComparison:
+    area = pairs.difference(game, "area")
     assert area is not None, "a game that is compared has a pair"
-    assert final is not None, "an agent with an area has a final performance"
     return GameComparison(
         game=game,
-        pairs=area.repeats,
+        seeds=len(pairs.seeds(game)),
         area_difference=area,
-        area_gain=None if gains is None else mean_interval(gains),
-        final_difference=final,
+        area_gain=pairs.gain([game]),
+        final_difference=pairs.difference(game, "final"),
         drawdown_difference=pairs.difference(game, "drawdown"),
         spread_ratio=pairs.spread_ratio(game),
         improvement=pairs.improvement([game], seed),

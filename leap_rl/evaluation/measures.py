@@ -1,13 +1,15 @@
-"""What one agent's learning curve comes to: how high, how fast, how steadily.
+"""What one agent's learning comes to: how high, how fast, how steadily.
 
-The curve is the moving mean of raw returns over episodes in the order in which they ended, "scores
-are reported as moving average over 500 episodes" (the paper, figure of the appendix on Atari). It
-is a step function of agent steps: from the end of an episode until the next one ends it has the
-mean of the last `window` episodes, of fewer at the start.
+The area is that under the rate at which raw rewards were earned, interval by interval of agent
+steps: nothing of it depends on when episodes end.
 
-Measures are NaN where an agent finished too few episodes for them.
+All else is of the curve of returns: their moving mean over episodes in the order in which they
+ended, "scores are reported as moving average over 500 episodes" (the paper, figure of the appendix
+on Atari). It is a step function of agent steps: from the end of an episode until the next one ends
+it has the mean of the last `window` episodes, of fewer at the start. What is made of it is NaN
+where an agent finished too few episodes.
 
-Dimensions: E episodes of an agent, T points of a grid, n agents.
+Dimensions: E episodes of an agent, R intervals, T points of a grid, n agents.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ PAPER_WINDOW = 500
 """Episodes of the paper's moving mean."""
 WINDOW_SHARE = 0.1
 """The largest part of an agent's episodes that a window takes unless one is asked for."""
+RATE_UNIT = 1000
+"""Agent steps that rewards are counted by."""
 GRID_POINTS = 200
 END_SHARE = 0.1
 """The part of the budget at its start and its end that the first and final performance are of."""
@@ -33,14 +37,19 @@ END_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentMeasures:
-    """One agent's measures; the area and the final performance are raw returns."""
+    """One agent's measures."""
 
     initialization: str
+    run: int
     game: str
     seed: int
+    restarted: bool
+    """Whether its task began again with another seed: it is a pair of no other agent then."""
     episodes: int
     area: float
+    """Raw reward per 1,000 agent steps."""
     final: float
+    """A raw return."""
     drawdown: float
     """A share of what had been gained."""
     agent_steps_to_level: float
@@ -84,17 +93,17 @@ def on_grid(curve: LearningCurve, agent_steps: NDArray[np.int64], window: int) -
     return np.concatenate([[np.nan], means])[newest]
 
 
-def area(curve: LearningCurve, budget: int, window: int) -> float:
-    """Return the area under the curve by the budget: its mean over all agent steps.
+def reward_rates(curve: LearningCurve) -> FloatArray:
+    """Return the raw reward per 1,000 agent steps in each interval, [R]."""
+    return RATE_UNIT * curve.rewards / np.diff(curve.interval_ends, prepend=0)
 
-    Before the first episode ended the curve counts as what it begins with.
+
+def area(curve: LearningCurve, budget: int) -> float:
+    """Return the area under the reward rates by the budget: raw reward per 1,000 agent steps.
+
+    Their mean over all agent steps, which is all that was earned by the budget.
     """
-    means = moving_mean(curve.returns, window)
-    if not len(means):
-        return math.nan
-    ends = np.append(curve.agent_steps[1:], budget)
-    starts = np.concatenate([[0], curve.agent_steps[1:]])
-    return float(np.sum(means * (ends - starts)) / budget)
+    return float(RATE_UNIT * np.sum(curve.rewards) / budget)
 
 
 def final_performance(curve: LearningCurve, budget: int) -> float:
@@ -172,17 +181,19 @@ def measure(curve: LearningCurve, *, budget: int, window: int, level: float) -> 
     """Return an agent's measures.
 
     Args:
-        curve: Its episodes.
+        curve: Its rewards and episodes.
         budget: Its agent steps.
         window: Episodes of the moving mean.
         level: The return that :func:`agent_steps_to` looks for; NaN for none.
     """
     return AgentMeasures(
         initialization=curve.initialization,
+        run=curve.run,
         game=curve.game,
         seed=curve.seed,
+        restarted=curve.restarted,
         episodes=len(curve.returns),
-        area=area(curve, budget, window),
+        area=area(curve, budget),
         final=final_performance(curve, budget),
         drawdown=drawdown(curve, budget, window),
         agent_steps_to_level=agent_steps_to(curve, level, window),

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import FloatArray
 
 
@@ -85,7 +84,7 @@ HUMAN_AND_RANDOM: dict[str, Reference] = {
 
 
 class Scale(NamedTuple):
-    """Turns raw returns of a game into normalised ones: (x − zero) / unit."""
+    """Turns a game's raw values into normalised ones: (x − zero) / unit."""
 
     zero: float
     unit: float
@@ -101,18 +100,22 @@ def human_scale(game: str) -> Scale | None:
     return None if scores is None else Scale(scores.random, scores.human - scores.random)
 
 
-def reference_scale(curves: Iterable[LearningCurve]) -> Scale | None:
-    """Return the scale on which the baseline's episodes have mean 0 and standard deviation 1.
+def reference_scale(of_agents: Iterable[FloatArray]) -> Scale | None:
+    """Return the scale on which the baseline's values have mean 0 and standard deviation 1.
 
     The paper normalises by a "mean reward" and a "standard deviation", "calculated on baseline (no
-    pretraining) data", and does not say of what: ours are of all episodes of all the baseline's
-    agents in the game, which few seeds settle well. Where all those returns are equal the unit is
-    one raw point. None without an episode.
+    pretraining) data", and does not say of what: ours are of all values of all the baseline's
+    agents in the game, which few seeds settle well. Where all of them are equal the unit is one raw
+    point. None without a value.
+
+    Args:
+        of_agents: Of each agent the returns of its episodes, [E], or the reward rates of its
+            intervals, [R].
     """
-    returns = [curve.returns for curve in curves if len(curve.returns)]
-    if not returns:
+    values = [each for each in of_agents if len(each)]
+    if not values:
         return None
-    pooled = np.concatenate(returns)
+    pooled = np.concatenate(values)
     deviation = float(np.std(pooled))
     # Equal values need not give an exact 0.
     return Scale(float(np.mean(pooled)), 1.0 if np.ptp(pooled) == 0 else deviation)

@@ -12,6 +12,11 @@ from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.transfer_figures import draw_transfer_figures
 
 _CAPTIONS = {
+    "rewards": (
+        "Rewards",
+        "Mean raw reward per 1,000 agent steps by game, of episodes that never ended too: the area "
+        "is that under these lines. Bands are two standard deviations over agents to each side.",
+    ),
     "curves": (
         "Learning curves",
         "Mean score over agents by game, in deviations of the reference's episodes; bands are two "
@@ -20,11 +25,12 @@ _CAPTIONS = {
     "differences": (
         "Differences from the reference",
         "Differences of pairs, which share everything but where their encoders start, with 95 % "
-        "intervals over seeds: an interval that leaves out 0 is more than chance explains.",
+        "intervals over seeds, and over runs where there are several: an interval that leaves out "
+        "0 is more than chance explains.",
     ),
     "scores": (
         "Scores over all games",
-        "Interquartile means over games and seeds with stratified bootstrap intervals.",
+        "Interquartile means over games, runs and seeds with stratified bootstrap intervals.",
     ),
     "profile": (
         "Performance profile",
@@ -35,7 +41,7 @@ _CAPTIONS = {
     "validation": (
         "Validation",
         "What versions of the initialization gain over version 0 on the validation games, in "
-        "standard deviations of version 0's curve; one agent a game.",
+        "standard deviations of version 0's curves.",
     ),
     "paths": (
         "The gradient paths' length or energy",

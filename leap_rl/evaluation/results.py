@@ -1,31 +1,53 @@
-"""What an evaluation found: the learning curves of its agents, by initialization, game and seed."""
+"""What an evaluation found: the learning of its agents, by initialization, run, game and seed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
-from leap_rl.messages import Episodes
+from leap_rl.messages import CurvePoint, Episodes
 from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.sealed import SealError, unseal
 
 RANDOM = "random"
 """Names the baseline: agents whose encoders start at random."""
+REWARDS = "rewards.safetensors"
+"""In the checkpoint of a complete evaluation: what each agent earned in each interval."""
+
+
+class Agent(NamedTuple):
+    """Whose a slot of an evaluation is."""
+
+    initialization: str
+    """A group of runs of one method, or `RANDOM`."""
+    run: int
+    """Which of the group's runs made the encoder that it starts with, from 0."""
+    game: str
+    seed: int
+    """Counts from 0. Agents of the same game and seed are pairs, whatever their run: they share
+    everything but the encoder's start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LearningCurve:
-    """The episodes of one agent, in the order in which they ended; E of them, maybe none."""
+    """What one agent earned, in R intervals; and its E episodes in the order of their ends."""
 
     initialization: str
-    """What its encoder started from; `RANDOM` for the baseline."""
+    run: int = 0
     game: str
     seed: int
-    """Counts from 0. Agents of the same game and seed are a pair: they share everything but the
-    encoder's start."""
+    """These four as in :class:`Agent`."""
+    restarted: bool = False
+    """Whether its task diverged and began again with another seed, which no other agent has."""
+    interval_ends: NDArray[np.int64]
+    """Agent steps of the task, over its environments, at the end of each interval, [R]."""
+    rewards: NDArray[np.float64]
+    """Raw rewards earned in each interval, in episodes that never ended too, [R]."""
     agent_steps: NDArray[np.int64]
     """Agent steps of the task, over its environments, when the episode ended, [E], ascending."""
     returns: NDArray[np.float64]
@@ -39,22 +61,31 @@ class Evaluation:
     """The finished agents of an evaluation."""
 
     initializations: tuple[str, ...]
-    """Names, the baseline first where there is one."""
+    """Names of groups, the baseline first where there is one."""
+    runs: Mapping[str, Sequence[str]]
+    """Of each group: what its runs are called. The baseline counts as one."""
+    own_starts: Mapping[str, str]
+    """The groups whose runs' own random starts are a group too, and that one's name."""
     games: tuple[str, ...]
     seeds: int
-    """Agents that each initialization gets in each game; fewer are finished while it goes on."""
+    """Agents that each run gets in each game; fewer are finished while it goes on."""
     agent_steps: int
     """Budget of each agent."""
     curves: tuple[LearningCurve, ...]
-    """Of finished agents, in the order of initializations, games and seeds."""
+    """Of finished agents, in the order of initializations, games, runs and seeds."""
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are when all are finished."""
+        return sum(map(len, self.runs.values())) * len(self.games) * self.seeds
 
     @property
     def complete(self) -> bool:
         """Whether all agents are finished."""
-        return len(self.curves) == len(self.initializations) * len(self.games) * self.seeds
+        return len(self.curves) == self.agents
 
     def of(self, initialization: str, game: str) -> Sequence[LearningCurve]:
-        """Return the finished agents of an initialization in a game, in the order of seeds."""
+        """Return the finished agents of a group in a game, in the order of runs and seeds."""
         return [
             curve
             for curve in self.curves
@@ -74,24 +105,28 @@ def read_evaluation(folder: RunFolder) -> Evaluation:
         raise RunFolderError(
             f"{folder.path}: is no evaluation; `leap-rl evaluate --init ...` makes one"
         )
-    names, games = tuple(described["initializations"]), tuple(described["games"])
-    agents = agents_of(names, games, described["seeds"])
+    try:
+        agents = agents_of(described)
+        names = tuple(described["initializations"])
+        runs = {name: described["runs"].get(name, [name]) for name in names}
+        own_starts = described["own_starts"]
+    except KeyError as error:
+        raise RunFolderError(
+            f"{folder.path}: its checkpoint 0 has no {error}: an earlier leap_rl made this "
+            "evaluation; evaluate again"
+        ) from None
     found = _committed(folder) if folder.latest() else _finished(folder, len(agents))
+    games = tuple(described["games"])
     curves = [
-        LearningCurve(
-            initialization=name,
-            game=game,
-            seed=seed,
-            agent_steps=found[slot].agent_steps,
-            returns=found[slot].returns,
-            lengths=found[slot].lengths,
-        )
-        for slot, (name, game, seed) in enumerate(agents)
+        LearningCurve(**agent._asdict(), **found[slot])
+        for slot, agent in enumerate(agents)
         if slot in found
     ]
-    curves.sort(key=lambda c: (names.index(c.initialization), games.index(c.game), c.seed))
+    curves.sort(key=lambda c: (names.index(c.initialization), games.index(c.game), c.run, c.seed))
     return Evaluation(
         initializations=names,
+        runs=runs,
+        own_starts=own_starts,
         games=games,
         seeds=described["seeds"],
         agent_steps=described["agent_steps"],
@@ -99,17 +134,50 @@ def read_evaluation(folder: RunFolder) -> Evaluation:
     )
 
 
-def agents_of(
-    initializations: Sequence[str], games: Sequence[str], seeds: int
-) -> list[tuple[str, str, int]]:
-    """Return initialization, game and seed of each of an evaluation's slots, in slot order."""
+def agents_of(described: Mapping[str, Any]) -> list[Agent]:
+    """Return whose each of an evaluation's slots is, in slot order.
+
+    Args:
+        described: `evaluation` in the state of its first checkpoint.
+    """
     return [
-        (name, game, seed) for seed in range(seeds) for game in games for name in initializations
+        Agent(name, run, game, seed)
+        for seed in range(described["seeds"])
+        for game in described["games"]
+        for name in described["initializations"]
+        for run in range(len(described["runs"].get(name, [name])))
     ]
 
 
-def _committed(folder: RunFolder) -> dict[int, Episodes]:
-    """Return the episodes of each slot of a closed round; none for those that were dropped."""
+def rewards_file(curves: Mapping[int, Sequence[CurvePoint]]) -> bytes:
+    """Return what agents earned, by slot, as the file `REWARDS`.
+
+    It has `slots` [N], and of each slot R intervals: `interval_ends` and `rewards`, [N, R]. All
+    agents have the same budget, and so as many intervals.
+    """
+    ends, rewards = zip(*map(_intervals, curves.values()), strict=True)
+    return bytes(
+        save(
+            {
+                "slots": np.array(list(curves), dtype=np.int64),
+                "interval_ends": np.stack(ends),
+                "rewards": np.stack(rewards),
+            }
+        )
+    )
+
+
+def _intervals(
+    curve: Sequence[CurvePoint],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    return (
+        np.array([point.agent_steps for point in curve], dtype=np.int64),
+        np.array([point.rewards for point in curve], dtype=np.float64),
+    )
+
+
+def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
+    """Return what is known of each slot of a closed round; nothing of those that were dropped."""
     import pyarrow.parquet as pq
 
     path = folder.curves(0)
@@ -118,20 +186,29 @@ def _committed(folder: RunFolder) -> dict[int, Episodes]:
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise RunFolderError(f"{path}: cannot be read: {reason}") from None
+    files, state = folder.read_checkpoint(1)
+    if REWARDS not in files:
+        raise RunFolderError(
+            f"{folder.checkpoint(1)}: has no {REWARDS}: an earlier leap_rl made this evaluation; "
+            "evaluate again"
+        )
+    earned = load(files[REWARDS])
     slots, agent_steps, returns, lengths = (column.to_numpy() for column in table.columns)
     return {
-        slot: Episodes(
-            agent_steps=agent_steps[slots == slot],
-            returns=returns[slots == slot],
-            lengths=lengths[slots == slot],
-        )
-        for slot, entry in enumerate(folder.read_state(1)["slots"])
-        if "dropped" not in entry
+        int(slot): {
+            "restarted": state["slots"][slot]["restarts"] > 0,
+            "interval_ends": earned["interval_ends"][row],
+            "rewards": earned["rewards"][row],
+            "agent_steps": agent_steps[slots == slot],
+            "returns": returns[slots == slot],
+            "lengths": lengths[slots == slot],
+        }
+        for row, slot in enumerate(earned["slots"])
     }
 
 
-def _finished(folder: RunFolder, slots: int) -> dict[int, Episodes]:
-    """Return the episodes of the slots of an open round that are complete."""
+def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
+    """Return what is known of the slots of an open round that are complete."""
     names = [one.name for one in fields(Episodes)]
     found = {}
     for slot in range(slots):
@@ -139,6 +216,14 @@ def _finished(folder: RunFolder, slots: int) -> dict[int, Episodes]:
             arrays, header = unseal(folder.slot(0, slot).read_bytes())
         except (OSError, SealError):
             continue  # not complete yet; or damaged, which whoever goes on with it will tell
-        if "dropped" not in header.get("content", {}):
-            found[slot] = Episodes(**{name: arrays[name] for name in names})
+        content = header.get("content", {})
+        if "dropped" in content:
+            continue
+        ends, rewards = _intervals([CurvePoint(**one) for one in content["record"]["curve"]])
+        found[slot] = {
+            "restarted": content["restarts"] > 0,
+            "interval_ends": ends,
+            "rewards": rewards,
+            **{name: arrays[name] for name in names},
+        }
     return found

@@ -101,12 +101,17 @@ def run_verdict(rows: Sequence[Mapping[str, float]], meta_steps: int) -> list[st
         sentences.append(
             f"In validation, version {newest['meta_step']:.0f} gains "
             f"{newest['validation/gain']:+.2f} standard deviations over version 0; version "
-            f"{best:.0f} did best so far. That is one agent a game: a hint, no proof."
+            f"{best:.0f} did best so far. That is {_agents(newest)}: a hint, no proof."
         )
     else:
         sentences.append("Nothing here says whether the initialization helps: evaluate it.")
     energy = trend_sentence(rows)
     return sentences + ([energy] if energy else [])
+
+
+def _agents(row: Mapping[str, float]) -> str:
+    count = row.get("validation/agents", 1)
+    return "one agent a game" if count == 1 else f"{count:.0f} agents a game"
 
 
 def trend_sentence(rows: Sequence[Mapping[str, float]]) -> str | None:

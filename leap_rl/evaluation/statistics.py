@@ -1,17 +1,19 @@
 """Means, interquartile means and probabilities over repetitions, and how sure they are.
 
-Scores of several games come as strata: one array a game, of one score an agent. Games are fixed and
-agents are drawn, so that an interval speaks of other seeds in the same games, never of other games.
+Scores of several games come as strata: one array a game, of one score an agent: [n], or [K, n] of
+K meta-training runs whose agents have the same n seeds. Games are fixed, runs and agents are drawn:
+an interval speaks of other runs and seeds in the same games, never of other games.
 
 Two kinds of interval, both of 95 %:
 
-* Student's, for means (:func:`mean_interval`, :func:`stratified_mean_interval`). It stays honest
-  with few values, as it is wide then.
+* Student's, for means (:func:`mean_interval`, :func:`stratified_mean_interval`; over runs and seeds
+  :func:`~leap_rl.evaluation.two_level.two_level_mean`). It stays honest with few values, as it is
+  wide then.
 * The percentile bootstrap, stratified over games, for everything else (Agarwal et al. 2021, "Deep
   Reinforcement Learning at the Edge of the Statistical Precipice"). With less than some five values
   a game it is too narrow: docs/evaluation.md has its measured coverage.
 
-Dimensions: G games, n scores in a game, N over all games, R resamples, T thresholds.
+Dimensions: G games, K runs, n seeds in a game, N scores over all games, R resamples, T thresholds.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 CONFIDENCE = 0.95
+PART = 2_000
+"""Resamples that are compared at once."""
 RESAMPLES = 10_000
 """Of a bootstrap: its own noise moves the ends of an interval by some 1 % of its width."""
 
@@ -34,7 +38,8 @@ ENOUGH_SEEDS = 6
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Strata: TypeAlias = Sequence[FloatArray]
-"""Scores by game: G arrays [..., n], where the games may differ in n."""
+"""Scores by game: G arrays [..., n], where the games may differ in n. To be redrawn they are [n],
+or [K, n] of K runs."""
 Statistic: TypeAlias = Callable[[Strata], FloatArray]
 """Strata [..., n] to values [...], or [..., T]."""
 
@@ -108,22 +113,21 @@ def paired_difference(ours: FloatArray, theirs: FloatArray) -> Mean:
     return mean_interval(ours - theirs)
 
 
-def relative_gains(ours: FloatArray, theirs: FloatArray) -> FloatArray:
-    """Return values [n] whose mean is r = mean(ours) / mean(theirs) − 1, and whose spread is r's.
+def relative_gains(ours: FloatArray, theirs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return values whose difference is r − 1 in the mean, with r = mean(ours) / mean(theirs).
 
-    The denominator is drawn too, so value i is r + (xᵢ − (1 + r) yᵢ) / mean(y): the ratio
-    linearised in both means, as for the ratio estimator of survey sampling (Cochran, Sampling
-    Techniques, chapter 6).
+    The denominator is drawn too, so their spread is that of r: the values are x/mean(y) − 1 and
+    r (y/mean(y) − 1), the ratio linearised in both means, as for the ratio estimator of survey
+    sampling (Cochran, Sampling Techniques, chapter 6). They keep their shapes.
 
     Raises:
         ValueError: The mean of `theirs` is not above 0.
     """
-    _check_pairs(ours, theirs)
     base = float(np.mean(theirs))
     if base <= 0:
         raise ValueError(f"theirs: their mean is {base:g}, and nothing is a share of that")
     ratio = float(np.mean(ours)) / base
-    return (ratio - 1) + (ours - ratio * theirs) / base
+    return ours / base - 1, ratio * (theirs / base - 1)
 
 
 def interquartile_mean(strata: Strata) -> FloatArray:
@@ -166,15 +170,14 @@ def performance_profile(strata: Strata, thresholds: FloatArray) -> FloatArray:
 def resample(
     strata: Strata, statistic: Statistic, *, seed: int, resamples: int = RESAMPLES
 ) -> FloatArray:
-    """Return a statistic of strata redrawn with replacement within each game, [R] or [R, T]."""
+    """Return a statistic of strata redrawn with replacement, [R] or [R, T].
+
+    Runs are drawn first, once for all games, then seeds within each game. A seed that is drawn is
+    drawn for all runs, since agents of one seed share their heads, emulators and draws of actions.
+    """
     _check(strata)
     rng = np.random.default_rng(seed)
-    return statistic(
-        [
-            stratum[rng.integers(0, len(stratum), (resamples, len(stratum)))]
-            for stratum in (np.asarray(each, dtype=np.float64) for each in strata)
-        ]
-    )
+    return statistic(_redraw(strata, rng, resamples))
 
 
 def bootstrap_interval(
@@ -188,12 +191,12 @@ def bootstrap_interval(
     """Return a statistic and its stratified percentile bootstrap interval.
 
     Args:
-        strata: Scores by game, [n] each.
+        strata: Scores by game, [n] each, or [K, n] of K runs.
         statistic: Strata [R, n] to values [R].
         seed: Of the resampling.
         resamples: R.
-        bounds: Of what the statistic can be: the interval where a game has a single score, as
-            redrawing that one tells nothing.
+        bounds: Of what the statistic can be: the interval where a game has a single score of a
+            run, as redrawing that one tells nothing.
     """
     curve = bootstrap_curve(
         strata,
@@ -215,27 +218,49 @@ def bootstrap_curve(
 ) -> EstimatedCurve:
     """Return what :func:`bootstrap_interval` does for a statistic of T values, [R, T]."""
     _check(strata)
-    value = statistic([np.asarray(stratum, dtype=np.float64)[None] for stratum in strata])[0]
-    if min(len(stratum) for stratum in strata) == 1:
+    value = statistic([np.ravel(stratum)[None] for stratum in strata])[0]
+    if _fewest_seeds(strata) == 1:
         return EstimatedCurve(value, *(np.full_like(value, bound) for bound in bounds))
     drawn = resample(strata, statistic, seed=seed, resamples=resamples)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
-    return EstimatedCurve(value, low, high)
+    return EstimatedCurve(value, *_percentiles(drawn))
 
 
 def improvement_interval(
     ours: Strata, theirs: Strata, *, seed: int, resamples: int = RESAMPLES
 ) -> Estimate:
     """Return the probability of improvement and its interval, both sides redrawn by themselves."""
-    games = len(ours)
-    return bootstrap_interval(
-        [*ours, *theirs],
-        lambda drawn: probability_of_improvement(drawn[:games], drawn[games:]),
-        seed=seed,
-        resamples=resamples,
-        bounds=(0.0, 1.0),
-    )
+    _check(ours)
+    _check(theirs)
+    sides = ours, theirs
+    value = float(probability_of_improvement(*([np.ravel(x) for x in side] for side in sides)))
+    if min(map(_fewest_seeds, sides)) == 1:
+        return Estimate(value, 0.0, 1.0)
+    rng = np.random.default_rng(seed)
+    drawn = [_redraw(side, rng, resamples) for side in sides]
+    # Part by part: the comparisons of all resamples at once may not fit into memory.
+    parts = [
+        probability_of_improvement(*([x[start : start + PART] for x in side] for side in drawn))
+        for start in range(0, resamples, PART)
+    ]
+    low, high = _percentiles(np.concatenate(parts))
+    return Estimate(value, float(low), float(high))
+
+
+def _redraw(strata: Strata, rng: np.random.Generator, resamples: int) -> list[FloatArray]:
+    """Strata [n] or [K, n] redrawn, [R, K · n] each."""
+    scores = [np.atleast_2d(np.asarray(stratum, dtype=np.float64)) for stratum in strata]
+    of_runs = len(scores[0])
+    runs = rng.integers(0, of_runs, (resamples, of_runs, 1))
+    drawn = []
+    for each in scores:
+        seeds = rng.integers(0, each.shape[1], (resamples, 1, each.shape[1]))
+        drawn.append(each[runs, seeds].reshape(resamples, -1))
+    return drawn
+
+
+def _percentiles(drawn: FloatArray) -> FloatArray:
+    tail = (1 - CONFIDENCE) / 2
+    return np.quantile(drawn, [tail, 1 - tail], axis=0)
 
 
 def half_width(pairs: int) -> float:
@@ -289,8 +314,12 @@ def _student(degrees: float) -> float:
 
 
 def _check(strata: Strata) -> None:
-    if not strata or min(len(stratum) for stratum in strata) == 0:
+    if not strata or min(np.size(stratum) for stratum in strata) == 0:
         raise ValueError("strata: a game has no scores, or there are no games")
+
+
+def _fewest_seeds(strata: Strata) -> int:
+    return min(int(np.shape(stratum)[-1]) for stratum in strata)
 
 
 def _check_pairs(ours: ArrayLike, theirs: ArrayLike) -> None:

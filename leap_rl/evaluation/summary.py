@@ -1,6 +1,7 @@
 """What there is to say of an evaluation, as plain data. `comparison.py` makes it.
 
-Over games each game counts the same; a pair is two agents of the same game and seed.
+Over games each game counts the same; a pair is two agents of the same game and seed, one of them of
+the reference. The area is raw reward per 1,000 agent steps, the final performance a raw return.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from leap_rl.evaluation.statistics import Estimate, Mean
 
 Measure: TypeAlias = Literal["area", "final"]
 Yardstick: TypeAlias = Literal["baseline", "human"]
-"""What scores are normalised by: the reference's episodes, or random play and a human."""
+"""What scores are normalised by: the reference's agents, or random play and a human."""
 Agents: TypeAlias = Mapping[tuple[str, str], Sequence[AgentMeasures]]
-"""By initialization and game, in the order of seeds: agents that are finished and have an episode;
-none where there are none."""
+"""By initialization and game, in the order of runs and seeds: agents that are finished."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,27 +30,35 @@ class GameSetting:
     window: int
     """Episodes of the moving mean."""
     scale: Scale | None
-    """Of the reference's episodes; none before one has ended."""
+    """Of the returns of the reference's episodes; none before one has ended."""
+    reward_scale: Scale | None
+    """Of the reward rates of the reference's intervals; none before an agent is finished."""
     human: Scale | None
+    """Of returns."""
     level: float
     """The return to be reached; NaN where the reference does not improve."""
+
+    def scale_of(self, measure: Measure) -> Scale | None:
+        """Return the reference's scale for a measure."""
+        return self.reward_scale if measure == "area" else self.scale
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GameScores:
-    """The agents of an initialization in a game, in raw returns where nothing else is said."""
+    """The agents of an initialization in a game."""
 
     initialization: str
     game: str
     agents: int
     """At least one."""
     area: Mean
-    final: Mean
+    final: Mean | None
+    """None where no agent finished an episode."""
     human_final: float | None
     """Mean human-normalised final performance; none for a game without human scores."""
     drawdown: Mean | None
     spread: float
-    """Over seeds, in deviations of the reference's episodes; NaN below two agents."""
+    """Over agents, in deviations of the reference's episodes; NaN below two agents."""
     agent_steps_to_level: float
     """Median over agents; infinite where most do not get there, NaN where there is no level."""
     reached_level: int
@@ -62,12 +70,14 @@ class GameComparison:
     """An initialization against the reference in one game; differences are ours less theirs."""
 
     game: str
-    pairs: int
+    seeds: int
+    """Those of which all agents of both sides are finished and began but once."""
     area_difference: Mean
     """Raw."""
     area_gain: Mean | None
-    """As a share of the reference's; none where returns can be negative or its area is 0."""
-    final_difference: Mean
+    """As a share of the reference's; none where rewards can be negative or its area is 0."""
+    final_difference: Mean | None
+    """None where no seed has it."""
     drawdown_difference: Mean | None
     """A share; below 0 is steadier."""
     spread_ratio: float | None
@@ -82,24 +92,37 @@ class Comparison:
 
     initialization: str
     reference: str
+    runs: int
+    """Meta-training runs of the initialization."""
+    reference_runs: int | None
+    """Those of the reference; none where its agents start at random: the baseline, or the runs'
+    own starts."""
+    normalized_by: str
+    """Whose deviations are the unit of differences over games."""
     games: tuple[GameComparison, ...]
     """Those with a pair."""
     area_gain: Mean | None
     """None unless every game has one."""
     area_difference: Mean | None
-    """In deviations of the reference's episodes; None without pairs."""
+    """In deviations of the reward rates; None without pairs."""
     final_difference: Mean | None
-    """As the area's."""
+    """In deviations of the returns of episodes; None without pairs."""
+    final_margin: float
+    """By how much the final performance may be below the reference's and still be called not
+    inferior, in the same unit; 0 where the reference gained nothing in any game."""
     drawdown_difference: Mean | None
     """A share of what had been gained."""
     spread_ratio: Mean | None
     """Geometric mean over games, and its interval over them."""
     improvement: Estimate | None
+    middle: Estimate | None
+    """Interquartile mean of our normalised areas."""
+    reference_middle: Estimate | None
 
     @property
-    def pairs(self) -> tuple[int, int]:
-        """The fewest and the most pairs of a game; 0 without any."""
-        counts = [game.pairs for game in self.games]
+    def seeds(self) -> tuple[int, int]:
+        """The fewest and the most seeds of a game; 0 without any."""
+        counts = [game.seeds for game in self.games]
         return min(counts, default=0), max(counts, default=0)
 
 
@@ -128,7 +151,7 @@ class Summary:
     scores: tuple[GameScores, ...]
     aggregates: tuple[Aggregate, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    """Of every initialization but the reference."""
+    """Of every initialization with the reference, and with its runs' own random starts."""
 
     @property
     def has_baseline(self) -> bool:

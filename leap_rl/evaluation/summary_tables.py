@@ -15,16 +15,20 @@ def summary_tables(summary: Summary) -> list[Table]:
         Table(
             title=f"{comparison.initialization} against {comparison.reference}, game by game",
             rows=[_difference(comparison, game) for game in comparison.games],
-            says="Differences of pairs, with 95 % intervals over seeds. The area is the mean "
-            "return over the whole budget; the final return is of its last tenth. A drawdown is by "
-            "how much an agent lies below the best that it had been, as a share of what it had "
-            "gained: less is steadier.",
+            says="Differences of pairs, with 95 % intervals over seeds, and over runs where there "
+            "are several. The area is the reward per 1,000 agent steps over the whole budget, "
+            "whether its episodes ended or not; the final return is the mean of the episodes that "
+            "ended in the last tenth. A drawdown is by how much an agent lies below the best that "
+            "it had been, as a share of what it had gained: less is steadier.",
         )
         for comparison in summary.comparisons
         if comparison.games
     ]
     if summary.scores:
-        says = "Means over agents, in raw returns, with 95 % intervals."
+        says = (
+            "Means over agents, with 95 % intervals: the area in raw reward per 1,000 agent steps, "
+            "the final return raw."
+        )
         rows = [_score(score) for score in summary.scores]
         tables.append(Table(title="Every initialization in every game", rows=rows, says=says))
     if summary.aggregates:
@@ -38,7 +42,7 @@ def summary_tables(summary: Summary) -> list[Table]:
                             one.measure
                         ],
                         "normalised by": {
-                            "baseline": f"{summary.reference}'s episodes",
+                            "baseline": f"{summary.reference}'s agents",
                             "human": "random play and a human",
                         }[one.yardstick],
                         "interquartile mean": interval(one.interquartile_mean, 2),
@@ -47,7 +51,7 @@ def summary_tables(summary: Summary) -> list[Table]:
                     for one in summary.aggregates
                 ],
                 says="Interquartile means with stratified bootstrap intervals (Agarwal et al. "
-                "2021).",
+                "2021), over runs first and then over seeds.",
             )
         )
     return tables
@@ -69,10 +73,10 @@ def _difference(comparison: Comparison, game: GameComparison) -> dict[str, str]:
     digits = _digits(game.area_difference)
     return {
         "game": game.game,
-        "pairs": str(game.pairs),
+        "seeds": str(game.seeds),
         "area": interval(game.area_difference, digits),
         "area, as a share": gain,
-        "final return": interval(game.final_difference, digits),
+        "final return": _or_dash(game.final_difference),
         "drawdown": "–"
         if game.drawdown_difference is None
         else interval(game.drawdown_difference, digits),
@@ -93,13 +97,17 @@ def _score(score: GameScores) -> dict[str, str]:
         "initialization": score.initialization,
         "agents": str(score.agents),
         "area": interval(score.area, digits),
-        "final return": interval(score.final, digits),
+        "final return": _or_dash(score.final),
         "human-normalised": "–" if score.human_final is None else f"{score.human_final:.1%}",
         "agent steps to the baseline's level": reached,
     }
 
 
+def _or_dash(mean: Mean | None) -> str:
+    return "–" if mean is None else interval(mean, _digits(mean))
+
+
 def _digits(mean: Mean) -> int:
-    """Return as many decimals as tell returns apart: two below 10, none from 1,000 on."""
+    """Return as many decimals as tell values apart: two below 10, none from 1,000 on."""
     size = abs(mean.mean)
     return 2 if size < 10 else 1 if size < 1000 else 0

@@ -1,11 +1,12 @@
-"""Learning games from several initializations: one round whose slots are pairs but for the encoder.
+"""Learning games from several initializations: one round whose agents differ in their encoders.
 
 Every agent is a slot of the round, so that all of them run at once over the trainers, and whatever
 holds of a meta-step's tasks holds of them: leases, snapshots, the same bits after any death.
 
-Agents of the same game and seed share the task's seed, and with it heads, emulators and the draws
-of actions; what differs is where their encoders start. The baseline's encoders start at random, one
-draw for each seed: a baseline from a single draw would say as much of the draw as of the method.
+Initializations come as groups: the runs of one method. Agents of the same game and seed share the
+task's seed, and with it heads, emulators and the draws of actions, whatever their group and run;
+what differs is where their encoders start. The baseline's encoders start at random, one draw for
+each seed: a baseline from a single draw would say as much of the draw as of the method.
 
 Dimensions: P flattened shared parameters.
 """
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from leap_rl.evaluation.results import RANDOM, agents_of
+from leap_rl.evaluation.results import RANDOM, REWARDS, Agent, agents_of, rewards_file
 from leap_rl.messages import CurvePoint, FloatVector
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
@@ -37,7 +38,7 @@ class EvaluationFactory:
     Args:
         seed: The evaluation's; games and seeds of agents derive theirs from it.
         games: To learn.
-        seeds: Agents of each initialization in each game.
+        seeds: Agents of each run in each game.
         agent_steps: Budget of each agent.
         layout: Of the shared parameters.
         random_initialization: Draws an encoder, float32 [P], from a seed; none for no baseline.
@@ -52,13 +53,28 @@ class EvaluationFactory:
     random_initialization: Callable[[int], Tensor] | None
     save_agents: bool = False
 
-    def write_first_checkpoint(self, folder: RunFolder, given: Mapping[str, Tensor]) -> None:
-        """Write the given initializations, float32 [P] by name, and what is made of them."""
+    def write_first_checkpoint(
+        self,
+        folder: RunFolder,
+        given: Mapping[str, Sequence[tuple[str, Tensor]]],
+        own_starts: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the given initializations, and what is made of them.
+
+        Args:
+            folder: The evaluation's.
+            given: By group, the name of each of its runs and its initialization, float32 [P].
+            own_starts: The groups whose runs' own random starts are among those given, and the
+                name of that group; its runs have the same order.
+        """
+        every = [theta0 for group in given.values() for _, theta0 in group]
         files = {
             _file(number): save_tensors(self.layout.named(theta0))
-            for number, theta0 in enumerate(given.values())
+            for number, theta0 in enumerate(every)
         }
-        folder.write_checkpoint(0, files, {"evaluation": self._description(list(given))})
+        runs = {name: [run for run, _ in group] for name, group in given.items()}
+        described = self._description(runs, own_starts or {})
+        folder.write_checkpoint(0, files, {"evaluation": described})
 
     def __call__(self, folder: RunFolder) -> EvaluationPolicy:
         """Restore the policy from the folder's first checkpoint.
@@ -68,8 +84,8 @@ class EvaluationFactory:
         """
         files, state = folder.read_checkpoint(0)
         try:
-            names = state["evaluation"]["initializations"]
-            if state["evaluation"] != self._description([name for name in names if name != RANDOM]):
+            described = state["evaluation"]
+            if described != self._description(described["runs"], described["own_starts"]):
                 raise ValueError("it is of other games, seeds or budgets")
             given = [
                 np.array(self.layout.pack(load_tensors(files[_file(number)])).numpy())
@@ -79,12 +95,16 @@ class EvaluationFactory:
             raise RunFolderError(
                 f"{folder.checkpoint(0)}: is no checkpoint of this evaluation: {error}"
             ) from None
-        return EvaluationPolicy(self, names, given)
+        return EvaluationPolicy(self, described, given)
 
-    def _description(self, given: Sequence[str]) -> dict[str, Any]:
+    def _description(
+        self, runs: Mapping[str, Sequence[str]], own_starts: Mapping[str, str]
+    ) -> dict[str, Any]:
         baseline = [] if self.random_initialization is None else [RANDOM]
         return {
-            "initializations": [*baseline, *given],
+            "initializations": [*baseline, *runs],
+            "runs": dict(runs),
+            "own_starts": dict(own_starts),
             "games": list(self.games),
             "seeds": self.seeds,
             "agent_steps": self.agent_steps,
@@ -95,14 +115,14 @@ class EvaluationFactory:
 class EvaluationPolicy:
     """The policy of an evaluation: one round with a slot for each agent.
 
-    A slot's starting point is its initialization's number, and one of its own for each of the
-    baseline's seeds.
+    A slot's starting point is its run's number; each of the baseline's seeds has one of its own.
     """
 
     plan: EvaluationFactory
-    names: Sequence[str]
-    """Of the initializations, the baseline first where there is one."""
+    described: Mapping[str, Any]
+    """Groups, runs, games and seeds, as they stand in the first checkpoint."""
     given: Sequence[FloatVector]
+    """Of the runs of all groups, in order, [P] each."""
     _random: dict[int, FloatVector] = field(default_factory=dict)
 
     rounds = 1
@@ -126,13 +146,17 @@ class EvaluationPolicy:
     def open(self, round_number: int) -> list[TaskSpec]:
         """Return a task for each agent; seeds come one after the other, as whole pairs."""
         return [
-            TaskSpec(game=game, seed=self._task_seed(game, seed), start=self._start(name, seed))
-            for name, game, seed in self.agents()
+            TaskSpec(
+                game=agent.game,
+                seed=self._task_seed(agent.game, agent.seed),
+                start=self._start(agent),
+            )
+            for agent in self.agents()
         ]
 
-    def agents(self) -> list[tuple[str, str, int]]:
-        """Return initialization, game and seed of each slot, in slot order."""
-        return agents_of(self.names, self.plan.games, self.plan.seeds)
+    def agents(self) -> list[Agent]:
+        """Return whose each slot is, in slot order."""
+        return agents_of(self.described)
 
     def close(
         self,
@@ -142,13 +166,14 @@ class EvaluationPolicy:
         dropped: Sequence[DroppedSlot],
         elapsed_s: float,
     ) -> ClosedRound:
-        """Make rows of the learning curves: means over seeds, point by point."""
+        """Make rows of the learning curves: means over runs and seeds, point by point."""
         by_spec = {slot.spec: slot.record.curve for slot in slots}
         specs = self.open(round_number)
         curves: dict[tuple[str, str], list[tuple[CurvePoint, ...]]] = {}
-        for spec, (name, game, _) in zip(specs, self.agents(), strict=True):
+        for spec, agent in zip(specs, self.agents(), strict=True):
             if spec in by_spec:
-                curves.setdefault((name, game), []).append(by_spec[spec])
+                curves.setdefault((agent.initialization, agent.game), []).append(by_spec[spec])
+        of_slots = {slot: by_spec[spec] for slot, spec in enumerate(specs) if spec in by_spec}
         points = max((len(curve) for of_one in curves.values() for curve in of_one), default=0)
         rows = []
         for point in range(points):
@@ -163,15 +188,18 @@ class EvaluationPolicy:
                 if (episodes := sum(one.episodes for one in here))
             }
             rows.append(LoggedRow(axis="agent_steps", values=evaluation_row(agent_steps, means)))
-        return ClosedRound(rows=rows)
+        return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
 
     def _task_seed(self, game: str, seed: int) -> int:
         return derive_seed(self.plan.seed, Purpose.TASK, "evaluation", game, seed)
 
-    def _start(self, name: str, seed: int) -> int:
-        if name == RANDOM:
-            return len(self.given) + seed
-        return [other for other in self.names if other != RANDOM].index(name)
+    def _start(self, agent: Agent) -> int:
+        if agent.initialization == RANDOM:
+            return len(self.given) + agent.seed
+        starts = [
+            (name, run) for name, of in self.described["runs"].items() for run in range(len(of))
+        ]
+        return starts.index((agent.initialization, agent.run))
 
 
 def _file(number: int) -> str:

@@ -6,6 +6,7 @@ Dimensions: n agents, T points of a grid.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from leap_rl.evaluation.comparison import normalized_scores
 from leap_rl.evaluation.figures import AnyPanel, IntervalPanel, Line, Panel, draw
-from leap_rl.evaluation.measures import grid, on_grid
+from leap_rl.evaluation.measures import RATE_UNIT, grid, on_grid
+from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import (
     FloatArray,
     bootstrap_curve,
@@ -26,6 +28,7 @@ COLUMNS = 3
 THRESHOLDS = 61
 PROFILE_RESAMPLES = 2_000
 """As in Agarwal et al.'s own library: the band is of many points, and drawn."""
+REWARD_POINTS = 20
 BAND = 2.0
 """Standard deviations over seeds to each side: the paper's."""
 NAMES: dict[Yardstick, str] = {"baseline": "baseline-normalised", "human": "human-normalised"}
@@ -43,11 +46,12 @@ def draw_transfer_figures(summary: Summary, folder: Path, *, seed: int = 0) -> l
 
     Args:
         summary: Of the evaluation.
-        folder: Where they go: `curves`, `seeds`, `scores`, `differences` and `profile`, each in
-            every format.
+        folder: Where they go: `rewards`, `curves`, `seeds`, `scores`, `differences` and
+            `profile`, each in every format.
         seed: Of the profile's bootstrap.
     """
     figures: list[tuple[str, list[AnyPanel], int]] = [
+        ("rewards", [*reward_panels(summary)], COLUMNS),
         ("curves", [*mean_panels(summary)], COLUMNS),
         ("seeds", [*seed_panels(summary)], COLUMNS),
         ("scores", [*score_panels(summary)], 2),
@@ -60,6 +64,30 @@ def draw_transfer_figures(summary: Summary, folder: Path, *, seed: int = 0) -> l
             names = summary.evaluation.initializations
             files += draw(panels, folder / name, columns=columns, names=names)
     return files
+
+
+def reward_panels(summary: Summary) -> list[Panel]:
+    """Return the mean rate of rewards over agents, by game: what the area is under.
+
+    Rates are of some `REWARD_POINTS` parts of the budget. The band is as in :func:`mean_panels`.
+    """
+    panels = []
+    for game in summary.settings:
+        lines = {}
+        for name in summary.evaluation.initializations:
+            curves = summary.evaluation.of(name, game)
+            if not curves:
+                continue
+            ends = curves[0].interval_ends
+            parts = np.linspace(0, len(ends), REWARD_POINTS + 1)[1:]
+            last = np.unique(np.ceil(parts).astype(int)) - 1
+            earned = np.cumsum([curve.rewards for curve in curves], axis=1)[:, last]
+            rates = RATE_UNIT * np.diff(earned, prepend=0) / np.diff(ends[last], prepend=0)
+            lines[name] = _mean_line(ends[last].tolist(), rates)
+        if lines:
+            label = f"reward per {RATE_UNIT:,} agent steps"
+            panels.append(Panel(lines, "agent steps", label, title=title_of(game)))
+    return panels
 
 
 def mean_panels(summary: Summary) -> list[Panel]:
@@ -78,11 +106,7 @@ def mean_panels(summary: Summary) -> list[Panel]:
             known = np.isfinite(curves).all(axis=0)
             scores = setting.scale(curves[:, known])
             x = grid(summary.evaluation.agent_steps)[known].tolist()
-            mean, band = scores.mean(axis=0), None
-            if len(scores) > 1:
-                deviation = BAND * scores.std(axis=0, ddof=1)
-                band = (mean - deviation).tolist(), (mean + deviation).tolist()
-            lines[name] = Line(x, mean.tolist(), *(band or ()))
+            lines[name] = _mean_line(x, scores)
         if lines:
             panels.append(Panel(lines, "agent steps", "normalised score", title=title_of(game)))
     return panels
@@ -91,12 +115,16 @@ def mean_panels(summary: Summary) -> list[Panel]:
 def seed_panels(summary: Summary) -> list[Panel]:
     """Return the paper's other figure: the raw score of every agent, by game."""
     panels = []
-    x = grid(summary.evaluation.agent_steps).tolist()
+    points = grid(summary.evaluation.agent_steps)
+    x = points.tolist()
     for game in summary.settings:
         lines = {
-            f"{name}, seed {number}": Line(x, curve.tolist(), group=name)
+            _label(summary, curve): Line(
+                x, on_grid(curve, points, summary.settings[game].window).tolist(), group=name
+            )
             for name in summary.evaluation.initializations
-            for number, curve in enumerate(_curves(summary, name, game))
+            for curve in summary.evaluation.of(name, game)
+            if len(curve.returns)
         }
         if lines:
             panels.append(Panel(lines, "agent steps", "score", title=title_of(game)))
@@ -122,15 +150,16 @@ def score_panels(summary: Summary) -> list[IntervalPanel]:
 def difference_panels(summary: Summary) -> list[IntervalPanel]:
     """Return how initializations differ from the reference: in area, final score and drawdown.
 
-    One row a game and one for all games; a set of panels for each initialization. Scores are in
-    deviations of the reference's episodes, the drawdown is a share.
+    One row a game and one for all games; a set of panels for each comparison. Scores are in
+    deviations of the reference's reward rates or returns, the drawdown is a share.
     """
     panels = []
     for comparison in summary.comparisons:
         for field, (what, is_score) in DIFFERENCES.items():
             rows: dict[str, tuple[float, float, float]] = {}
             for game in comparison.games:
-                scale, found = summary.settings[game.game].scale, getattr(game, field)
+                setting, found = summary.settings[game.game], getattr(game, field)
+                scale = setting.reward_scale if field == "area_difference" else setting.scale
                 if scale is not None and found is not None:
                     unit = scale.unit if is_score else 1.0
                     mean, low, high = (each / unit for each in found[:3])
@@ -162,7 +191,7 @@ def profile_panels(summary: Summary, *, seed: int = 0) -> list[Panel]:
         scores = {name: strata for name, strata in scores.items() if strata}
         if not scores:
             continue
-        every = np.concatenate([stratum for strata in scores.values() for stratum in strata])
+        every = np.concatenate([game.ravel() for strata in scores.values() for game in strata])
         room = 0.05 * (float(np.ptp(every)) or 1.0)
         thresholds = np.linspace(every.min() - room, every.max() + room, THRESHOLDS)
         lines = {}
@@ -184,6 +213,21 @@ def profile_panels(summary: Summary, *, seed: int = 0) -> list[Panel]:
 def title_of(game: str) -> str:
     """Return a game's name as a title."""
     return game.replace("_", " ").title() if game.islower() else game
+
+
+def _label(summary: Summary, curve: LearningCurve) -> str:
+    runs = summary.evaluation.runs[curve.initialization]
+    run = f", {runs[curve.run]}" if len(runs) > 1 else ""
+    return f"{curve.initialization}{run}, seed {curve.seed}"
+
+
+def _mean_line(x: Sequence[float], values: FloatArray) -> Line:
+    """The mean over agents of their values, [n, T], with its band."""
+    mean = values.mean(axis=0)
+    if len(values) == 1:
+        return Line(x, mean.tolist())
+    deviation = BAND * values.std(axis=0, ddof=1)
+    return Line(x, mean.tolist(), (mean - deviation).tolist(), (mean + deviation).tolist())
 
 
 def _curves(summary: Summary, initialization: str, game: str) -> FloatArray:

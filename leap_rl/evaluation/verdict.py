@@ -1,4 +1,4 @@
-"""What a summary says, in plain words: one sentence a comparison, and what to keep in mind."""
+"""What a summary says, in plain words: a verdict on each comparison, and what to keep in mind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from leap_rl.evaluation.measures import PAPER_WINDOW
 from leap_rl.evaluation.statistics import CONFIDENCE, ENOUGH_SEEDS, Mean, what_seeds_can_say
 from leap_rl.evaluation.summary import Comparison, GameSetting, Summary
+from leap_rl.evaluation.summary_tables import interval
 
 Conclusion: TypeAlias = Literal["better", "worse", "open"]
 MANY_COMPARISONS = 5
@@ -26,10 +27,12 @@ def conclusion_of(comparison: Comparison) -> Conclusion:
 
 
 def verdict_of(comparison: Comparison) -> str:
-    """Return in one sentence whether an initialization helps, and how sure one can be.
+    """Return in a few sentences whether an initialization helps, and how sure one can be.
 
     Such as: "leap against random: better in 3 of 4 games; area under the curve +12 % (95 % interval
-    -3 % to +27 %); with 3 seeds this is not enough to tell."
+    -3 % to +27 %); with 3 runs of 5 seeds this is not enough to tell. Probability of improvement
+    0.71 (0.48 to 0.90); interquartile mean of normalised areas 0.35 (0.10 to 0.60) against 0.02;
+    final return not inferior: +0.10 standard deviations (-0.05 to +0.25), margin 0.12."
     """
     named = f"{comparison.initialization} against {comparison.reference}"
     area = comparison.area_gain or comparison.area_difference
@@ -39,7 +42,58 @@ def verdict_of(comparison: Comparison) -> str:
     count = len(comparison.games)
     where = f"better in {better} of {count} game{'s' * (count > 1)}"
     size = f"area under the curve {_shown(comparison, area)}"
-    return f"{named}: {where}; {size}; {_certainty(comparison, area)}."
+    return (
+        f"{named}: {where}; {size}; {_certainty(comparison, area)}. {_further(comparison)}."
+        f"{_scope(comparison)}"
+    )
+
+
+def final_conclusion(comparison: Comparison) -> str:
+    """Return what the final returns' interval says of the margin: "not inferior", for example."""
+    final, margin = comparison.final_difference, comparison.final_margin
+    assert final is not None, "nothing is concluded from no pair"
+    if final.low > 0:
+        return "better"
+    if final.high < -margin:
+        return "inferior"
+    if margin == 0:
+        return f"open, as {comparison.reference} gained nothing to set a margin by"
+    return "not inferior" if final.low > -margin else "open"
+
+
+def _further(comparison: Comparison) -> str:
+    """What the area's mean does not say: how often, how typical, and what it costs in the end."""
+    parts = []
+    improvement, middle = comparison.improvement, comparison.middle
+    if improvement is not None:
+        parts.append(f"Probability of improvement {interval(improvement, 2)}")
+    if middle is not None and comparison.reference_middle is not None:
+        parts.append(
+            f"interquartile mean of normalised areas {interval(middle, 2)} against "
+            f"{comparison.reference_middle.value:.2f}"
+        )
+    final = comparison.final_difference
+    if final is None:
+        parts.append("no pair has finished an episode, so nothing is known of the final return")
+    else:
+        ends = "" if math.isinf(final.low) else f" ({final.low:+.2f} to {final.high:+.2f})"
+        margin = f", margin {comparison.final_margin:.2f}" if comparison.final_margin else ""
+        parts.append(
+            f"final return {final_conclusion(comparison)}: {final.mean:+.2f} standard "
+            f"deviations{ends}{margin}"
+        )
+    return "; ".join(parts)
+
+
+def _scope(comparison: Comparison) -> str:
+    """A sentence where only one run speaks for a method."""
+    ours, theirs = comparison.runs == 1, comparison.reference_runs == 1
+    if ours and theirs:
+        return " This holds for this one run of each, not for their methods."
+    if ours or theirs:
+        name = comparison.initialization if ours else comparison.reference
+        return f" This holds for this one run of {name}, not for its method."
+    return ""
 
 
 def notes_of(summary: Summary) -> list[str]:
@@ -47,22 +101,21 @@ def notes_of(summary: Summary) -> list[str]:
     evaluation = summary.evaluation
     notes = []
     if not evaluation.complete:
-        of_all = len(evaluation.initializations) * len(evaluation.games) * evaluation.seeds
         notes.append(
-            f"{len(evaluation.curves)} of {of_all} agents are finished; all that is said is of "
-            "these."
+            f"{len(evaluation.curves)} of {evaluation.agents} agents are finished; all that is "
+            "said is of these."
         )
     if len(evaluation.initializations) == 1:
         notes.append(f"{summary.reference} is the only initialization: nothing to set it against.")
-    elif not summary.has_baseline:
+    elif not (summary.has_baseline or evaluation.own_starts):
         notes.append(
             f"Initializations are set against {summary.reference}, not against a random one: "
             "whether they help at all is not shown."
         )
     notes += _about_games(summary)
     if summary.comparisons:
-        pairs = [comparison.pairs[0] for comparison in summary.comparisons]
-        notes.append(what_seeds_can_say(min(pairs)))
+        notes += _about_runs(summary)
+        notes.append(what_seeds_can_say(min(each.seeds[0] for each in summary.comparisons)))
         notes.append("Intervals speak of other seeds in these games, not of other games.")
     intervals = sum(len(comparison.games) for comparison in summary.comparisons)
     if intervals >= MANY_COMPARISONS:
@@ -78,15 +131,17 @@ def _shown(comparison: Comparison, area: Mean) -> str:
     scale, digits, unit = (100, 0, " %") if share else (1, 2, "")
     mean, low, high = (f"{scale * each:+.{digits}f}{unit}" for each in area[:3])
     if not share:
-        mean += f" standard deviations of {comparison.reference}'s returns"
+        mean += f" standard deviations of {comparison.normalized_by}'s reward rates"
     if math.isinf(area.low):
         return mean
     return f"{mean} ({CONFIDENCE:.0%} interval {low} to {high})".replace("95%", "95 %")
 
 
 def _certainty(comparison: Comparison, area: Mean) -> str:
-    fewest, most = comparison.pairs
+    fewest, most = comparison.seeds
     seeds = _seeds(fewest, most)
+    if comparison.runs > 1:
+        seeds = f"{comparison.runs} runs of {seeds}"
     if math.isinf(area.low):
         return f"with {seeds} nothing says how much of it is chance"
     if area.low == area.high == 0:
@@ -104,15 +159,39 @@ def _seeds(fewest: int, most: int) -> str:
     return f"{fewest} to {most} seeds"
 
 
+def _about_runs(summary: Summary) -> Iterable[str]:
+    several = [each.initialization for each in summary.comparisons if each.runs > 1]
+    if several:
+        yield (
+            f"Intervals of {', '.join(dict.fromkeys(several))} speak of other runs of the same "
+            "method too. With few runs those of the area and the final return stay honest; those "
+            "of the probability of improvement and the interquartile mean are too narrow then."
+        )
+    if summary.evaluation.own_starts:
+        yield (
+            "A run's agents share one start, and so spread less than those of random starts even "
+            "where nothing was learned: judge the spread by the comparisons with the runs' own "
+            "starts."
+        )
+
+
 def _about_games(summary: Summary) -> Iterable[str]:
     played = {scores.game for scores in summary.scores}
-    silent: dict[str, int] = {}
-    for curve in summary.evaluation.curves:
-        if not len(curve.returns):
-            silent[curve.game] = silent.get(curve.game, 0) + 1
-    for game, count in silent.items():
-        agents = "1 agent that is" if count == 1 else f"{count} agents that are"
-        yield f"{game}: {agents} finished without the end of an episode, and left out."
+    for game in summary.settings:
+        agents = [
+            agent
+            for name in summary.evaluation.initializations
+            for agent in summary.agents[name, game]
+        ]
+        if silent := sum(agent.episodes == 0 for agent in agents):
+            has = "1 agent has" if silent == 1 else f"{silent} agents have"
+            yield f"{game}: {has} finished no episode, and so an area but no final return."
+        if restarted := sum(agent.restarted for agent in agents):
+            began = "1 agent" if restarted == 1 else f"{restarted} agents"
+            yield (
+                f"{game}: {began} diverged and began again with another seed; what is compared "
+                "leaves out these and the agents of the same seeds that they were paired with."
+            )
     settings = {game: each for game, each in summary.settings.items() if game in played}
     short = [f"{game} {each.window}" for game, each in settings.items() if _is_short(each)]
     if short:

@@ -93,7 +93,7 @@ class ActorCriticTask:
 
     def advance(self, observe: Observe) -> Progress:
         """Act for T agent steps in each environment, then update once."""
-        loss, batch, episodes = self._unroll()
+        loss, batch, episodes, rewards = self._unroll()
         gradient = self.learner.backward(loss)
         observe(
             self.learner.shared,
@@ -114,6 +114,7 @@ class ActorCriticTask:
                 EpisodeEnd(episode.agent_steps, episode.raw_return, episode.length)
                 for episode in episodes
             ],
+            rewards=rewards,
         )
 
     def end_point(self, *, with_grad: bool) -> Point:
@@ -121,7 +122,7 @@ class ActorCriticTask:
 
         Its agent steps lie outside the budget: what ends in them is in no figure.
         """
-        loss, _, _ = self._unroll()
+        loss, _, _, _ = self._unroll()
         return Point(
             theta=self.learner.shared,
             loss=self._path_loss(loss),
@@ -183,13 +184,16 @@ class ActorCriticTask:
         """Close the environments."""
         self.envs.close()
 
-    def _unroll(self) -> tuple[A2CLoss, Batch, list[Episode]]:
+    def _unroll(self) -> tuple[A2CLoss, Batch, list[Episode], float]:
+        """Act for T agent steps; returns the sum of their raw rewards last."""
         episodes: list[Episode] = []
+        rewards = 0.0
         for _ in range(self._config.unroll_length):
             actions = self.learner.act(self._observations)
             step = self.envs.step(actions.numpy())
             self._agent_steps += self._config.num_envs
             episodes += self._accounting.record(step, self._agent_steps)
+            rewards += float(step.rewards.sum(dtype=np.float64))
             self.learner.record(
                 torch.from_numpy(step.rewards),
                 terminated=torch.from_numpy(step.terminated | step.life_lost),
@@ -201,7 +205,7 @@ class ActorCriticTask:
             )
             self._observations = torch.from_numpy(step.observations)
         loss, batch = self.learner.losses(self._observations)
-        return loss, batch, episodes
+        return loss, batch, episodes, rewards
 
     def _path_loss(self, loss: A2CLoss) -> Tensor:
         return loss.path_loss(self.learner.config.path_loss).detach()

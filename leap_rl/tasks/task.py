@@ -81,6 +81,9 @@ class Progress:
     classifier's errors are losses whose names end in ``_error``."""
     episodes: Sequence[EpisodeEnd] = ()
     """Episodes that ended since the last call."""
+    rewards: float | None = None
+    """Sum of the raw rewards since the last call, over all environments; none where there are
+    no rewards."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

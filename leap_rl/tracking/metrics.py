@@ -200,17 +200,17 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "validation/<game>/area",
-        "raw score",
+        "per 1,000 steps",
         META,
         "Area under the learning curve of a validation game, learned from the initialization that "
-        "the meta-step began with: its mean return over the budget. In tasks without episodes, "
-        "minus the mean training error, or minus the mean loss.",
+        "the meta-step began with: raw reward per 1,000 agent steps over the budget, the mean over "
+        "agents. In tasks without rewards, minus the mean training error, or minus the mean loss.",
     ),
     Metric(
         "validation/<game>/gain",
-        "raw score",
+        "per 1,000 steps",
         META,
-        "The area less that of version 0.",
+        "The area less that of version 0, agent by agent.",
     ),
     Metric(
         "validation/gain",
@@ -223,6 +223,12 @@ METRICS: tuple[Metric, ...] = (
         "meta-steps",
         META,
         "The version of the initialization with the highest mean gain so far: RUN@best.",
+    ),
+    Metric(
+        "validation/agents",
+        "agents",
+        META,
+        "Agents that the gain is of, in the validation game with the fewest.",
     ),
     Metric(
         "time/working_s",

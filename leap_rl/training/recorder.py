@@ -47,6 +47,7 @@ class TaskRecorder:
         self._episodes: list[EpisodeEnd] = []
         self._recent: deque[float] = deque(maxlen=RECENT_EPISODES)
         self._live_mark = (clock(), 0)
+        self._interval_rewards: float | None = None
         self._open_interval()
 
     @property
@@ -60,6 +61,8 @@ class TaskRecorder:
         self.agent_steps = progress.agent_steps
         self.losses.add(progress.losses)
         self._interval_losses.add(progress.losses)
+        if progress.rewards is not None:
+            self._interval_rewards = (self._interval_rewards or 0.0) + progress.rewards
         self._episodes.extend(progress.episodes)
         self._recent.extend(episode.episode_return for episode in progress.episodes)
         # Intervals end at agent steps, never at times: a repeated task has the same curve.
@@ -97,6 +100,7 @@ class TaskRecorder:
             "curve": [asdict(point) for point in self.curve],
             "interval": {
                 "losses": asdict(self._interval_losses),
+                "rewards": self._interval_rewards,
                 "elapsed_s": self._clock() - then,
                 "agent_steps": agent_steps,
                 "episodes": episodes,
@@ -115,6 +119,7 @@ class TaskRecorder:
         self.curve = [CurvePoint(**point) for point in figures["curve"]]
         now, interval = self._clock(), figures["interval"]
         self._interval_losses = LossMean(**interval["losses"])
+        self._interval_rewards = interval["rewards"]
         self._interval_mark = (
             now - interval["elapsed_s"],
             interval["agent_steps"],
@@ -125,6 +130,7 @@ class TaskRecorder:
 
     def _open_interval(self) -> None:
         self._interval_losses = LossMean()
+        self._interval_rewards = None
         self._interval_mark = (self._clock(), self.agent_steps, len(self._episodes))
 
     def _close_interval(self) -> None:
@@ -138,6 +144,7 @@ class TaskRecorder:
                 return_sum=float(sum(returns)),
                 agent_steps_per_s=(self.agent_steps - agent_steps)
                 / max(self._clock() - then, 1e-9),
+                rewards=self._interval_rewards,
             )
         )
         self._open_interval()

@@ -19,6 +19,9 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds import FilledSlot
 
+RATE_UNIT = 1000
+"""Agent steps that rewards are counted by."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
@@ -26,11 +29,13 @@ class Validation:
 
     Args:
         every_meta_steps: From meta-step 0 on, one round of so many.
-        games: Each is learned by one agent.
+        games: To learn.
+        agents: That learn each of them.
     """
 
     every_meta_steps: int
     games: tuple[str, ...]
+    agents: int = 1
 
     def specs(self, seed: int, meta_step: int) -> list[TaskSpec]:
         """Return the tasks that judge the initialization of a meta-step; mostly none."""
@@ -38,9 +43,15 @@ class Validation:
             return []
         return [
             TaskSpec(
-                game=game, seed=derive_seed(seed, Purpose.TASK, "validation", game), validates=True
+                game=game,
+                # The first agent's seed does not depend on how many there are.
+                seed=derive_seed(
+                    seed, Purpose.TASK, "validation", game, *([agent] if agent else [])
+                ),
+                validates=True,
             )
             for game in self.games
+            for agent in range(self.agents)
         ]
 
 
@@ -48,8 +59,9 @@ class Validation:
 class Judgement:
     """How the versions of an initialization did in validation; plain values, kept in state.json."""
 
-    baseline: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """By game, version 0's area under the curve and the standard deviation of its curve."""
+    baseline: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    """By game and task seed, the area under the curve of version 0's agent and the standard
+    deviation of its curve."""
     best: int | None = None
     """The version with the highest gain so far; the earlier one of equals."""
     best_gain: float = -math.inf
@@ -63,7 +75,10 @@ class Judgement:
         """
         if "validation" not in state:
             return cls()
-        return cls(**state["validation"])
+        found = cls(**state["validation"])
+        if not all(isinstance(agents, Mapping) for agents in found.baseline.values()):
+            raise ValueError("its validation is of an earlier leap_rl, which measured otherwise")
+        return found
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint's state is to hold."""
@@ -79,50 +94,56 @@ class Judgement:
 
         Args:
             version: Of the initialization.
-            slots: The tasks that judged it; those that were cut off say nothing.
+            slots: The tasks that judged it; those that were cut off say nothing, nor those that
+                began again with another seed, which version 0's agent did not have.
 
         Returns:
             The new judgement, and the figures of the meta-step's row: by game the area under the
-            learning curve and what it gained over version 0's, and the mean gain over games, in
-            standard deviations of version 0's curves, in which games are alike.
+            learning curve and what it gained over version 0's, means over agents; the mean gain
+            over games, in standard deviations of version 0's curves, in which games are alike; and
+            how many agents a game it is of, in the game with the fewest.
         """
-        curves = {
-            slot.spec.game: series for slot in slots if len(series := learning_curve(slot.record))
-        }
-        if not curves:
-            return self, {}
-        areas = {game: fmean(series) for game, series in curves.items()}
-        baseline = dict(self.baseline)
-        for game, series in curves.items():
-            baseline.setdefault(game, [areas[game], pstdev(series)])
-        figures: dict[str, float | int] = {}
-        gains = []
-        for game, area in areas.items():
-            before, deviation = baseline[game]
-            figures[f"validation/{game}/area"] = area
-            figures[f"validation/{game}/gain"] = area - before
-            gains.append((area - before) / deviation if deviation > 0 else 0.0)
-        gain = fmean(gains)
+        agents: dict[str, dict[str, list[float]]] = {}
+        for slot in slots:
+            series = [] if slot.restarts else learning_curve(slot.record)
+            if series:
+                of_game = agents.setdefault(slot.spec.game, {})
+                of_game[str(slot.spec.seed)] = [fmean(series), pstdev(series)]
+        baseline = self.baseline or agents
+        gains: dict[str, float] = {}
+        counts, figures = [], dict[str, float | int]()
+        for game, found in agents.items():
+            figures[f"validation/{game}/area"] = fmean(area for area, _ in found.values())
+            pairs = [(found[seed], was) for seed, was in baseline.get(game, {}).items()
+                     if seed in found]  # fmt: skip
+            if pairs:
+                gain = fmean(area - before for (area, _), (before, _) in pairs)
+                deviation = fmean(deviation for _, (_, deviation) in pairs)
+                figures[f"validation/{game}/gain"] = gain
+                gains[game] = gain / deviation if deviation > 0 else 0.0
+                counts.append(len(pairs))
+        if not gains:
+            return self, figures
+        gain = fmean(gains.values())
         better = self.best is None or gain > self.best_gain
         best, best_gain = (version, gain) if better else (self.best, self.best_gain)
         assert best is not None
         figures |= {"validation/gain": gain, "validation/best": best}
+        figures["validation/agents"] = min(counts)
         return Judgement(baseline=baseline, best=best, best_gain=best_gain), figures
 
 
 def learning_curve(record: TaskRecord) -> list[float]:
     """Return how well a task went in each interval of its budget; more is better.
 
-    Mean raw returns, an interval in which no episode ended taking the value before it; where there
-    are no episodes, minus the training error, or minus the loss.
+    Raw reward per 1,000 agent steps, of episodes that never ended too; where there are no rewards,
+    minus the training error, or minus the loss.
     """
-    if not any(point.episodes for point in record.curve):
+    if any(point.rewards is None for point in record.curve):
         name = "training_error" if "training_error" in record.losses else "total"
         return [-point.losses[name] for point in record.curve]
-    series: list[float] = []
+    series, start = [], 0
     for point in record.curve:
-        if point.episodes:
-            series.append(point.return_sum / point.episodes)
-        elif series:
-            series.append(series[-1])
+        series.append(RATE_UNIT * (point.rewards or 0.0) / (point.agent_steps - start))
+        start = point.agent_steps
     return series

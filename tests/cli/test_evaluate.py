@@ -67,7 +67,7 @@ def config_of(out: Path) -> EvaluateConfig:
 
 
 def same(one: LearningCurve, other: LearningCurve) -> bool:
-    columns = ("agent_steps", "returns", "lengths")
+    columns = ("interval_ends", "rewards", "agent_steps", "returns", "lengths")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
 
 
@@ -91,6 +91,9 @@ def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) ->
         while not task.done:
             recorder.add(task.advance(lambda *_, **__: None))
         alone = recorder.episodes()
+        np.testing.assert_array_equal(curve.rewards, [point.rewards for point in recorder.curve])
+        assert curve.interval_ends.tolist() == [point.agent_steps for point in recorder.curve]
+        assert not curve.restarted
         np.testing.assert_array_equal(curve.returns, alone.returns)
         np.testing.assert_array_equal(curve.agent_steps, alone.agent_steps)
         assert len(curve.returns) > 4
@@ -147,6 +150,90 @@ def test_both_runtimes_and_a_stop_give_the_same_curves(
         assert curves.equals(pq.read_table(evaluated / "curves" / "000000.parquet"))
 
 
+@pytest.fixture(scope="module")
+def other_seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "other_seed"
+    assert main(["train", *CATCH, *LOCALLY, "--seed", "1", "--run_dir", str(run)]) == 0
+    return run
+
+
+def test_runs_of_a_method_are_one_group_beside_their_own_starts(
+    trained: Path, other_seed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    inits = ["--init", f"leap={trained},{other_seed}@1", "--own_start", "true"]
+    assert evaluate(*inits, "--agent_steps", "200", "--out", out) == 0
+    evaluation = read_evaluation(RunFolder(out))
+    assert evaluation.complete
+    assert evaluation.agents == len(evaluation.curves) == (1 + 2 + 2) * 2 * 2
+    assert evaluation.initializations == (RANDOM, "leap", "leap@0")
+    assert evaluation.runs == {
+        RANDOM: [RANDOM],
+        "leap": ["mine@2", "other_seed@1"],
+        "leap@0": ["mine@0", "other_seed@0"],
+    }
+    assert evaluation.own_starts == {"leap": "leap@0"}
+    config = config_of(out)
+    assert config.init == [
+        f"leap={trained}/checkpoints/000002/{FILE_NAME},{other_seed}/checkpoints/000001/{FILE_NAME}"
+    ]
+    policy, layout = make_evaluation(config)(RunFolder(out)), make_tasks(config).shared_layout()
+    for slot, agent in enumerate(policy.agents()):
+        spec = policy.open(0)[slot]
+        assert spec.seed == derive_seed(0, Purpose.TASK, "evaluation", agent.game, agent.seed)
+        if agent.initialization == RANDOM:
+            continue
+        run, version = [
+            *((trained, 2), (other_seed, 1), (trained, 0), (other_seed, 0)),
+        ][2 * (agent.initialization == "leap@0") + agent.run]
+        files, _ = RunFolder(run).read_checkpoint(version)
+        theta0 = torch.from_numpy(policy.theta0(spec.start))
+        assert save_tensors(layout.named(theta0)) == files[FILE_NAME]
+    said = " ".join(capsys.readouterr().out.split())
+    for expected in ("leap against random: ", "leap against leap@0: ", "with 2 runs of 2 seeds"):
+        assert expected in said
+
+
+def test_a_single_runs_verdict_holds_for_that_run(
+    evaluated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(evaluated)]) == 0
+    page = (evaluated / "report" / "index.html").read_text()
+    assert "This holds for this one run of mine@2, not for its method." in page
+
+
+def test_the_groups_of_two_unnamed_runs_have_names_and_starts_of_their_own(
+    trained: Path, other_seed: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved" / "mine"
+    shutil.copytree(other_seed, moved)
+    out = tmp_path / "out"
+    argv = ["--init", trained, "--init", f"{trained}@1", "--init", moved, "--own_start", "true"]
+    assert evaluate(*argv, "--agent_steps", "40", "--seeds", "1", "--out", out) == 0
+    evaluation = read_evaluation(RunFolder(out))
+    assert evaluation.own_starts == {
+        "mine@2": "mine@0",
+        "mine@1": "mine@0",  # of the same run
+        "mine@2-2": "mine@0-2",
+    }
+
+
+def test_a_restart_is_read_and_an_evaluation_without_rewards_is_told(
+    evaluated: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(evaluated, old)
+    folder = RunFolder(old)
+    files, state = folder.read_checkpoint(1)
+    state["slots"][3]["restarts"] = 1
+    folder.write_checkpoint(1, files, {"slots": state["slots"]})
+    (one,) = (curve for curve in read_evaluation(folder).curves if curve.restarted)
+    assert (one.initialization, one.game, one.seed) == (RANDOM, "catch_dark", 0)
+    folder.write_checkpoint(1, {}, {"slots": state["slots"]})
+    with pytest.raises(ValueError, match=r"has no rewards.safetensors: .*; evaluate again"):
+        read_evaluation(folder)
+
+
 def test_it_logs_means_over_seeds(evaluated: Path) -> None:
     evaluation = read_evaluation(RunFolder(evaluated))
     rows = read_rows(evaluated / "metrics.jsonl")
@@ -180,6 +267,8 @@ def test_a_bad_initialization_is_one_line(
     encoder = ["--agent.encoder", "nature"]
     assert main(["train", *CATCH, *encoder, *LOCALLY, "--run_dir", str(other)]) == 0
     (tmp_path / "file.safetensors").write_bytes(b"no tensors")
+    loose = tmp_path / "loose.safetensors"
+    shutil.copy(RunFolder(trained).checkpoint(1) / FILE_NAME, loose)
     capsys.readouterr()
     for argv, expected in {
         (): "init: name a run or an initialization, as --init runs/mine",
@@ -193,6 +282,13 @@ def test_a_bad_initialization_is_one_line(
         ("--init", tmp_path / "file.safetensors", *CATCH[:2]): "no safetensors file",
         ("--init", trained, "--games", "pongo"): "'pongo'; did you mean 'pong'?",
         ("--init", trained, "--seeds", "0"): "seeds = 0: must be at least 1",
+        ("--init", f"random={trained}"): "random names the baseline; take another name",
+        ("--init", f"leap={trained},"): "name runs, as --init leap=runs/a,runs/b",
+        ("--init", f"leap={trained},nowhere"): "init = nowhere: there is no such run or file",
+        ("--init", f"leap={trained},{trained}"): "two of its runs have the same initialization",
+        ("--init", f"a={trained}", "--init", f"a={trained}@1"): "a comes twice; list all its runs",
+        ("--init", f"{trained}@0", "--own_start", "true"): "is its run's start; leave one out",
+        ("--init", loose, *CATCH[:2], "--own_start", "true"): "lies in no run, so its start is not",
     }.items():
         out = tmp_path / "out"
         assert evaluate(*argv, "--out", out) == EXIT_USAGE, argv

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from leap_rl.evaluation.comparison import normalized_scores, summarize
-from leap_rl.evaluation.measures import area, drawdown, final_performance, grid, on_grid
+from leap_rl.evaluation.measures import (
+    area,
+    drawdown,
+    final_performance,
+    grid,
+    on_grid,
+    reward_rates,
+)
 from leap_rl.evaluation.results import RANDOM, Evaluation, LearningCurve
 from leap_rl.evaluation.statistics import mean_interval, probability_of_improvement
 from leap_rl.evaluation.verdict import conclusion_of, notes_of, verdict_of
@@ -48,11 +55,11 @@ def test_a_games_difference_is_the_mean_of_its_pairs() -> None:
     (comparison,) = summary.comparisons
     found = comparison.games[1]
     differences = [
-        area(of(results, "leap", "pong", seed), BUDGET, window)
-        - area(of(results, RANDOM, "pong", seed), BUDGET, window)
+        area(of(results, "leap", "pong", seed), BUDGET)
+        - area(of(results, RANDOM, "pong", seed), BUDGET)
         for seed in range(4)
     ]
-    assert (found.game, found.pairs) == ("pong", 4)
+    assert (found.game, found.seeds) == ("pong", 4)
     assert found.area_difference == pytest.approx(mean_interval(differences))
     finals = [
         final_performance(of(results, "leap", "pong", seed), BUDGET)
@@ -77,12 +84,12 @@ def test_over_games_differences_are_in_the_baselines_deviations() -> None:
     (comparison,) = summarize(results).comparisons
     games = {}
     for found in comparison.games:
-        returns = np.concatenate([curve.returns for curve in results.of(RANDOM, found.game)])
-        games[found.game] = found.area_difference.mean / returns.std()
+        rates = np.concatenate([reward_rates(curve) for curve in results.of(RANDOM, found.game)])
+        games[found.game] = found.area_difference.mean / rates.std()
     assert comparison.area_difference is not None
     assert comparison.area_difference.mean == pytest.approx(np.mean(list(games.values())))
     assert comparison.area_difference.repeats == 8
-    assert comparison.pairs == (4, 4)
+    assert comparison.seeds == (4, 4)
 
 
 def test_a_gain_is_a_share_where_no_return_is_negative_and_not_elsewhere() -> None:
@@ -90,7 +97,7 @@ def test_a_gain_is_a_share_where_no_return_is_negative_and_not_elsewhere() -> No
     (comparison,) = summarize(results).comparisons
     breakout, pong = comparison.games
     ours, theirs = (
-        np.mean([area(curve, BUDGET, 30) for curve in results.of(name, "breakout")])
+        np.mean([area(curve, BUDGET) for curve in results.of(name, "breakout")])
         for name in ("leap", RANDOM)
     )
     assert breakout.area_gain is not None
@@ -141,18 +148,18 @@ def test_normalized_scores_and_their_interquartile_means() -> None:
     summary = summarize(results)
     human = normalized_scores(summary, "leap", "final", "human")
     finals = np.array([final_performance(curve, BUDGET) for curve in results.of("leap", "pong")])
-    np.testing.assert_allclose(human["pong"], (finals + 20.7) / 35.3)
+    np.testing.assert_allclose(human["pong"], [(finals + 20.7) / 35.3])
     found = {(a.initialization, a.measure, a.yardstick): a for a in summary.aggregates}
-    assert len(found) == 8
+    assert len(found) == 6
     middle = found["leap", "final", "human"]
-    pooled = np.sort(np.concatenate(list(human.values())))
+    pooled = np.sort(np.concatenate(list(human.values()), axis=None))
     assert middle.interquartile_mean.value == pytest.approx(pooled[2:6].mean())
     low, high = middle.interquartile_mean[1:]
     assert low < middle.interquartile_mean.value < high
     assert middle.games == ("breakout", "pong")
     (comparison,) = summary.comparisons
     sides = [
-        [np.array([area(c, BUDGET, 30) for c in results.of(name, game)]) for game in results.games]
+        [np.array([area(c, BUDGET) for c in results.of(name, game)]) for game in results.games]
         for name in ("leap", RANDOM)
     ]
     assert comparison.improvement is not None
@@ -208,7 +215,7 @@ def test_a_part_of_the_agents_is_judged_by_its_pairs() -> None:
     )
     summary = summarize(part)
     (comparison,) = summary.comparisons
-    assert comparison.pairs == (1, 4)
+    assert comparison.seeds == (1, 4)
     assert comparison.games[0] == summarize(whole).comparisons[0].games[0]
     assert comparison.area_difference is not None
     assert comparison.area_difference.high == math.inf
@@ -230,17 +237,33 @@ def test_nothing_finished_is_no_error() -> None:
     assert "nothing can be said" in " ".join(notes_of(summary))
 
 
-def test_agents_without_an_episode_are_left_out_and_counted() -> None:
+def endless(rate: float, **named: object) -> LearningCurve:
+    """An agent that earns so much per 1,000 agent steps in an episode that never ends."""
+    return replace(agent([], [], **named), rewards=np.full(100, rate))  # type: ignore[arg-type]
+
+
+def test_an_agent_whose_episode_never_ends_stays_in() -> None:
     curves = [flat(float(seed), seed=seed) for seed in range(3)]
     curves += [flat(seed + 1.0, initialization="leap", seed=seed) for seed in range(2)]
-    curves += [agent([], [], initialization="leap", seed=2)]
+    curves += [endless(9.0, initialization="leap", seed=2)]
     summary = summarize(evaluation(curves))
-    assert summary.comparisons[0].pairs == (2, 2)
-    assert "breakout: 1 agent that is finished without" in " ".join(notes_of(summary))
-    silent = [agent([], [], seed=seed) for seed in range(2)]
-    silent += [agent([], [], initialization="leap", seed=seed) for seed in range(2)]
-    summary = summarize(evaluation(silent))
-    assert "no pair" in verdict_of(summary.comparisons[0])
+    (comparison,) = summary.comparisons
+    assert comparison.seeds == (3, 3)
+    (game,) = comparison.games
+    assert game.area_difference.mean == pytest.approx((1 + 1 + 7) / 3)
+    assert game.final_difference is not None
+    assert (game.final_difference.mean, game.final_difference.repeats) == (1.0, 2)
+    assert "breakout: 1 agent has finished no episode, and so an area but no final return." in (
+        notes_of(summary)
+    )
+    silent = [endless(1.0 + seed, seed=seed) for seed in range(2)]
+    silent += [endless(3.0 + seed, initialization="leap", seed=seed) for seed in range(2)]
+    (comparison,) = summarize(evaluation(silent)).comparisons
+    assert comparison.final_difference is None
+    assert verdict_of(comparison).startswith(
+        "leap against random: better in 1 of 1 game; area under the curve +133 % ("
+    )
+    assert "nothing is known of the final return" in verdict_of(comparison)
 
 
 def test_without_a_baseline_the_first_is_what_others_are_set_against() -> None:
@@ -276,7 +299,8 @@ def judged(differences: list[float], games: int = 1) -> str:
         for seed, difference in enumerate(differences):
             curves.append(flat(10.0, game=game, seed=seed))
             curves.append(flat(10.0 + difference, initialization="leap", game=game, seed=seed))
-    return verdict_of(summarize(evaluation(curves)).comparisons[0])
+    first, _, _ = verdict_of(summarize(evaluation(curves)).comparisons[0]).partition(". ")
+    return f"{first}."
 
 
 def test_verdicts_say_how_sure_they_are() -> None:
@@ -310,7 +334,7 @@ def test_negative_scores_are_judged_in_deviations() -> None:
     (comparison,) = summarize(evaluation(curves)).comparisons
     assert conclusion_of(comparison) == "better"
     assert "area under the curve +" in verdict_of(comparison)
-    assert "standard deviations of random's returns (95 % interval +" in verdict_of(comparison)
+    assert "deviations of random's reward rates (95 % interval +" in verdict_of(comparison)
     swapped = summarize(evaluation(curves), reference="leap").comparisons[0]
     assert conclusion_of(swapped) == "worse"
 
@@ -340,6 +364,9 @@ BROKEN = [
     ([agent([1], [1.0], initialization="x")], "has no initialization 'x', but random, leap"),
     ([agent([1], [1.0], seed=2)], "seed 2: the evaluation has 2 seeds, from 0"),
     ([replace(agent([1], [1.0]), lengths=np.array([1, 2]))], "its columns differ in length"),
+    ([agent([1], [1.0]), agent([1], [1.0], seed=1, budget=99)], "are of other intervals than the"),
+    ([replace(agent([1], [1.0]), rewards=np.full(100, np.inf))], "its rewards are not finite"),
+    ([agent([1], [1.0], run=1)], "random (run 1), breakout, seed 0: random has 1 runs, from 0"),
 ]
 
 
@@ -348,6 +375,7 @@ def test_what_does_not_belong_together_is_refused(
     curves: list[LearningCurve], message: str
 ) -> None:
     results = evaluation(curves, initializations=[RANDOM, "leap"], games=["breakout"], seeds=2)
+    results = replace(results, runs={RANDOM: [RANDOM], "leap": ["leap"]})
     with pytest.raises(ValueError, match=f"{re.escape(message)}[^\n]*$"):
         summarize(results)
 
@@ -355,6 +383,8 @@ def test_what_does_not_belong_together_is_refused(
 def test_bad_questions_are_refused() -> None:
     with pytest.raises(ValueError, match="reference = 'x': is none of random, leap"):
         summarize(two_games(), reference="x")
+    with pytest.raises(ValueError, match="margin = -1"):
+        summarize(two_games(), margin=-1)
     with pytest.raises(ValueError, match="window = 0"):
         summarize(two_games(), window=0)
     with pytest.raises(ValueError, match="nothing to measure"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from leap_rl.evaluation.measures import (
     measure,
     moving_mean,
     on_grid,
+    reward_rates,
     spread_over_seeds,
     window_of,
 )
@@ -50,21 +52,21 @@ def test_on_the_grid_the_curve_is_what_ended_last() -> None:
     assert np.isnan(on_grid(NOBODY, grid(1000, 4), 2)).all()
 
 
-def test_the_area_is_the_mean_over_agent_steps() -> None:
-    one = agent([100, 250, 600], [1.0, 3.0, 8.0])
-    # By hand: what it begins with until 250, then 2.0 until 600, then 5.5 until 1000.
-    assert area(one, 1000, 2) == pytest.approx((250 * 1.0 + 350 * 2.0 + 400 * 5.5) / 1000)
-    assert area(agent([100], [7.0]), 1000, 500) == 7.0
-    assert math.isnan(area(NOBODY, 1000, 2))
+def test_the_area_is_all_that_was_earned_by_a_thousand_agent_steps() -> None:
+    one = agent([100, 250, 600], [1.0, 3.0, 8.0], budget=1000)
+    assert area(one, 1000) == 12.0
+    assert area(agent([40], [6.0], budget=4000), 4000) == 1.5
+    assert area(replace(NOBODY, rewards=np.full(100, 0.25)), 100_000) == 0.25
+    assert area(NOBODY, 100_000) == 0.0
 
 
-def test_the_area_is_that_of_the_drawn_curve() -> None:
+def test_the_area_is_that_under_the_drawn_rates() -> None:
     rng = np.random.default_rng(1)
-    one = agent(np.sort(rng.integers(1, 10_001, 300)).tolist(), rng.normal(5, 2, 300).tolist())
-    fine = np.arange(1, 10_001)
-    drawn = on_grid(one, fine, 20)
-    drawn = np.where(np.isnan(drawn), one.returns[0], drawn)
-    assert area(one, 10_000, 20) == pytest.approx(drawn.mean(), rel=1e-3)
+    one = replace(NOBODY, interval_ends=np.array([30, 50, 1000]), rewards=rng.normal(5, 2, 3))
+    rates = reward_rates(one)
+    np.testing.assert_allclose(rates * [0.03, 0.02, 0.95], one.rewards)
+    drawn = np.repeat(rates, [30, 20, 950])  # a rate for every agent step
+    assert area(one, 1000) == pytest.approx(drawn.mean())
 
 
 def test_the_first_and_the_final_performance_are_of_a_tenth_of_the_budget() -> None:
@@ -114,8 +116,9 @@ def test_the_spread_is_the_deviation_over_agents_where_two_are_known() -> None:
 
 
 def test_an_agent_is_measured_whole() -> None:
-    one = agent([100, 250, 600], [1.0, 3.0, 8.0], initialization="leap", game="pong", seed=3)
+    one = agent([100, 250, 600], [1.0, 3.0, 8.0], initialization="leap", game="pong", seed=3, run=2)
     found = measure(one, budget=1000, window=2, level=2.0)
     assert (found.initialization, found.game, found.seed, found.episodes) == ("leap", "pong", 3, 3)
-    assert (found.area, found.final) == (area(one, 1000, 2), 8.0)
+    assert (found.run, found.restarted) == (2, False)
+    assert (found.area, found.final) == (area(one, 1000), 8.0)
     assert (found.drawdown, found.agent_steps_to_level) == (0.0, 250)

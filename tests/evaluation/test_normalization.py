@@ -5,7 +5,6 @@ import pytest
 
 from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES
 from leap_rl.evaluation.normalization import HUMAN_AND_RANDOM, human_scale, reference_scale
-from tests.evaluation.agents import agent
 
 
 def test_the_table_has_games_that_exist_and_humans_who_play_better_than_chance() -> None:
@@ -30,7 +29,7 @@ def test_a_game_that_no_human_played_has_no_scale(game: str) -> None:
 
 
 def test_the_baselines_episodes_have_mean_0_and_deviation_1() -> None:
-    agents = [agent([1, 2], [1.0, 3.0]), agent([1, 2, 3], [5.0, -9.0, 2.5]), agent([], [])]
+    agents = [np.array([1.0, 3.0]), np.array([5.0, -9.0, 2.5]), np.array([])]
     scale = reference_scale(agents)
     assert scale is not None
     normalized = scale(np.array([1.0, 3.0, 5.0, -9.0, 2.5]))
@@ -39,8 +38,8 @@ def test_the_baselines_episodes_have_mean_0_and_deviation_1() -> None:
 
 
 def test_equal_returns_are_counted_in_raw_points() -> None:
-    scale = reference_scale([agent([1, 2, 3], [0.1, 0.1, 0.1])])
+    scale = reference_scale([np.array([0.1, 0.1, 0.1])])
     assert scale is not None
     assert scale.unit == 1.0
     assert scale(np.array([2.1])) == pytest.approx(2.0)
-    assert reference_scale([agent([], [])]) is None
+    assert reference_scale([np.array([])]) is None

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from leap_rl.evaluation.comparison import normalized_scores, summarize
-from leap_rl.evaluation.measures import grid, on_grid
+from leap_rl.evaluation.measures import area, grid, on_grid
 from leap_rl.evaluation.results import RANDOM
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.transfer_figures import (
@@ -15,6 +16,7 @@ from leap_rl.evaluation.transfer_figures import (
     draw_transfer_figures,
     mean_panels,
     profile_panels,
+    reward_panels,
     score_panels,
     seed_panels,
     title_of,
@@ -59,6 +61,34 @@ def test_the_papers_figure_is_the_normalized_mean_with_two_deviations(summary: S
     assert line.x[0] == points[~np.isnan(raw).any(axis=0)][0]
 
 
+def test_the_rewards_are_what_the_area_is_under(summary: Summary) -> None:
+    panel = reward_panels(summary)[1]
+    line = panel.lines["leap"]
+    assert line.x == [5_000 * (point + 1) for point in range(20)]
+    areas = [area(curve, BUDGET) for curve in summary.evaluation.of("leap", "catch")]
+    assert np.mean(line.y) == pytest.approx(np.mean(areas))
+    first = [curve.rewards[:5].sum() / 5 for curve in summary.evaluation.of("leap", "catch")]
+    assert line.y[0] == pytest.approx(np.mean(first))
+    assert line.high is not None
+    assert line.high[0] - line.y[0] == pytest.approx(2 * np.std(first, ddof=1))
+
+
+def test_a_short_tasks_rewards_are_drawn_as_they_are() -> None:
+    one = replace(
+        learner("leap", "catch", 0),
+        interval_ends=np.array([50_000, 80_000, 100_000]),
+        rewards=np.array([100.0, 30.0, 60.0]),
+    )
+    line = reward_panels(summarize(evaluation([one])))[0].lines["leap"]
+    assert (line.x, line.y) == ([50_000, 80_000, 100_000], [2.0, 1.0, 3.0])
+
+
+def test_the_runs_of_a_group_have_lines_of_their_own() -> None:
+    curves = [learner("leap", "breakout", 1, run=run) for run in range(2)]
+    panel = seed_panels(summarize(evaluation(curves)))[0]
+    assert list(panel.lines) == ["leap, leap-0, seed 1", "leap, leap-1, seed 1"]
+
+
 def test_every_seed_has_its_line_in_the_colour_of_its_initialization(summary: Summary) -> None:
     panel = seed_panels(summary)[1]
     assert [line.group for line in panel.lines.values()] == [RANDOM] * 3 + ["leap"] * 3
@@ -69,15 +99,17 @@ def test_every_seed_has_its_line_in_the_colour_of_its_initialization(summary: Su
 
 def test_scores_and_differences_are_those_of_the_summary(summary: Summary) -> None:
     panels = score_panels(summary)
-    assert [panel.title for panel in panels] == ["area under the curve", "final performance"] * 2
+    titles = ["area under the curve", "final performance", "final performance"]
+    assert [panel.title for panel in panels] == titles
     found = {(a.initialization, a.measure, a.yardstick): a for a in summary.aggregates}
-    assert panels[2].rows["leap"] == found["leap", "area", "human"].interquartile_mean
+    assert panels[0].rows["leap"] == found["leap", "area", "baseline"].interquartile_mean
+    assert panels[2].rows["leap"] == found["leap", "final", "human"].interquartile_mean
     area, _, drawdown = difference_panels(summary)
     (comparison,) = summary.comparisons
     assert comparison.area_difference is not None
     assert list(area.rows) == ["Breakout", "Catch", "all games"]
     assert area.rows["all games"] == comparison.area_difference[:3]
-    scale = summary.settings["catch"].scale
+    scale = summary.settings["catch"].reward_scale
     assert scale is not None
     raw = comparison.games[1].area_difference
     assert area.rows["Catch"][0] == pytest.approx(raw.mean / scale.unit)
@@ -100,7 +132,7 @@ def test_the_profile_falls_from_all_agents_to_none(summary: Summary) -> None:
 
 def test_all_figures_are_drawn(summary: Summary, tmp_path: Path) -> None:
     files = draw_transfer_figures(summary, tmp_path)
-    names = {"curves", "seeds", "scores", "differences", "profile"}
+    names = {"rewards", "curves", "seeds", "scores", "differences", "profile"}
     assert {file.stem for file in files} == names
     assert all(file.stat().st_size > 1000 for file in files)
 
@@ -117,7 +149,10 @@ def test_what_there_is_of_a_part_is_drawn(tmp_path: Path) -> None:
     assert mean_panels(part)[0].lines[RANDOM].low is None
     assert [panel.title for panel in seed_panels(part)] == ["Breakout", "Pong"]
     assert difference_panels(part) == []
-    assert math.isinf(score_panels(part)[0].rows[RANDOM][1])
+    assert [len(panel.lines) for panel in reward_panels(part)] == [1, 1]
+    # One of the baseline's two agents finished no episode: it has an area and no final performance.
+    assert math.isfinite(score_panels(part)[0].rows[RANDOM][1])
+    assert math.isinf(score_panels(part)[1].rows[RANDOM][1])
     assert draw_transfer_figures(part, tmp_path / "part")
     empty = evaluation([], initializations=[RANDOM], games=["pong"], seeds=1)
     assert draw_transfer_figures(summarize(empty), tmp_path / "empty") == []

@@ -152,10 +152,15 @@ def test_episodes_are_those_that_were_played() -> None:
 
     task.envs.step = spy  # type: ignore[method-assign]
     task.start(make.random_initialization(1))
-    episodes = []
+    episodes, earned = [], []
     while not task.done:
-        episodes += task.advance(Watcher()).episodes
+        progress = task.advance(Watcher())
+        episodes += progress.episodes
+        earned.append(progress.rewards)
     rewards, ends = (np.array(column) for column in zip(*seen, strict=True))
+    # Of each update's five steps, in episodes that never end within the budget too.
+    assert earned == rewards.reshape(-1, 5 * 4).sum(axis=1).tolist()
+    assert sum(earned) != sum(episode.episode_return for episode in episodes)
     assert len(episodes) == ends.sum() > 40
     expected = []
     for env in range(4):

@@ -98,7 +98,7 @@ def first_targets(game: str) -> tuple[ActorCriticTask, list[VectorStep], torch.T
         return steps[-1]
 
     task.envs.step = watched  # type: ignore[method-assign]
-    _, batch, _ = task._unroll()
+    _, batch, _, _ = task._unroll()
     return task, steps, batch.returns
 
 

@@ -247,6 +247,7 @@ class FakeTask:
             agent_steps=10 * self.done_updates,
             losses={"total": float(loss)},
             episodes=[EpisodeEnd(10 * self.done_updates, float(self.done_updates), 3)],
+            rewards=0.5,
         )
 
     def end_point(self, *, with_grad: bool) -> Point:

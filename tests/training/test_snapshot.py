@@ -19,7 +19,7 @@ from leap_rl.rl.config import AgentConfig
 from leap_rl.sealed import seal
 from leap_rl.tasks.config import AtariConfig, TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import Task, TaskSpec
+from leap_rl.tasks.task import Progress, Task, TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.recorder import TaskRecorder
 from leap_rl.training.snapshot import freeze, thaw
@@ -118,11 +118,27 @@ CASES = [
 ]
 
 
+def test_a_snapshot_within_an_interval_keeps_what_was_earned_in_it() -> None:
+    def update(number: int) -> Progress:
+        agent_steps = 4 * number  # of 1,000: intervals end after updates 3, 5, 8, ...
+        return Progress(updates=number, agent_steps=agent_steps, losses={}, rewards=10.0**number)
+
+    recorder, other = TaskRecorder(1000), TaskRecorder(1000)
+    recorder.add(update(1))
+    other.restore(*recorder.state())
+    for number in range(2, 6):
+        other.add(update(number))
+    assert [point.rewards for point in other.curve] == [1110.0, 110_000.0]
+
+
 @pytest.mark.parametrize(("make", "method"), CASES)
 def test_a_thawed_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, method: Method) -> None:
     expected = undisturbed(make, method)
     if make is not BOWLS:
         assert len(expected["episodes"][0]) > 0, "no episode has ended: the test shows too little"
+        assert sum(point.rewards for point in expected["curve"]), "no reward was earned"
+    else:
+        assert {point.rewards for point in expected["curve"]} == {None}
     task, path, recorder = begin(make, method)
     task.start(make.random_initialization(1))
     for updates in (1, make.task.updates // 2, make.task.updates - 1):

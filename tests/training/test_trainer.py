@@ -127,6 +127,7 @@ def test_the_record_says_what_the_task_did(link: RecordingLink, policy: FakePoli
     assert [point.agent_steps for point in slot.record.curve] == [10, 20, 30, 40, 50]
     assert sum(point.episodes for point in slot.record.curve) == UPDATES
     assert sum(point.return_sum for point in slot.record.curve) == 15.0
+    assert [point.rewards for point in slot.record.curve] == [0.5] * UPDATES
 
 
 def test_an_abandoned_task_is_dropped_and_its_slot_filled_anew(

@@ -121,32 +121,41 @@ def test_a_stop_and_a_resume_change_no_figure(
     assert RunFolder(run).best() == RunFolder(judged).best()
 
 
-def curve(*means: float | None) -> TaskRecord:
+def curve(*rewards: float | None) -> TaskRecord:
+    """Intervals of 1,000 agent steps each, in which no episode ends."""
     points = [
         CurvePoint(
-            agent_steps=10 * (place + 1),
+            agent_steps=1000 * (place + 1),
             losses={"total": 2.0},
-            episodes=0 if mean is None else 2,
-            return_sum=0.0 if mean is None else 2 * mean,
+            episodes=0,
+            return_sum=0.0,
             agent_steps_per_s=1.0,
+            rewards=reward,
         )
-        for place, mean in enumerate(means)
+        for place, reward in enumerate(rewards)
     ]
     return replace(MESSAGE.record, curve=tuple(points), losses={"total": 2.0})
 
 
-def judging(game: str, *means: float | None) -> FilledSlot:
+def judging(game: str, *rewards: float | None, seed: int = 0, restarts: int = 0) -> FilledSlot:
     return FilledSlot(
-        spec=TaskSpec(game=game, seed=0, validates=True),
+        spec=TaskSpec(game=game, seed=seed, validates=True),
         attempt=1,
+        restarts=restarts,
         contribution=MESSAGE.contribution,
-        record=curve(*means),
+        record=curve(*rewards),
         episodes=MESSAGE.episodes,
     )
 
 
-def test_a_curve_holds_on_where_no_episode_ended() -> None:
-    assert learning_curve(curve(None, 1.0, None, 4.0)) == [1.0, 1.0, 4.0]
+def test_a_curve_is_of_rewards_whether_episodes_end_or_not() -> None:
+    record = curve(3.0, 0.0, -4.0)
+    assert learning_curve(record) == [3.0, 0.0, -4.0]
+    short = replace(record.curve[1], agent_steps=1500)
+    uneven = replace(
+        record, curve=(record.curve[0], short, replace(short, agent_steps=1600, rewards=2.0))
+    )
+    assert learning_curve(uneven) == [3.0, 0.0, 20.0]
     assert learning_curve(curve(None, None)) == [-2.0, -2.0]
 
 
@@ -161,6 +170,7 @@ def test_gains_are_in_deviations_of_version_0() -> None:
         "validation/b/gain": 0.0,
         "validation/gain": 0.0,
         "validation/best": 0,
+        "validation/agents": 1,
     }
     restored = Judgement.from_state(first.state())
     assert restored == first
@@ -174,12 +184,62 @@ def test_gains_are_in_deviations_of_version_0() -> None:
     assert (third.best, third.best_gain) == (3, 1.25)
 
 
+def test_a_games_gain_is_the_mean_of_its_agents_each_against_its_own() -> None:
+    at_first = [judging("a", 0.0, 2.0), judging("a", 4.0, 12.0, seed=1), judging("b", 0.0, 2.0)]
+    first, row = Judgement().judge(0, at_first)
+    assert (row["validation/a/area"], row["validation/a/gain"]) == (4.5, 0.0)
+    assert row["validation/agents"] == 1
+    first = Judgement.from_state(first.state())
+    later = [judging("a", 3.0, 3.0), judging("a", 9.0, 9.0, seed=1)]
+    second, row = first.judge(5, later)
+    assert (row["validation/a/area"], row["validation/a/gain"]) == (6.0, 1.5)
+    assert row["validation/gain"] == 1.5 / ((1.0 + 4.0) / 2)
+    assert (row["validation/agents"], second.best) == (2, 5)
+    # One that began again with another seed, or was not there at first, has nothing to beat.
+    others = [judging("a", 9.0, 9.0, seed=1), judging("a", 99.0, 99.0, restarts=1)]
+    _, row = first.judge(7, [*others, judging("c", 50.0, 60.0)])
+    assert (row["validation/a/gain"], row["validation/agents"]) == (1.0, 1)
+    assert row["validation/gain"] == 1.0 / 4.0
+    assert "validation/c/gain" not in row
+    assert first.judge(9, [judging("c", 1.0)])[0] == first
+
+
+def test_what_an_earlier_version_measured_is_not_compared_with() -> None:
+    state = {"validation": {"baseline": {"a": [1.0, 2.0]}, "best": 0, "best_gain": 0.0}}
+    with pytest.raises(ValueError, match="is of an earlier leap_rl"):
+        Judgement.from_state(state)
+
+
+def test_whoever_takes_the_best_of_one_agent_a_game_is_told(
+    judged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(["train", *BOWLS, *JUDGED, "--validation.agents", "2", "--run_dir", str(run)]) == 0
+    assert [row.get("validation/agents") for row in figures(run)] == [2, None, 2, None, 2]
+    assert find_initialization(f"{judged}@best").chosen_from == 1
+    assert find_initialization(f"{run}@best").chosen_from == 2
+    assert find_initialization(f"{run}@2").chosen_from is None
+    assert sums(run) == sums(judged)
+    capsys.readouterr()
+    for one, told in ((judged, True), (run, False)):
+        # Bowls have no episodes to compare by: the command ends after it has looked at the runs.
+        assert main(["evaluate", "--init", f"{one}@best", "--games", "bowl_5"]) == EXIT_USAGE
+        said = capsys.readouterr().err
+        assert (
+            f"{one.name}@{RunFolder(one).best()} was chosen from one agent a game" in said
+        ) == told
+
+
 def test_tasks_are_the_same_for_every_version() -> None:
     plan = Validation(every_meta_steps=3, games=("a", "b"))
     assert plan.specs(7, 1) == plan.specs(7, 2) == []
     assert plan.specs(7, 0) == plan.specs(7, 6)
     assert plan.specs(8, 0) != plan.specs(7, 0)
     assert len({spec.seed for spec in plan.specs(7, 0)}) == 2
+    three = replace(plan, agents=3).specs(7, 0)
+    assert [spec.game for spec in three] == ["a"] * 3 + ["b"] * 3
+    assert len({spec.seed for spec in three}) == 6
+    assert three[::3] == plan.specs(7, 0)
 
 
 class JudgingPolicy(FakePolicy):
@@ -205,6 +265,8 @@ def test_a_round_is_not_closed_on_what_judges_alone(tmp_path: Path) -> None:
     [
         (["--validation.every_meta_steps", "0"], "validation.every_meta_steps = 0: must be"),
         (["--validation.games", "pong"], "validation.games = pong: has no effect without"),
+        (["--validation.agents", "2"], "validation.agents = 2: has no effect without"),
+        ([*JUDGED, "--validation.agents", "0"], "validation.agents = 0: must be at least 1"),
         (["--validation.every_meta_steps", "1"], "validation.games = null: name the games"),
         (
             ["--validation.every_meta_steps", "1", "--validation.games", "bowl_99"],
