@@ -6,10 +6,18 @@ result, whatever it is that the compiler vectorizes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TypeVar, cast
 
 import numba
+from numba.core.errors import NumbaExperimentalFeatureWarning
+
+# A kernel that takes any record with some fields is given records with more; numba says each time
+# it compiles one that it may change its mind on that.
+warnings.filterwarnings(
+    "ignore", ".*has been considered a subtype", NumbaExperimentalFeatureWarning
+)
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -121,6 +121,7 @@ def _changed(name: str, value: object) -> list[str] | None:
         "runtime.metrics_port": "9464",
         "validation.every_meta_steps": "2",
         "validation.games": None,  # has no effect without the one before
+        "validation.agents": None,  # likewise
         "run_dir": "elsewhere",
         "tracking.wandb": "offline",
         "tracking.console": "plain",

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from leap_rl.config import Config, flatten, to_mapping
+from leap_rl.meta.config import MetaConfig
 
 _LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}
 """What a config cannot be made without."""
@@ -29,7 +30,9 @@ def command_of(config: Config) -> str:
 def _defaults(kind: type[Config]) -> Mapping[str, Any]:
     default = kind(**_LEAST.get(kind.command, {}))
     # What has no effect with the default's kind of tasks is left out of its mapping.
-    return {**flatten(asdict(default)), **flatten(to_mapping(default))}
+    defaults = {**flatten(asdict(default)), **flatten(to_mapping(default))}
+    # What is resolved by other options has its default before that.
+    return {**defaults, **flatten({"meta": asdict(MetaConfig())})}
 
 
 def _spelled(value: object) -> str:

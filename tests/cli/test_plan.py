@@ -104,7 +104,7 @@ def test_what_is_measured_is_what_the_config_says(
     assert (measured.env_processes, measured.trainers_counted) == (2, 3)
     assert (measured.envs, measured.unroll, measured.agent.encoder) == (8, 4, "nature")
     assert measured.seconds == 9.0
-    assert method == Leap(p=1, stabilizer=False)
+    assert method == Leap(p=1, stabilizer=False, metric="optimizer", task_unit=True)
     assert loss_difference == "same_batch"
     figures = json.loads(capsys.readouterr().out)
     assert figures["agent_steps_per_s_per_trainer"] == {"pong": 100.0}
