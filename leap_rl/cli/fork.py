@@ -45,7 +45,7 @@ a fork with nothing changed comes to the same bits as RUN. If meta.optimizer cha
 optimizer starts anew.
 
 For instance, to go on from meta-step 50 with a smaller rate:
-  leap-rl fork runs/mine --at 50 --meta.meta_lr 0.0003 --run_dir runs/mine-slower"""
+  leap-rl fork runs/mine --at 50 --meta.meta_lr 0.25 --run_dir runs/mine-slower"""
 
 
 def main(argv: Sequence[str]) -> int:
