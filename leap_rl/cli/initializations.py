@@ -95,6 +95,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     file = folder.checkpoint(number) / FILE_NAME
     if not file.exists():
         raise UsageError(f"init = {given}: {file} is missing")
+    folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at
         path = f"{folder.url}/{file.relative_to(folder.path).as_posix()}"
@@ -113,7 +114,11 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
     folder = checkpoint.parent.parent
     if checkpoint.parent.name == "checkpoints" and (folder / "config.yaml").exists():
         run = read_run(RunFolder(folder))
-        name = f"{folder.name}@{int(checkpoint.name)}" if checkpoint.name.isdecimal() else file.stem
+        name = file.stem
+        if checkpoint.name.isdecimal():
+            name = f"{folder.name}@{int(checkpoint.name)}"
+            state = RunFolder(folder).read_state(int(checkpoint.name))
+            RunFolder(folder).refuse_foreign(state, run.record.fingerprint)
         if isinstance(run.config, TrainConfig):
             return FoundInitialization(given=given, path=str(file), name=name, options=run.options)
     name = checkpoint.name if file.name == FILE_NAME else file.stem
