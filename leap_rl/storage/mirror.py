@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -158,7 +159,7 @@ class Mirror:
             if content is None:
                 path.unlink(missing_ok=True)
             else:
-                write_atomically(path, content)
+                write_atomically(path, content, root=self._folder)
                 self._alike[name] = (_stamp(path), None)
         self._write_records()
 
@@ -196,12 +197,16 @@ class Mirror:
         def bring(name: str) -> None:
             content = self._store.read(name)
             if content is not None:
-                write_atomically(self._folder / name, content)
+                write_atomically(self._folder / name, content, root=self._folder)
                 version = versions[name] if versions[name].is_settled else None
                 self._alike[name] = (_stamp(self._folder / name), version)
 
         with ThreadPoolExecutor(DOWNLOADS) as pool:
             list(pool.map(bring, versions))
+
+    def knows(self, name: str) -> bool:
+        """Whether the store had a file, by its name, when it was looked at or written to last."""
+        return name in self._alike
 
     # -- the working copy ---------------------------------------------------------------------
 
@@ -221,7 +226,7 @@ class Mirror:
             folders[:] = filter(is_plain, folders)
             for path in (Path(parent, name) for name in files if is_plain(name)):
                 with suppress(FileNotFoundError):  # removed meanwhile
-                    if not path.is_symlink():
+                    if stat.S_ISREG(path.lstat().st_mode):
                         found[path.relative_to(self._folder).as_posix()] = _stamp(path)
         return found
 

@@ -87,6 +87,74 @@ def test_what_another_run_takes_of_it_is_fetched(
     assert "report/index.html" in ObjectStore(url).versions()
 
 
+LOCKS = {
+    "missing": None,
+    "empty": b"",
+    "damaged": b'{"session": "',
+    "of a disk": b'{"host": "a", "pid": 1, "started": 1.0, "heartbeat": 1.0}',
+    "nothing known": b"[]",
+}
+
+
+@pytest.mark.parametrize(
+    ("where", "lock"), [("s3", "empty"), *(("memory", lock) for lock in LOCKS)]
+)
+def test_a_run_is_where_its_config_is_whatever_the_lock_says(
+    where: str,
+    lock: str,
+    machine: Become,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As after a copy from a disk, whose lock is empty."""
+    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store, content = ObjectStore(url), LOCKS[lock]
+    store.remove(NAME)
+    if content is not None:
+        store.write(NAME, content)
+    before = {name: store.read(name) for name in ("config.yaml", "checkpoints/latest")}
+    for name in ("second", "first"):
+        machine(name)
+        assert main(["train", *BOWLS, "--seed", "7", "--run_dir", url]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"run_dir = {url}: holds a run already" in line
+        assert {name: store.read(name) for name in before} == before
+        store.remove(NAME)
+        if content is not None:
+            store.write(NAME, content)
+    machine("third")
+    assert main(["watch", url, "--once"]) == 0
+    assert main(["resume", url, "--meta.meta_steps", "2"]) == 0
+    assert StoredRunFolder(url).latest() == 2
+
+
+def test_a_run_that_was_copied_from_a_disk_goes_on(
+    straight: RunFolder, url: str, machine: Become
+) -> None:
+    store = ObjectStore(url)
+    for path in filter(Path.is_file, straight.path.rglob("*")):
+        store.write(path.relative_to(straight.path).as_posix(), path.read_bytes())
+    assert store.read(NAME) == b""
+    assert main(["resume", url, "--meta.meta_steps", "4"]) == 0
+    assert sums(run_folder(url), 3) == sums(straight, 3)
+    assert run_folder(url).latest() == 4
+
+
+def test_a_run_whose_config_is_gone_from_the_store_is_put_aside(
+    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though its lock still says that this machine had it last."""
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store = ObjectStore(url)
+    for name in store.versions():
+        store.remove(name)
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    assert "holds no run any more; what was here of one is in" in capsys.readouterr().err
+    assert store.read("config.yaml") is not None
+    assert store.read("checkpoints/000001/initialization.safetensors") is not None
+
+
 def test_a_url_with_a_run_is_not_written_over(
     url: str, machine: Become, capsys: pytest.CaptureFixture[str]
 ) -> None:
