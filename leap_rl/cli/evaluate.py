@@ -19,6 +19,7 @@ from leap_rl.cli.record import Record, versions_here
 from leap_rl.cli.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
 from leap_rl.run_folder import RunFolder
+from leap_rl.storage.urls import redacted
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import read_initialization
 
@@ -94,7 +95,7 @@ def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundIniti
                     "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
                     f"{found[0].name} was finetuned, whose tasks have no budget"
                 )
-    given = [*options, f"--init=[{', '.join(repr(one.path) for one in found)}]"]
+    given = [*options, f"--init=[{', '.join(repr(redacted(one.path)) for one in found)}]"]
     return settle(parse(_parser(), EvaluateConfig, given, defaults=defaults)), found
 
 

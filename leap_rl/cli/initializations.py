@@ -11,8 +11,8 @@ from leap_rl.cli import UsageError
 from leap_rl.cli.record import read_run
 from leap_rl.config import TrainConfig
 from leap_rl.run_folder import RunFolder
-from leap_rl.storage.object_store import is_url
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.urls import is_url, refuse_password
 from leap_rl.training.initialization import FILE_NAME
 
 BEST = "best"
@@ -41,7 +41,10 @@ def find_initialization(given: str) -> FoundInitialization:
         UsageError: There is no such initialization; the run has made no meta-step yet.
         RunFolderError: The run's folder is damaged.
     """
-    if is_url(given) and not given.endswith(".safetensors"):
+    if is_url(given):
+        refuse_password(given)
+    plain = given.split("?")[0] if is_url(given) else given  # a presigned URL has a query
+    if is_url(given) and not plain.endswith(".safetensors"):
         url, _, version = (
             given.rpartition("@") if "@" in given.rsplit("/", 1)[-1] else (given, "", "")
         )
@@ -54,7 +57,7 @@ def find_initialization(given: str) -> FoundInitialization:
     if Path(given).is_dir():
         return _of_run(given, RunFolder(given), "")
     if is_url(given):
-        name = given.rsplit("/", 1)[-1].removesuffix(".safetensors")
+        name = plain.rsplit("/", 1)[-1].removesuffix(".safetensors")
         return FoundInitialization(given=given, path=given, name=name, options=None)
     if not Path(given).exists():
         raise UsageError(f"init = {given}: there is no such run or file")

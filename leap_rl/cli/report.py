@@ -16,6 +16,7 @@ from leap_rl.cli.report_parts import part_of
 from leap_rl.durable_files import write_atomically
 from leap_rl.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.urls import is_url, redacted
 
 _DESCRIPTION = """\
 Write one self-contained HTML page on meta-training runs and evaluations: a verdict in plain words
@@ -28,6 +29,8 @@ are written beside the page as PNG and SVG."""
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     given = options().parse_args(argv)
+    if given.out is not None and is_url(given.out):
+        raise UsageError(f"out = {redacted(given.out)}: must be a path on this machine")
     folders = [run_folder(path) for path in given.paths]
     page = write_report(folders, None if given.out is None else Path(given.out))
     announce_report(page, opens=given.open)

@@ -6,12 +6,13 @@ both stores promise. There is no renaming and no lock.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
+
+from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""
@@ -41,11 +42,6 @@ class Version(NamedTuple):
         """Whether another content would have another version."""
         changed_ns = self.changed_ns
         return changed_ns is not None and time.time_ns() > changed_ns + SETTLED_NS
-
-
-def is_url(given: str) -> bool:
-    """Whether a run's place is said as a URL, and not as a path."""
-    return "://" in given
 
 
 class ObjectStore:
@@ -123,13 +119,15 @@ def read_file(given: str) -> bytes:
     """Return the content of a file: of a path, in an object store, or at any URL fsspec opens.
 
     Raises:
-        OSError, ValueError, ImportError: It cannot be read.
+        OSError, ValueError, ImportError: It cannot be read, or is a URL with a password.
     """
+    if is_url(given):
+        refuse_password(given)
     if given.partition("://")[0] in SCHEMES:
         folder, _, name = given.rpartition("/")
         content = ObjectStore(folder).read(name)
         if content is None:
-            raise FileNotFoundError(f"{given}: is not there")
+            raise FileNotFoundError(f"{redacted(given)}: is not there")
         return content
     import fsspec
 
@@ -147,13 +145,11 @@ def is_plain(name: str) -> bool:
 
 def _open(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path on it."""
+    refuse_password(url)
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         known = ", ".join(f"{one}://" for one in (*SCHEMES, "file"))
-        raise ValueError(f"{url}: must be a path, or begin with one of {known}")
-    if "@" in rest.split("/")[0]:
-        hidden = re.sub(r"//[^/]*@", "//...@", url)
-        raise ValueError(f"{hidden}: must hold no password; give it to the environment instead")
+        raise ValueError(f"{redacted(url)}: must be a path, or begin with one of {known}")
     if not rest.split("?")[0].strip("/"):
         raise ValueError(f"{url}: must name a bucket and a folder, such as {scheme}://bucket/mine")
     from pyarrow import fs
@@ -171,7 +167,7 @@ def _open(url: str) -> tuple[Any, str]:
     try:
         files, root = fs.FileSystem.from_uri(full)
     except ValueError as error:  # pyarrow's own are such
-        raise ValueError(f"{url}: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{redacted(url)}: {' '.join(str(error).split())}") from None
     except OSError as error:
-        raise StoreError(f"{url}: {' '.join(str(error).split())}") from None
+        raise StoreError(f"{redacted(url)}: {' '.join(str(error).split())}") from None
     return files, root.rstrip("/")

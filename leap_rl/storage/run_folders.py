@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 from leap_rl.run_folder import LOCK, MIRRORED, SERVER, RunFolder, RunFolderError
 from leap_rl.run_lock import BEAT_EVERY_S, Holder, LockedError, living_holder, locked
 from leap_rl.storage.mirror import CONFIG, Mirror
-from leap_rl.storage.object_store import ObjectStore, StoreError, is_url
+from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.store_lock import DeposedError, Record, StoreLock, living
+from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 PUSH_EVERY_S: Final = 2.0
 
@@ -44,11 +45,12 @@ def run_folder(given: str | Path) -> RunFolder:
     text = str(given)
     if not is_url(text):
         return RunFolder(text)
+    refuse_password(text)
     if text.startswith("file://"):
         where = urlsplit(text)
         if where.netloc not in ("", "localhost") or not where.path:
             raise ValueError(
-                f"{text}: must name a folder of this machine, as file:///srv/runs/mine"
+                f"{redacted(text)}: must name a folder of this machine, as file:///srv/runs/mine"
             )
         return RunFolder(where.path)
     return StoredRunFolder(text)
