@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
+from leap_rl.storage.conditional import conditional_writes
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 SCHEMES: Final = ("s3", "gs", "memory")
@@ -62,6 +63,8 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         self._files, self._root = _open(url)
         self.url = url.rstrip("/")
+        scheme, query = url.partition("://")[0], url.partition("?")[2]
+        self._conditional = conditional_writes(scheme, query, self._files)
 
     def versions(self, folder: str = "") -> dict[str, Version]:
         """Return the versions of all objects, or of those below a folder, by name.
@@ -97,6 +100,35 @@ class ObjectStore:
             self._files.open_output_stream(self._path(name)) as stream,
         ):
             stream.write(content)
+
+    @property
+    def compares(self) -> bool:
+        """Whether :meth:`replace` compares tags here."""
+        return self._conditional is not None
+
+    def tag(self, name: str) -> str | None:
+        """Return what changes with an object's content, for :meth:`replace`.
+
+        Returns:
+            None where there is no object, or nothing that can compare such tags.
+        """
+        with self._telling(f"read ({name})"):
+            return None if self._conditional is None else self._conditional.tag(self._path(name))
+
+    def replace(self, name: str, content: bytes, expected: str | None) -> str | None:
+        """Write an object if its tag is the expected one; where none can be told, in any case.
+
+        Returns:
+            Its new tag.
+
+        Raises:
+            ChangedError: It has another tag; nothing was written.
+        """
+        if self._conditional is None:
+            self.write(name, content)
+            return None
+        with self._telling(f"written to ({name})"):
+            return self._conditional.write(self._path(name), content, expected)
 
     def remove(self, name: str) -> None:
         """Remove an object; one that is not there is removed."""

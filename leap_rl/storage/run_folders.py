@@ -152,7 +152,9 @@ class StoredRunFolder(RunFolder):
             try:
                 with _one_at_a_time(self.path / REFRESH):
                     self._catch_up(before)
-                mirror = Mirror(self.path, self._store, confirm=self._asking(lock.confirm))
+                confirm, look = self._asking(lock.confirm), self._asking(lock.renew)
+                mirror = Mirror(self.path, self._store, confirm=confirm, look=look)
+                mirror.fence()
                 mirror.keep_sessions(lock.session)
                 with self._following(mirror, lock):
                     yield
