@@ -130,14 +130,19 @@ class RunFolder:
         self.check()
         write_atomically(path, data, root=self.path)
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: Path, *, ignore_errors: bool = False) -> None:
         """Remove a file of the folder, or a folder in it, through no link.
+
+        Args:
+            path: What to remove.
+            ignore_errors: Whether it may stay, as a network file system keeps what is still open.
 
         Raises:
             OSError: It could not be removed, or the run must not go on here.
         """
         self.check()
-        remove(path, root=self.path)
+        with suppress(*([OSError] if ignore_errors else [])):
+            remove(path, root=self.path)
 
     def set_aside(self, path: Path) -> Path:
         """Rename a damaged file of the folder, through no link, and return its new path.
@@ -462,7 +467,7 @@ class RunFolder:
 
     def remove_slots(self, round_number: int) -> None:
         """Remove the completed slots of a round that a checkpoint has taken in."""
-        self.remove(self.slots(round_number))
+        self.remove(self.slots(round_number), ignore_errors=True)
 
     def curves(self, round_number: int) -> Path:
         """Return the file of one round's episodes."""

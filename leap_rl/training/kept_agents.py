@@ -76,7 +76,7 @@ class KeptAgents:
         for folder in self._folder.kept_rounds():
             games = {file_name(game) for game, number in used if number == int(folder.name)}
             if not games:
-                self._folder.remove(folder)
+                self._folder.remove(folder, ignore_errors=True)
                 continue
             for path in folder.glob("*.safetensors"):
                 if path.stem not in games:
