@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Final
 
 from leap_rl.determinism import prepare_environment
+from leap_rl.storage.urls import redacted
 
 COMMANDS: Final = {
     "train": "meta-train an initialization over many games",
@@ -96,7 +97,7 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _fail(error: Exception | str, status: int) -> int:
-    print(f"leap-rl: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"leap-rl: {redacted(' '.join(str(error).split()))}", file=sys.stderr)
     return status
 
 

@@ -33,6 +33,7 @@ from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.urls import redacted
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks, with_fitting_encoder
 from leap_rl.tracking.console import make_console
@@ -49,13 +50,17 @@ from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_ru
 from leap_rl.training.runtime import Job, Runtime
 
 C = TypeVar("C", bound=Config)
+R = TypeVar("R", bound=TrainConfig | LearnConfig)
 
 GPU_SHARE = 1 / 16
 """Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
 
 
-def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
+def create_run(config: R) -> tuple[RunFolder, R]:
     """Make a run's folder: its first checkpoint and its config.
+
+    Returns:
+        The folder, and the config as it is kept: without the secrets of a URL.
 
     Raises:
         UsageError: The folder holds a run already or cannot be written, or the given
@@ -65,6 +70,8 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
     folder = asked_folder(config.run_dir)
     tasks = make_tasks(config)
     theta0, init_sha256 = _initialization(config, tasks)
+    given = init_of(config)[1]
+    config = _without_secrets(config)
     record = Record(
         fingerprint=fingerprint(config, init_sha256),
         init_sha256=init_sha256,
@@ -76,8 +83,15 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
     )
     write_first = partial(policy.write_first_checkpoint, folder, theta0)
     fill_folder(folder, config, record, write_first)
-    note_sources(folder.path, [init_of(config)[1]])
-    return folder
+    note_sources(folder.path, [given])
+    return folder, config
+
+
+def _without_secrets(config: R) -> R:
+    """Return the config with what it says of a URL that may be kept: a query is no part of it."""
+    if isinstance(config, LearnConfig):
+        return replace(config, init=redacted(config.init))
+    return replace(config, meta=replace(config.meta, init=redacted(config.meta.init)))
 
 
 def asked_folder(run_dir: str | None) -> RunFolder | None:

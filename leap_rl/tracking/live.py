@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from leap_rl.durable_files import write_atomically
+from leap_rl.links import read_regular
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.views import RunView, TaskView
 
@@ -73,16 +74,11 @@ class LiveConsole(Console):
 
     def _write(self, text: str) -> None:
         # Whole or not at all, but not synced: after a crash nobody needs it.
-        aside = self._path.with_name(f".{LIVE}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(aside, flags, 0o644), "w", encoding="utf-8") as file:
-            file.write(text)
-        aside.replace(self._path)
+        write_atomically(self._path, text.encode(), synced=False)
 
     def _remove(self) -> None:
-        for path in (self._path, self._path.with_name(f".{LIVE}.tmp")):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +101,7 @@ def read_live(folder: Path) -> LiveView | None:
     Whose driver is dead may have a view that is long out of date.
     """
     try:
-        with open(folder / LIVE, "rb") as file:
-            document = json.loads(file.read(LARGEST))
+        document = json.loads(read_regular(folder / LIVE, LARGEST))
         view = _view(document["view"])
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -19,6 +19,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from leap_rl.durable_files import write_atomically
+
 INITIALIZATION = "initialization"
 """The type of artifact, and the first part of its name."""
 
@@ -53,9 +55,8 @@ def run_id(run_folder: Path) -> str:
     path = run_folder / "wandb" / "run_id.txt"
     if (known := _read_id(path)) is not None:
         return known
-    path.parent.mkdir(parents=True, exist_ok=True)
     new = os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4)
-    path.write_text(new + "\n", encoding="utf-8")
+    write_atomically(path, f"{new}\n".encode(), root=run_folder)
     return new
 
 
@@ -70,8 +71,8 @@ def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
     found = [source for file in files if (source := _source(str(file))) is not None]
     if found:
         path = run_folder / "wandb" / "sources.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([asdict(one) for one in found], indent=1), encoding="utf-8")
+        text = json.dumps([asdict(one) for one in found], indent=1)
+        write_atomically(path, text.encode(), root=run_folder)
 
 
 def read_sources(run_folder: Path) -> list[Source]:

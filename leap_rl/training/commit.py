@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from leap_rl.durable_files import write_atomically
 from leap_rl.run_folder import RunFolder
 from leap_rl.training.kept_agents import KeptAgents
 from leap_rl.training.phases import OnPhase, Phase
@@ -43,7 +41,7 @@ def commit_round(
     """
     filled = [slot for slot in results if isinstance(slot, FilledSlot)]
     indices = [index for index, slot in enumerate(results) if isinstance(slot, FilledSlot)]
-    write_curves(folder.curves(round_number), round_number, indices, filled)
+    folder.write(folder.curves(round_number), curves(round_number, indices, filled))
     kept = kept_agents.after(round_number, results)
     state = {
         **closed.state,
@@ -75,21 +73,18 @@ def _entry(slot: FilledSlot | DroppedSlot) -> dict[str, Any]:
     return entry | {"cut_off": True} if slot.cut_off else entry
 
 
-def write_agent(path: Path, agent: Mapping[str, NDArray[np.float32]]) -> None:
-    """Write a trained agent's parameters by name."""
-    write_atomically(path, save({name: np.ascontiguousarray(x) for name, x in agent.items()}))
+def agent_file(agent: Mapping[str, NDArray[np.float32]]) -> bytes:
+    """Return the file of a trained agent's parameters by name."""
+    return bytes(save({name: np.ascontiguousarray(x) for name, x in agent.items()}))
 
 
-def write_curves(
-    path: Path, round_number: int, indices: Sequence[int], slots: Sequence[FilledSlot]
-) -> None:
-    """Write a round's episodes to Parquet.
+def curves(round_number: int, indices: Sequence[int], slots: Sequence[FilledSlot]) -> bytes:
+    """Return the Parquet file of a round's episodes.
 
     Columns: meta_step, slot, game, agent_steps (of the task, when the episode ended),
     episode_return (raw), length (agent steps).
 
     Args:
-        path: The file.
         round_number: The round.
         indices: The slots' places in its batch.
         slots: The slots.
@@ -113,4 +108,4 @@ def write_curves(
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    write_atomically(path, sink.getvalue().to_pybytes())
+    return bytes(sink.getvalue().to_pybytes())

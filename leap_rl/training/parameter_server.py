@@ -35,7 +35,7 @@ from leap_rl.messages import (
     Work,
 )
 from leap_rl.run_folder import RunFolder
-from leap_rl.training.commit import commit_round, write_agent
+from leap_rl.training.commit import agent_file, commit_round
 from leap_rl.training.errors import ProtocolError
 from leap_rl.training.kept_agents import KeptAgents
 from leap_rl.training.open_round import OpenRound, Patience
@@ -100,6 +100,7 @@ class ParameterServer:
         latest = folder.latest()
         assert latest is not None, "a run is made with its checkpoint 0"
         self._folder = folder
+        folder.rely_on_locks()
         self._fingerprint = fingerprint
         self._policy = policy
         self._patience = patience
@@ -207,7 +208,8 @@ class ParameterServer:
             reason = _not_finite(message.n)
             return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
         if self._policy.keeps_agents:
-            write_agent(self._folder.agent(ticket.slot, slot.spec.game), message.agent)
+            path = self._folder.agent(ticket.slot, slot.spec.game)
+            self._folder.write(path, agent_file(message.agent))
         filled = FilledSlot(
             spec=slot.spec,
             attempt=ticket.attempt,

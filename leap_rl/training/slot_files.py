@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from leap_rl.durable_files import write_atomically
+from leap_rl.links import read_regular
 from leap_rl.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
-from leap_rl.run_folder import RunFolderError
+from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.sealed import Arrays, SealError, seal, unseal
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds import DroppedSlot, FilledSlot
@@ -66,9 +66,11 @@ class SlotFiles:
         path: Where the completed slot goes; the others lie beside it.
         spec: The slot's task.
         fingerprint: SHA-256 of the run's defining config. A file of another task or run is refused.
+        folder: The run's folder, which all of them lie in.
     """
 
-    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str) -> None:
+    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
+        self._folder = folder
         self._path = path
         self._head = {"fingerprint": fingerprint, "spec": spec.plain()}
         self._spec = spec
@@ -117,7 +119,7 @@ class SlotFiles:
                 arrays = {**arrays, "kept": slot.kept}
             header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
         self._write(self._path, arrays, header)
-        self._path.with_suffix(".snapshot").unlink(missing_ok=True)
+        self._folder.remove(self._path.with_suffix(".snapshot"))
 
     def read_result(self) -> FilledSlot | DroppedSlot | None:
         """Return what completed the slot, or none."""
@@ -145,7 +147,7 @@ class SlotFiles:
         )
 
     def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:
-        write_atomically(path, seal(arrays, {**self._head, "content": header}))
+        self._folder.write(path, seal(arrays, {**self._head, "content": header}))
 
     def _read(
         self, path: Path, make: Callable[[dict[str, NDArray[Any]], dict[str, Any]], T]
@@ -156,7 +158,7 @@ class SlotFiles:
             RunFolderError: The file belongs to another task or run, or cannot be read.
         """
         try:
-            arrays, header = unseal(path.read_bytes())
+            arrays, header = unseal(read_regular(path))
             content = header.pop("content")
             whole = make(arrays, content)
         except FileNotFoundError:
@@ -164,8 +166,7 @@ class SlotFiles:
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
         except (SealError, ValueError, KeyError, TypeError) as error:
-            aside = path.with_name(f"{path.name}.damaged")
-            path.replace(aside)
+            aside = self._folder.set_aside(path)
             _log.warning("%s: is damaged: %s; what it held is computed again", aside, error)
             return None
         if header != self._head:

@@ -173,7 +173,7 @@ def assigned(work: object) -> Assignment:
     return work
 
 
-def disk_full(path: Path, data: bytes) -> None:
+def disk_full(path: Path, *content: object, **options: object) -> None:
     """Fail as a write to a full disk does."""
     raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
@@ -201,7 +201,8 @@ def write_slot(folder: RunFolder, slot: int) -> None:
         record=message.record,
         episodes=message.episodes,
     )
-    SlotFiles(folder.slot(0, slot), filled.spec, FINGERPRINT).write_result(filled)
+    files = SlotFiles(folder.slot(0, slot), filled.spec, FINGERPRINT, folder=folder)
+    files.write_result(filled)
 
 
 def pass_time(server: ParameterServer, clock: FakeClock, seconds: float) -> None:

@@ -391,7 +391,7 @@ class Watched:
 
     def _files(self, key: Key) -> SlotFiles:
         spec = undisturbed()[key[0]].specs[key[1]]
-        return SlotFiles(self.folder.slot(*key), spec, FINGERPRINT)
+        return SlotFiles(self.folder.slot(*key), spec, FINGERPRINT, folder=self.folder)
 
     def _attempt_on_disk(self, key: Key) -> int | None:
         """The attempt that filled a slot, as the folder says."""

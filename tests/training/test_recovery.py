@@ -243,7 +243,7 @@ def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     server = make_server(folder, policy)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.run_folder.write_synced", disk_full)
+        patch.setattr("leap_rl.run_folder.write_folder", disk_full)
         for _ in range(2):
             with pytest.raises(OSError, match="No space left"):
                 server.complete(message)
@@ -278,7 +278,7 @@ def test_a_claim_whose_lease_could_not_be_written_is_not_answered_by_an_old_one(
     ticket = assigned(server.claim(claim("a", number=1))).ticket
     server.complete(complete(ticket, claim("a", number=2)))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.training.slot_files.write_atomically", disk_full)
+        patch.setattr("leap_rl.run_folder.write_atomically", disk_full)
         with pytest.raises(OSError, match="No space left"):
             server.claim(claim("a", number=3))
     assert assigned(server.claim(claim("a", number=3))).ticket.slot == 1
