@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -29,19 +31,32 @@ def write_synced(path: Path, data: bytes) -> None:
     Raises:
         OSError: It could not be written; the message names the file.
     """
+    with naming(path), open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an OSError that is raised here: a full disk does not say of which file."""
     try:
-        with open(path, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:  # a full disk does not say of which file
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sync_folder(path: Path) -> None:
-    """Bring a folder's entries onto the disk: files that were made in it, renamed or removed."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Bring a folder's entries onto the disk: files that were made in it, renamed or removed.
+
+    Raises:
+        OSError: The disk fails; the message names the folder.
+    """
+    with naming(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

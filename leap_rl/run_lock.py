@@ -29,6 +29,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.durable_files import naming
+
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
 """A holder on another machine is alive for this long after its last heartbeat."""
@@ -101,7 +103,8 @@ def locked(path: Path) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         started = time.time()
-        _acquire(descriptor, started)
+        with naming(path):
+            _acquire(descriptor, started)
         ended = threading.Event()
         beat = threading.Thread(
             target=_beat, args=(descriptor, started, ended), name="lock", daemon=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -196,9 +197,27 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
             return 0
     except KeyboardInterrupt:
         pass
+    except OSError as error:
+        raise _with_way_out(error, folder) from None
     if not quiet:
         print(go_on, file=sys.stderr)
     return (interrupts.reason or StopReason.INTERRUPTED).value
+
+
+def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
+    """Return the error of a run whose files cannot be written, with what its user can do."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(error, StoreError | BrokenPipeError) or not (full or error.filename):
+        return error
+    resume = f"`{program()} resume {shown(folder)}`"
+    return RunFailedError(
+        f"{error.filename or folder.place}: {error.strerror}; "
+        + (
+            f"make room, and {resume} continues"
+            if full
+            else f"once that is mended, {resume} continues"
+        )
+    )
 
 
 def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool) -> None:
