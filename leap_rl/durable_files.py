@@ -14,7 +14,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         OSError: It could not be written; the message names the file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     aside = path.with_name(f".{path.name}.tmp")
     try:
         write_synced(aside, data)
@@ -46,6 +46,22 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno is None or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing, and bring them onto the disk.
+
+    Raises:
+        OSError: It could not be made; the message names it.
+    """
+    made = []
+    folder = path
+    while not folder.exists():
+        made.append(folder)
+        folder = folder.parent
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(made):
+        sync_folder(folder.parent)
 
 
 def sync_folder(path: Path) -> None:

@@ -36,7 +36,7 @@ from typing import Any
 import yaml
 
 from leap_rl import plain_yaml
-from leap_rl.durable_files import sync_folder, write_atomically, write_synced
+from leap_rl.durable_files import make_folder, sync_folder, write_atomically, write_synced
 from leap_rl.links import links
 from leap_rl.run_lock import Holder, LockedError, living_holder, locked
 
@@ -145,7 +145,7 @@ class RunFolder:
             RunFolderError: Another one does, there are symbolic links in it, or it is a mere copy
                 of a run in an object store.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         self._refuse_copies()
         self._refuse_links()
         try:
@@ -314,7 +314,7 @@ class RunFolder:
         # Left by a crash between the rename and the move of `latest`: the same step again.
         for leftover in (aside, target):
             shutil.rmtree(leftover, ignore_errors=True)
-        aside.mkdir(parents=True)
+        make_folder(aside)
         manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
         document[CHECKSUM] = _checksum(document)

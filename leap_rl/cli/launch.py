@@ -28,6 +28,7 @@ from leap_rl.config import (
     init_of,
     to_mapping,
 )
+from leap_rl.durable_files import make_folder, sync_folder
 from leap_rl.messages import ServerStatus
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
@@ -304,12 +305,14 @@ def shown(where: Path | RunFolder) -> str:
 
 def new_folder(command: str) -> RunFolder:
     """Make a folder that no other run has, even one that starts in the same second."""
+    make_folder(Path("runs"))
     name = f"runs/{command}-{datetime.now():%Y%m%d-%H%M%S}"
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
         try:
-            Path(name + suffix).mkdir(parents=True)
+            Path(name + suffix).mkdir()
         except FileExistsError:
             continue
+        sync_folder(Path("runs"))
         return RunFolder(name + suffix)
     raise UsageError(f"run_dir: {name} and 998 more are taken; name a folder")
 
