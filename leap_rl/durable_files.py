@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +37,27 @@ def write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def read_file(path: Path, limit: int = -1) -> bytes:
+    """Return the contents of a file, at most `limit` bytes of it.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file: a pipe would be waited for.
+    """
+    with naming(path), open(path, "rb", opener=_open_at_once) as file:
+        check_regular(file.fileno())
+        return file.read(limit)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def check_regular(descriptor: int) -> None:
+    """Raise an OSError if an open file is a pipe, a device or a folder."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, "is no regular file")
 
 
 @contextmanager

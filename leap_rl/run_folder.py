@@ -36,13 +36,21 @@ from typing import Any
 import yaml
 
 from leap_rl import plain_yaml
-from leap_rl.durable_files import make_folder, sync_folder, write_atomically, write_synced
+from leap_rl.durable_files import (
+    make_folder,
+    read_file,
+    sync_folder,
+    write_atomically,
+    write_synced,
+)
 from leap_rl.links import links
 from leap_rl.run_lock import Holder, LockedError, living_holder, locked
 
 LATEST = "latest"
 BEST = "best"
 STATE = "state.json"
+LONGEST_NUMBER = 18
+"""Digits of a checkpoint's number."""
 SCHEMA = 2
 """Of state.json; 1 had no checksum."""
 CHECKSUM = "checksum"
@@ -122,8 +130,10 @@ class RunFolder:
                 f"{self.place}: no run is here (config.yaml is missing); `leap-rl train` makes one"
             )
         try:
-            with open(self.config_path, encoding="utf-8") as file:
-                config = plain_yaml.load(file.read(plain_yaml.LARGEST + 1))
+            text = read_file(self.config_path, plain_yaml.LARGEST + 1).decode()
+            config = plain_yaml.load(text)
+        except OSError as error:
+            raise RunFolderError(f"{self.config_path}: cannot be read: {error.strerror}") from None
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
@@ -231,8 +241,11 @@ class RunFolder:
         pointer = self.path / "checkpoints" / name
         if not pointer.exists():
             return None
-        text = pointer.read_bytes().strip()
-        if not text.isdigit():
+        try:
+            text = read_file(pointer, 64).strip()
+        except OSError as error:
+            raise RunFolderError(f"{pointer}: cannot be read: {error.strerror}") from None
+        if not text.isdigit() or len(text) > LONGEST_NUMBER:
             raise RunFolderError(f"{pointer}: holds {text!r}, which is no checkpoint's number")
         return int(text)
 
@@ -335,7 +348,7 @@ class RunFolder:
         """
         path = self._checkpoint(number) / STATE
         try:
-            state = json.loads(path.read_bytes())
+            state = json.loads(read_file(path))
         except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{path}: cannot be read: {error}") from None
         if not isinstance(state, dict) or state.get("schema") not in (1, SCHEMA):
@@ -361,7 +374,7 @@ class RunFolder:
         for name, digest in state["sha256"].items():
             path = self.checkpoint(number) / name
             try:
-                data = path.read_bytes()
+                data = read_file(path)
             except OSError as error:
                 raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
             if hashlib.sha256(data).hexdigest() != digest:

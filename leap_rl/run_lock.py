@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from leap_rl.durable_files import naming
+from leap_rl.durable_files import check_regular, naming
 
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
@@ -100,10 +100,12 @@ def locked(path: Path) -> Iterator[None]:
         LockedError: Another process holds it.
         OSError: The file cannot be written.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o644)
     try:
         started = time.time()
         with naming(path):
+            check_regular(descriptor)
             _acquire(descriptor, started)
         ended = threading.Event()
         beat = threading.Thread(
@@ -128,7 +130,7 @@ def living_holder(path: Path) -> Holder | None:
         None where nobody does, or who did has died or was not heard of for a minute.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # be it a pipe
     except OSError:
         return None
     try:

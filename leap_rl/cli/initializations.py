@@ -78,7 +78,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
             )
     elif version:
         there = folder.checkpoints()
-        if not version.isdecimal() or int(version) not in there:
+        if not version.isdecimal() or len(version) > 18 or int(version) not in there:
             raise UsageError(
                 f"init = {given}: has no version {version}; it has {there[0]} to {there[-1]}"
                 if there

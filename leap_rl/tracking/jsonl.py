@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from leap_rl.durable_files import naming
+from leap_rl.durable_files import naming, read_file
 from leap_rl.tracking.metrics import Axis, Row
 from leap_rl.tracking.sink import Sink, refuse_non_finite
 
@@ -56,7 +56,7 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
     """
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    lines = read_file(path).split(b"\n")
     # What follows the last newline is empty, or a line that is being written or was torn.
     whole = lines[:-1]
     rows = []
@@ -83,7 +83,7 @@ def _parse(line: bytes) -> dict[str, float | int] | None:
 def _cut_torn_line(path: Path) -> None:
     if not path.exists():
         return
-    content = path.read_bytes()
+    content = read_file(path)
     end = content.rfind(b"\n") + 1
     start_of_last = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
     if _parse(content[start_of_last:end]) is None:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from leap_rl.durable_files import read_file
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.views import RunView, TaskView
 
@@ -119,8 +120,7 @@ def read_live(folder: Path) -> LiveView | None:
     Whose driver is dead may have a view that is long out of date.
     """
     try:
-        with open(folder / LIVE, "rb") as file:
-            document = json.loads(file.read(LARGEST))
+        document = json.loads(read_file(folder / LIVE, LARGEST))
         view = _view(document["view"])
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 
-from leap_rl.durable_files import write_atomically
+from leap_rl.durable_files import read_file, write_atomically
 from leap_rl.messages import Bytes
 from leap_rl.run_folder import RunFolder, RunFolderError, file_name
 from leap_rl.sealed import SealError, seal, unseal
@@ -45,7 +45,7 @@ class KeptAgents:
         number = self._rounds[game]
         path = self._folder.kept_agent(number, game)
         try:
-            arrays, header = unseal(path.read_bytes())
+            arrays, header = unseal(read_file(path))
             if header != self._header(game):
                 raise RunFolderError(f"{path}: belongs to another game or run")
             agent: Bytes = arrays["agent"]

@@ -352,7 +352,9 @@ class Disk:
             mock.patch.object(run_folder, "sync_folder"),
             mock.patch.object(durable_files, "write_synced", write),
             mock.patch.object(durable_files, "sync_folder"),
-            mock.patch.object(durable_files, "os", SimpleNamespace(replace=replace)),
+            mock.patch.object(
+                durable_files, "os", SimpleNamespace(**{**vars(os), "replace": replace})
+            ),
             mock.patch.object(run_folder, "shutil", SimpleNamespace(rmtree=remove_tree)),
             mock.patch.object(Path, "rename", change_name),
             mock.patch.object(Path, "unlink", remove),
