@@ -382,6 +382,23 @@ class RunFolder:
             files[name] = data
         return files, state
 
+    def thin_out(self, keep: int) -> None:
+        """Remove the parameters of old checkpoints; state.json, with rows and records, stays.
+
+        Args:
+            keep: How many of the newest keep theirs. So do the first one and the best.
+        """
+        there = self.checkpoints()
+        newest = [number for number in there if number <= (self.latest() or 0)][-keep:]
+        for number in sorted({*there} - {*newest, *there[:1], self.best()}):
+            for path in self._checkpoint(number).glob("*.safetensors"):
+                path.unlink(missing_ok=True)
+
+    def is_thinned_out(self, number: int) -> bool:
+        """Whether checkpoint ``number`` has its record, and none of its parameters any more."""
+        folder = self._checkpoint(number)
+        return (folder / STATE).exists() and not any(folder.glob("*.safetensors"))
+
     # -- slots, curves, agents ----------------------------------------------------------------
 
     def slots(self, round_number: int) -> Path:

@@ -131,6 +131,10 @@ def _read(parent: RunFolder, at: int) -> tuple[dict[str, bytes], int]:
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
         raise UsageError(f"--at {at}: {shown(parent)} has no such checkpoint; {known}")
+    if parent.is_thinned_out(at):
+        raise UsageError(
+            f"--at {at}: the parameters of that checkpoint were removed (runtime.keep_checkpoints)"
+        )
     files, state = parent.read_checkpoint(at)
     agent_steps = state.get("agent_steps")
     if not isinstance(agent_steps, int) or not {FILE_NAME, OUTER_OPTIMIZER} <= files.keys():

@@ -94,7 +94,8 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         number = latest
     file = folder.checkpoint(number) / FILE_NAME
     if not file.exists():
-        raise UsageError(f"init = {given}: {file} is missing")
+        removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
+        raise UsageError(f"init = {given}: {file} is missing{removed}")
     path = str(file)
     if folder.url is not None:  # which other machines find it at
         path = f"{folder.url}/{file.relative_to(folder.path).as_posix()}"

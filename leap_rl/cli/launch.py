@@ -183,6 +183,10 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
     Returns:
         The command's exit status.
     """
+    from leap_rl.cli.supervise import is_supervisor, supervise
+
+    if is_supervisor(config):
+        return supervise(config, folder)
     quiet = config.tracking.console == "quiet"
     go_on = f"stopped; go on with: {program()} resume {shown(folder)}"
     if config.task.imports:
@@ -239,6 +243,7 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
             max_attempts=config.runtime.max_attempts,
             close_after_s=close_after_s,
         ),
+        keep_checkpoints=config.runtime.keep_checkpoints,
         on_divergence=config.task.on_divergence,
         on_phase=on_phase,
     )

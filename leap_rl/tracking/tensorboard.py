@@ -69,3 +69,23 @@ class TensorBoardSink(Sink):
         written = self._file.write(record)
         while written < len(record):  # a disk that becomes full takes a part, then refuses
             written += self._file.write(record[written:])
+
+
+def check_events(content: bytes) -> None:
+    """Check the records of an event file.
+
+    Raises:
+        ValueError: One is not what was written; where a kill has torn the last one is not told.
+    """
+    at = 0
+    while at + 12 <= len(content):
+        (length,) = struct.unpack_from("<Q", content, at)
+        header, data = content[at : at + 8], content[at + 12 : at + 12 + length]
+        end = at + 16 + length
+        if struct.unpack_from("<I", content, at + 8)[0] != masked_crc32c(header):
+            raise ValueError(f"is damaged at byte {at}")
+        if end > len(content):
+            return  # torn
+        if struct.unpack_from("<I", content, end - 4)[0] != masked_crc32c(data):
+            raise ValueError(f"is damaged at byte {at}")
+        at = end

@@ -75,6 +75,7 @@ class ParameterServer:
         policy: What the rounds consist of, restored from the folder's newest checkpoint.
         patience: When a slot is taken from its trainer, and a round from its slots.
         on_divergence: What becomes of a task whose numbers are no longer finite.
+        keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
         session: Identifies the driver; the trainers of leases with another one are gone.
         trainers_live: Whether the trainers of the driver's leases on disk may live on: this server
             takes the place of one that died. Otherwise the driver has started none yet.
@@ -93,6 +94,7 @@ class ParameterServer:
         policy: RoundPolicy,
         patience: Patience,
         on_divergence: OnDivergence = "stop",
+        keep_checkpoints: int | None = None,
         session: str = "",
         trainers_live: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -106,6 +108,7 @@ class ParameterServer:
         self._policy = policy
         self._patience = patience
         self._on_divergence = on_divergence
+        self._keep_checkpoints = keep_checkpoints
         self._session = session
         self._clock = clock
         self._trainers: dict[str, _TrainerState] = {}
@@ -342,6 +345,7 @@ class ParameterServer:
             self._closed,
             kept_agents=self._kept_agents,
             fingerprint=self._fingerprint,
+            keep_checkpoints=self._keep_checkpoints,
             on_phase=self._on_phase,
         )
         self._committed.update(
