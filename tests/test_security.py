@@ -518,7 +518,7 @@ def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 @pytest.mark.parametrize("runtime", ["local", "ray"])
 def test_secrets_of_the_environment_go_nowhere(runtime: str, tmp_path: Path) -> None:
-    steps = {"local": "40", "ray": "8000"}[runtime]  # the time to look around
+    steps = {"local": "40", "ray": "40000"}[runtime]  # the time to look around
     words = ["train", *BOWLS, "--runtime.kind", runtime, "--task.agent_steps", steps]
     words += ["--tracking.wandb", "offline", "--tracking.tensorboard", "true"]
     words += ["--tracking.console", "plain", "--run_dir", str(tmp_path / "run")]
