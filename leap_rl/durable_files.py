@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from leap_rl.links import enter_folder, opened_folder
+from leap_rl.links import enter_folder, naming, opened_folder
 
 LEFT_S: Final = 600.0
 """A temporary file or folder that is older was left by a process that died."""
@@ -131,15 +131,24 @@ def remove_leftovers(root: Path) -> None:
         folders[:] = [name for name in folders if not _TEMPORARY.fullmatch(name)]
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name the file in an OSError that is raised here: a full disk does not say of which file."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None or "/" in str(error.filename):  # else a name in an open folder
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing, and bring them onto the disk.
+
+    Raises:
+        OSError: It could not be made; the message names it.
+    """
+    with opened_folder(path, make=True):
+        pass
+
+
+def sync_folder(path: Path) -> None:
+    """Bring a folder's entries onto the disk: files that were made in it, renamed or removed.
+
+    Raises:
+        OSError: The disk fails; the message names the folder.
+    """
+    with naming(path), opened_folder(path) as folder:
+        os.fsync(folder)
 
 
 def _temporary(name: str) -> str:

@@ -67,14 +67,15 @@ def opened_folder(path: Path, *, root: Path | None = None, make: bool = False) -
     Args:
         path: The folder.
         root: A folder that it lies in. No link below it is followed; without it all are.
-        make: Whether to make it, with those above it, if it is missing.
+        make: Whether to make it, with those above it, if it is missing. Those that were made are
+            on the disk when it is opened.
 
     Raises:
         OSError: It cannot be opened, or there is a link on the way.
     """
     root = root or path
     if make:
-        root.mkdir(parents=True, exist_ok=True)
+        _make(root)
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         here = root
@@ -88,8 +89,21 @@ def opened_folder(path: Path, *, root: Path | None = None, make: bool = False) -
         os.close(at)
 
 
+def _make(path: Path) -> None:
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        with naming(folder), opened_folder(folder.parent) as parent:
+            os.fsync(parent)
+
+
 def enter_folder(at: int, path: Path, *, make: bool = False) -> int:
     """Return a descriptor of a folder, which is no link, in the folder that is open as ``at``.
+
+    One that is made is on the disk then.
 
     Raises:
         OSError: It cannot be opened, or is a link.
@@ -97,8 +111,9 @@ def enter_folder(at: int, path: Path, *, make: bool = False) -> int:
     if path.name in ("", ".."):
         raise OSError(errno.EINVAL, "leads out of the folder that it is named in", str(path))
     if make:
-        with suppress(FileExistsError):
+        with naming(path), suppress(FileExistsError):
             os.mkdir(path.name, dir_fd=at)
+            os.fsync(at)
     try:
         return os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
     except OSError as error:
@@ -120,8 +135,19 @@ def read_regular(path: Path, largest: int = -1) -> bytes:
         OSError: It is none, or cannot be read.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # or a pipe would wait for its writer
-    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+    with naming(path), open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "is no regular file", str(path))
         content: bytes = file.read(largest)
         return content
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an OSError that is raised here: a full disk does not say of which file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or "/" in str(error.filename):  # else a name in an open folder
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None

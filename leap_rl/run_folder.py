@@ -37,13 +37,21 @@ from typing import Any
 import yaml
 
 from leap_rl import plain_yaml
-from leap_rl.durable_files import remove, remove_leftovers, write_atomically, write_folder
+from leap_rl.durable_files import (
+    make_folder,
+    remove,
+    remove_leftovers,
+    write_atomically,
+    write_folder,
+)
 from leap_rl.links import find_irregular, opened_folder, read_regular
 from leap_rl.run_lock import Holder, LockedError, living_holder, locked
 
 LATEST = "latest"
 BEST = "best"
 STATE = "state.json"
+LONGEST_NUMBER = 18
+"""Digits of a checkpoint's number."""
 SCHEMA = 2
 """Of state.json; 1 had no checksum."""
 CHECKSUM = "checksum"
@@ -185,7 +193,9 @@ class RunFolder:
         try:
             content = read_regular(self.config_path, 4 * plain_yaml.LARGEST + 1)
             config = plain_yaml.load(content.decode("utf-8"))
-        except (OSError, yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        except OSError as error:
+            raise RunFolderError(f"{self.config_path}: cannot be read: {error.strerror}") from None
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
         if not isinstance(config, dict):
@@ -206,7 +216,7 @@ class RunFolder:
             RunFolderError: Another one does, there are symbolic links in it, or it is a mere copy
                 of a run in an object store.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         self._refuse_copies()
         self.refuse_links()
         self._refuse_other_names()
@@ -313,10 +323,12 @@ class RunFolder:
     def _pointer(self, name: str) -> int | None:
         pointer = self.path / "checkpoints" / name
         try:
-            text = read_regular(pointer, 100).strip()
+            text = read_regular(pointer, 64).strip()
         except FileNotFoundError:
             return None
-        if not text.isdigit():
+        except OSError as error:
+            raise RunFolderError(f"{pointer}: cannot be read: {error.strerror}") from None
+        if not text.isdigit() or len(text) > LONGEST_NUMBER:
             raise RunFolderError(f"{pointer}: holds {text!r}, which is no checkpoint's number")
         return int(text)
 
@@ -454,6 +466,23 @@ class RunFolder:
                 raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
             files[name] = data
         return files, state
+
+    def thin_out(self, keep: int) -> None:
+        """Remove the parameters of old checkpoints; state.json, with rows and records, stays.
+
+        Args:
+            keep: How many of the newest keep theirs. So do the first one and the best.
+        """
+        there = self.checkpoints()
+        newest = [number for number in there if number <= (self.latest() or 0)][-keep:]
+        for number in sorted({*there} - {*newest, *there[:1], self.best()}):
+            for path in self._checkpoint(number).glob("*.safetensors"):
+                self.remove(path)
+
+    def is_thinned_out(self, number: int) -> bool:
+        """Whether checkpoint ``number`` has its record, and none of its parameters any more."""
+        folder = self._checkpoint(number)
+        return (folder / STATE).exists() and not any(folder.glob("*.safetensors"))
 
     # -- slots, curves, agents ----------------------------------------------------------------
 

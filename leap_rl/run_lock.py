@@ -31,6 +31,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.links import naming
+
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
 """A holder on another machine is alive for this long after its last heartbeat."""
@@ -109,7 +111,8 @@ def locked(path: Path) -> Iterator[os.stat_result]:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             raise OSError(errno.EINVAL, "is no file of its own", str(path))
-        _acquire(descriptor, started)
+        with naming(path):
+            _acquire(descriptor, started)
         _see_that_it_is_there(path, status)
         ended = threading.Event()
         beat = threading.Thread(

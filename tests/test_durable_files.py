@@ -15,6 +15,7 @@ from leap_rl.durable_files import (
     write_atomically,
     write_folder,
 )
+from leap_rl.links import read_regular
 
 
 def _interrupt(*_: object) -> None:
@@ -33,6 +34,17 @@ def test_an_atomic_write_leaves_the_old_content_or_the_new(
     assert path.read_bytes() == b"old"
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.timeout(20)
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    assert read_regular(tmp_path / "file") == b"content"
+    assert read_regular(tmp_path / "file", 3) == b"con"
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError, match=f"(is no regular file|Is a directory): '{path}'"):
+            read_regular(path)
 
 
 def test_a_file_that_cannot_be_written_leaves_no_other_behind(

@@ -152,6 +152,39 @@ def run_of(folder: RunFolder, checkpoints: int) -> RunFolder:
     return folder
 
 
+@pytest.mark.parametrize("pointer", ["latest", "best"])
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 19, "-1", "", "1 2"])
+def test_a_pointer_to_no_checkpoint_is_named(folder: RunFolder, pointer: str, text: str) -> None:
+    run_of(folder, 1)
+    (folder.path / "checkpoints" / pointer).write_text(text)
+    with pytest.raises(RunFolderError, match=rf"checkpoints/{pointer}: holds b'.{{0,70}}'"):
+        folder.latest() if pointer == "latest" else folder.best()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "name", ["config.yaml", ".lock", "checkpoints/latest", "checkpoints/000000/state.json"]
+)
+def test_a_pipe_in_a_run_s_folder_is_not_waited_for(folder: RunFolder, name: str) -> None:
+    run_of(folder, 1)
+    folder.write_config({"seed": 0})
+    (folder.path / name).unlink(missing_ok=True)
+    os.mkfifo(folder.path / name)
+
+    def read() -> None:
+        folder.read_config()
+        damage = folder.fall_back("own")
+        if damage is not None:
+            raise RunFolderError(damage)
+
+    assert folder.worker() is None
+    with pytest.raises(RunFolderError, match=rf"{name}: is no file"), folder.lock():
+        pass
+    if name != ".lock":  # one that is put there after the lock was taken
+        with pytest.raises(RunFolderError, match=rf"{name}.*is no regular file"):
+            read()
+
+
 def test_a_whole_run_needs_no_falling_back(folder: RunFolder) -> None:
     assert run_of(folder, 3).fall_back("own") is None
     assert folder.latest() == 2

@@ -764,7 +764,6 @@ def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
             continue
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("runtime", ["local", "ray"])
 def test_secrets_of_the_environment_go_nowhere(runtime: str, tmp_path: Path) -> None:
     steps = {"local": "40", "ray": "40000"}[runtime]  # the time to look around

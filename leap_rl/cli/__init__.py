@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "learn": "learn games without meta-learning, from a random or a given initialization",
     "evaluate": "compare initializations by what agents learn from them on held-out games",
     "report": "write a page on runs and evaluations: verdict, figures, tables",
+    "verify": "read every file of a run and say what is wrong",
     "watch": "show how a run stands that goes on in another terminal",
     "play": "film a trained agent, with its score",
     "bench": "measure how fast it is here, and where the time goes",

@@ -21,7 +21,7 @@ from leap_rl.cli.policies import make_meta_training
 from leap_rl.cli.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
 from leap_rl.cli.results import announce_initialization
 from leap_rl.config import TrainConfig, fingerprint
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.run_folder import LONGEST_NUMBER, RunFolder, RunFolderError
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import FILE_NAME
@@ -77,7 +77,7 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
             break
     if value is None:
         raise UsageError("--at S: is missing; it names the checkpoint of RUN to start from")
-    if not (value.isascii() and value.isdecimal()):
+    if not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):
         raise UsageError(f"--at {value}: must be the number of a checkpoint, such as 12")
     return int(value), options
 
@@ -136,6 +136,10 @@ def _read(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
         raise UsageError(f"--at {at}: {shown(parent)} has no such checkpoint; {known}")
+    if parent.is_thinned_out(at):
+        raise UsageError(
+            f"--at {at}: the parameters of that checkpoint were removed (runtime.keep_checkpoints)"
+        )
     files, state = parent.read_checkpoint(at)
     parent.refuse_foreign(state, fingerprint)
     agent_steps = state.get("agent_steps")

@@ -149,7 +149,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
             )
     elif version:
         there = folder.checkpoints()
-        if not version.isdecimal() or int(version) not in there:
+        if not version.isdecimal() or len(version) > 18 or int(version) not in there:
             raise UsageError(
                 f"init = {given}: has no version {version}; it has {there[0]} to {there[-1]}"
                 if there
@@ -165,7 +165,8 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         number = latest
     file = folder.checkpoint(number) / FILE_NAME
     if not file.exists():
-        raise UsageError(f"init = {given}: {file} is missing")
+        removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
+        raise UsageError(f"init = {given}: {file} is missing{removed}")
     folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from leap_rl.config import (
     init_of,
     to_mapping,
 )
+from leap_rl.durable_files import make_folder, sync_folder
 from leap_rl.messages import ServerStatus
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
@@ -195,6 +197,10 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
     Returns:
         The command's exit status.
     """
+    from leap_rl.cli.supervise import is_supervisor, supervise
+
+    if is_supervisor(config):
+        return supervise(config, folder)
     quiet = config.tracking.console == "quiet"
     go_on = f"stopped; go on with: {program()} resume {shown(folder)}"
     if config.task.imports:
@@ -210,9 +216,27 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
             return 0
     except KeyboardInterrupt:
         pass
+    except OSError as error:
+        raise _with_way_out(error, folder) from None
     if not quiet:
         print(go_on, file=sys.stderr)
     return (interrupts.reason or StopReason.INTERRUPTED).value
+
+
+def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
+    """Return the error of a run whose files cannot be written, with what its user can do."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(error, StoreError | BrokenPipeError) or not (full or error.filename):
+        return error
+    resume = f"`{program()} resume {shown(folder)}`"
+    return RunFailedError(
+        f"{error.filename or folder.place}: {error.strerror}; "
+        + (
+            f"make room, and {resume} continues"
+            if full
+            else f"once that is mended, {resume} continues"
+        )
+    )
 
 
 def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool) -> None:
@@ -233,6 +257,7 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
             max_attempts=config.runtime.max_attempts,
             close_after_s=close_after_s,
         ),
+        keep_checkpoints=config.runtime.keep_checkpoints,
         on_divergence=config.task.on_divergence,
         on_phase=on_phase,
     )
@@ -299,12 +324,14 @@ def shown(where: Path | RunFolder) -> str:
 
 def new_folder(command: str) -> RunFolder:
     """Make a folder that no other run has, even one that starts in the same second."""
+    make_folder(Path("runs"))
     name = f"runs/{command}-{datetime.now():%Y%m%d-%H%M%S}"
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
         try:
-            Path(name + suffix).mkdir(parents=True)
+            Path(name + suffix).mkdir()
         except FileExistsError:
             continue
+        sync_folder(Path("runs"))
         return RunFolder(name + suffix)
     raise UsageError(f"run_dir: {name} and 998 more are taken; name a folder")
 

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from leap_rl.durable_files import write_atomically
-from leap_rl.run_folder import BEST, LATEST, MIRRORED, STATE
+from leap_rl.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
 from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.object_store import ObjectStore, StoreError, Version, is_plain
 
@@ -298,7 +298,7 @@ def _stamp(path: Path) -> Stamp:
 
 def _number(pointer: bytes | None) -> int:
     text = (pointer or b"").strip()
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdigit() and len(text) <= LONGEST_NUMBER else 0
 
 
 def _rank(name: str) -> int:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ LARGEST = 1 << 20
 class LiveConsole(Console):
     """Shows a run as another console does, and leaves what it shows in a file.
 
-    A file that cannot be written is no reason for a run to end.
+    Neither a file nor a log on a full disk that cannot be written is a reason for a run to end.
 
     Args:
         console: Shows the run here.
@@ -57,7 +57,8 @@ class LiveConsole(Console):
 
     def show(self, view: RunView) -> None:
         """Show `view`, and write it where that is due."""
-        self._console.show(view)
+        with _best_effort():
+            self._console.show(view)
         if self._clock() >= self._next_s:
             self._next_s = self._clock() + self._every_s
             with suppress(OSError):
@@ -65,11 +66,13 @@ class LiveConsole(Console):
 
     def message(self, text: str) -> None:
         """Print `text` as the other console does."""
-        self._console.message(text)
+        with _best_effort():
+            self._console.message(text)
 
     def close(self) -> None:
         """Close the other console, and remove the file."""
-        self._console.close()
+        with _best_effort():
+            self._console.close()
         self._remove()
 
     def _write(self, text: str) -> None:
@@ -79,6 +82,17 @@ class LiveConsole(Console):
     def _remove(self) -> None:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _best_effort() -> Iterator[None]:
+    """Suppress errors of writing, unless the reader of a pipe has gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -68,11 +69,12 @@ def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
         files: Initializations; those that lie in no run's checkpoint, or in that of a run without
             a wandb run, are passed over.
     """
-    found = [source for file in files if (source := _source(str(file))) is not None]
-    if found:
-        path = run_folder / "wandb" / "sources.json"
-        text = json.dumps([asdict(one) for one in found], indent=1)
-        write_atomically(path, text.encode(), root=run_folder)
+    with suppress(OSError):  # nothing is lost but an edge in a graph
+        found = [source for file in files if (source := _source(str(file))) is not None]
+        if found:
+            path = run_folder / "wandb" / "sources.json"
+            text = json.dumps([asdict(one) for one in found], indent=1)
+            write_atomically(path, text.encode(), root=run_folder)
 
 
 def read_sources(run_folder: Path) -> list[Source]:

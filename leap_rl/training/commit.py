@@ -23,6 +23,7 @@ def commit_round(
     *,
     kept_agents: KeptAgents,
     fingerprint: str,
+    keep_checkpoints: int | None = None,
     on_phase: OnPhase,
 ) -> None:
     """Write a closed round's episodes and its checkpoint, which makes the round count.
@@ -34,6 +35,7 @@ def commit_round(
         closed: What the policy made of them.
         kept_agents: Those that go on from round to round.
         fingerprint: SHA-256 of the run's defining config.
+        keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
         on_phase: Hears of the steps on the way.
 
     Raises:
@@ -61,6 +63,8 @@ def commit_round(
         before_latest=lambda: on_phase(Phase.SERVER_WRITING),
     )
     kept_agents.committed(kept)
+    if keep_checkpoints is not None:
+        folder.thin_out(keep_checkpoints)
     on_phase(Phase.SERVER_COMMITTED)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +46,8 @@ class Lease:
     """Segments behind the slot's snapshot by then."""
     restarts: int = 0
     """How often the slot's task was started again with another seed."""
+    session: str = ""
+    """Of the driver that started the trainer; nothing in leases of older versions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +83,9 @@ class SlotFiles:
 
     def read_lease(self) -> Lease | None:
         """Return who works on the slot, or none."""
-        return self._read(self._path.with_suffix(".lease"), lambda _, header: Lease(**header))
+        return self._read(
+            self._path.with_suffix(".lease"), lambda _, header: _checked(Lease, header)
+        )
 
     def write_snapshot(self, frozen: SlotSnapshot) -> None:
         """Write a frozen task, synced to disk before it returns."""
@@ -98,12 +102,7 @@ class SlotFiles:
         """
         frozen = self._read(
             self._path.with_suffix(".snapshot"),
-            lambda arrays, header: SlotSnapshot(
-                restarts=header["restarts"],
-                n=header["n"],
-                contribution=arrays["contribution"],
-                snapshot=arrays["snapshot"],
-            ),
+            lambda arrays, header: _checked(SlotSnapshot, {**header, **arrays}),
         )
         return None if frozen is None or frozen.restarts != restarts else frozen
 
@@ -130,11 +129,10 @@ class SlotFiles:
     ) -> FilledSlot | DroppedSlot:
         attempt, restarts = int(header["attempt"]), int(header["restarts"])
         if "dropped" in header:
-            return DroppedSlot(
-                spec=self._spec, attempt=attempt, restarts=restarts, **header["dropped"]
-            )
+            dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
+            return _checked(DroppedSlot, {"spec": self._spec, **dropped})
         record = dict(header["record"])
-        record["curve"] = tuple(CurvePoint(**point) for point in record["curve"])
+        record["curve"] = tuple(_checked(CurvePoint, point) for point in record["curve"])
         return FilledSlot(
             spec=self._spec,
             attempt=attempt,
@@ -142,7 +140,7 @@ class SlotFiles:
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
             kept=arrays.pop("kept", None),
-            record=TaskRecord(**record),
+            record=_checked(TaskRecord, record),
             episodes=Episodes(**arrays),
         )
 
@@ -172,3 +170,32 @@ class SlotFiles:
         if header != self._head:
             raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
         return whole
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "int": lambda value: type(value) is int and value >= 0,
+    "float": _is_number,
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: value is None or isinstance(value, str),
+    "Mapping[str, float]": lambda value: (
+        isinstance(value, dict) and all(map(_is_number, value.values()))
+    ),
+}
+"""Whether a value is of a field's type, by its annotation."""
+
+
+def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a dataclass of what a header holds.
+
+    Raises:
+        TypeError: A value is of another type, is missing, or is not known.
+    """
+    for one in fields(kind):  # type: ignore[arg-type]
+        check = _CHECKS.get(str(one.type))
+        if check is not None and one.name in values and not check(values[one.name]):
+            raise TypeError(f"{one.name} = {values[one.name]!r:.80}")
+    return kind(**values)

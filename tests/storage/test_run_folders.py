@@ -322,6 +322,11 @@ def test_a_report_is_brought_without_the_run(url: str, machine: Become) -> None:
     assert ObjectStore(url).read("checkpoints/latest") == b"000100\n"
 
 
+def wait_until(condition: Callable[[], object]) -> None:
+    while not condition():  # no longer than the test's own timeout
+        time.sleep(0.01)
+
+
 def test_a_store_that_comes_back_is_told_and_caught_up_with(
     url: str, cable: Cable, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -329,9 +334,9 @@ def test_a_store_that_comes_back_is_told_and_caught_up_with(
     with caplog.at_level(logging.WARNING), run.lock():
         cable.is_cut = True
         run.write_checkpoint(0, {}, {})
-        time.sleep(0.2)
+        wait_until(lambda: caplog.records)
         cable.is_cut = False
-        time.sleep(0.5)
+        wait_until(lambda: len(caplog.records) > 1)
         assert "checkpoints/latest" in ObjectStore(url).versions()
     messages = [record.getMessage() for record in caplog.records]
     assert messages[1:] == [f"{url}: has all of the run again"]

@@ -96,6 +96,8 @@ def make_server(
     close_after_s: float | None = None,
     on_divergence: OnDivergence = "stop",
     trainers_live: bool = False,
+    session: str = "driver",
+    keep_checkpoints: int | None = None,
 ) -> ParameterServer:
     """A server over a fresh or used folder."""
     if folder.latest() is None:
@@ -106,6 +108,8 @@ def make_server(
         policy=policy or FakePolicy(),
         patience=Patience(lease_s=60.0, max_attempts=max_attempts, close_after_s=close_after_s),
         on_divergence=on_divergence,
+        session=session,
+        keep_checkpoints=keep_checkpoints,
         trainers_live=trainers_live,
         clock=clock or FakeClock(),
     )

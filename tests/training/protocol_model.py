@@ -357,7 +357,7 @@ class Disk:
             mock.patch.object(durable_files, "open", self._opened, create=True),
             mock.patch.object(durable_files, "os", files),
             mock.patch.object(durable_files, "shutil", SimpleNamespace(rmtree=remove_tree)),
-            mock.patch.object(links, "os", _Changed(os, mkdir=make)),
+            mock.patch.object(links, "os", files),
         ):
             yield
 
