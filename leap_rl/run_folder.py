@@ -17,32 +17,41 @@
 
 Everything is safetensors, JSON, Parquet and plain YAML: opening a stranger's run runs no code.
 config.yaml and state.json carry a sum of their own contents, so that damage to any file that a run
-goes on from is told; curves and agents are results, which no run reads. Symbolic links are refused:
-what is written here would go where they point.
+goes on from is told; curves and agents are results, which no run reads. Symbolic links, pipes and
+devices are refused, but for wandb's own links: what is written here would go where they point. A
+driver and a server write as long as the locks that they took are those in the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from itertools import chain
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from leap_rl import plain_yaml
-from leap_rl.durable_files import sync_folder, write_atomically, write_synced
-from leap_rl.links import links
+from leap_rl.durable_files import (
+    make_folder,
+    remove,
+    remove_leftovers,
+    write_atomically,
+    write_folder,
+)
+from leap_rl.links import find_irregular, opened_folder, read_regular
 from leap_rl.run_lock import Holder, LockedError, living_holder, locked
 
 LATEST = "latest"
 BEST = "best"
 STATE = "state.json"
+LONGEST_NUMBER = 18
+"""Digits of a checkpoint's number."""
 SCHEMA = 2
 """Of state.json; 1 had no checksum."""
 CHECKSUM = "checksum"
@@ -51,14 +60,13 @@ CHECKSUM = "checksum"
 MIRRORED = ".mirror.json"
 """In this machine's copy of a run that lives in an object store: what of it is there."""
 
-_WRITTEN = (
-    *("config.yaml", "checkpoints", "slots", "curves", "agents"),
-    *("metrics.jsonl", "tensorboard", "live.json", ".lock", ".server"),
-)
-"""What a run writes, and what it writes into."""
+LOCK = ".lock"
+SERVER = ".server"
+IN_PLACE = (LOCK, SERVER, "metrics.jsonl")
+"""Written where they are. Every other file is replaced, which leaves its other names alone."""
 
-_WANDB = ("wandb", "wandb/run_id.txt", "wandb/sources.json")
-"""The same; wandb itself keeps links beside them."""
+
+_STOPS = " while a run went on there; another command may work there now, so this one stops"
 
 
 class RunFolderError(ValueError):
@@ -75,6 +83,8 @@ class RunFolder:
         self.path = Path(path).absolute()
         self.url: str | None = None
         """Where the run lives, if that is not at `path`."""
+        self._locks: dict[str, os.stat_result] = {}
+        """The locks, by name, as they were when this process began to rely on them."""
 
     @property
     def place(self) -> str:
@@ -92,7 +102,66 @@ class RunFolder:
         """
 
     def check(self) -> None:
-        """Raise an OSError if the run must not go on here."""
+        """Raise if the run must not go on here.
+
+        Raises:
+            OSError: The lock, or the whole folder, was removed or replaced, so that another command
+                may work there.
+        """
+        for name, held in self._locks.items():
+            path = self.path / name
+            try:
+                there = os.stat(path, follow_symlinks=False)
+            except FileNotFoundError:
+                raise OSError(f"{path}: was removed{_STOPS}") from None
+            if not os.path.samestat(held, there):
+                raise OSError(f"{path}: was replaced{_STOPS}")
+
+    def rely_on_locks(self) -> None:
+        """From now on write only as long as the locks are those that are in the folder now.
+
+        For a server, whose driver holds one of them. Without locks, nothing changes.
+        """
+        for name in (LOCK, SERVER):
+            with suppress(FileNotFoundError):
+                descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                # As long as it is open no other file gets its number.
+                weakref.finalize(self, os.close, descriptor)
+                self._locks[name] = os.fstat(descriptor)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file of the folder: whole or not at all, and through no link.
+
+        Raises:
+            OSError: It could not be written, or the run must not go on here.
+        """
+        self.check()
+        write_atomically(path, data, root=self.path)
+
+    def remove(self, path: Path, *, ignore_errors: bool = False) -> None:
+        """Remove a file of the folder, or a folder in it, through no link.
+
+        Args:
+            path: What to remove.
+            ignore_errors: Whether it may stay, as a network file system keeps what is still open.
+
+        Raises:
+            OSError: It could not be removed, or the run must not go on here.
+        """
+        self.check()
+        with suppress(*([OSError] if ignore_errors else [])):
+            remove(path, root=self.path)
+
+    def set_aside(self, path: Path) -> Path:
+        """Rename a damaged file of the folder, through no link, and return its new path.
+
+        Raises:
+            OSError: It could not be renamed.
+        """
+        aside = path.with_name(f"{path.name}.damaged")
+        with opened_folder(path.parent, root=self.path) as parent:
+            os.replace(path.name, aside.name, src_dir_fd=parent, dst_dir_fd=parent)
+        return aside
 
     # -- the config ---------------------------------------------------------------------------
 
@@ -108,7 +177,7 @@ class RunFolder:
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the resolved config; plain scalars, lists and mappings only."""
         document = {CHECKSUM: _checksum(config), **config}  # first: what is cut off is noticed
-        write_atomically(self.config_path, plain_yaml.dump(document).encode())
+        self.write(self.config_path, plain_yaml.dump(document).encode())
 
     def read_config(self) -> dict[str, Any]:
         """Return the resolved config.
@@ -122,8 +191,10 @@ class RunFolder:
                 f"{self.place}: no run is here (config.yaml is missing); `leap-rl train` makes one"
             )
         try:
-            with open(self.config_path, encoding="utf-8") as file:
-                config = plain_yaml.load(file.read(plain_yaml.LARGEST + 1))
+            content = read_regular(self.config_path, 4 * plain_yaml.LARGEST + 1)
+            config = plain_yaml.load(content.decode("utf-8"))
+        except OSError as error:
+            raise RunFolderError(f"{self.config_path}: cannot be read: {error.strerror}") from None
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
@@ -145,12 +216,18 @@ class RunFolder:
             RunFolderError: Another one does, there are symbolic links in it, or it is a mere copy
                 of a run in an object store.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         self._refuse_copies()
-        self._refuse_links()
+        self.refuse_links()
+        self._refuse_other_names()
         try:
-            with locked(self.path / ".lock"):
-                yield
+            with locked(self.path / LOCK) as held:
+                self._locks[LOCK] = held
+                remove_leftovers(self.path)
+                try:
+                    yield
+                finally:
+                    del self._locks[LOCK]
         except LockedError as error:
             raise RunFolderError(
                 f"{self.path}: {error} works in this run's folder; wait for it, stop it, or choose "
@@ -159,7 +236,7 @@ class RunFolder:
 
     def worker(self) -> Holder | None:
         """Return the process that works in the folder, if one is alive; takes no lock."""
-        return living_holder(self.path / ".lock")
+        return living_holder(self.path / LOCK)
 
     def _refuse_copies(self) -> None:
         if self.url is None and (self.path / MIRRORED).exists():
@@ -169,14 +246,27 @@ class RunFolder:
                 f"its URL, {url}"
             )
 
-    def _refuse_links(self) -> None:
-        wandb = (self.path / name for name in _WANDB)
-        found = next(chain(links(self.path, _WRITTEN), filter(Path.is_symlink, wandb)), None)
+    def refuse_links(self) -> None:
+        """Refuse a folder with links, pipes or devices, but for the links that wandb makes.
+
+        Raises:
+            RunFolderError: There is one.
+        """
+        found = next(find_irregular(self.path), None)
         if found is not None:
+            path, kind = found
             raise RunFolderError(
-                f"{found}: is a symbolic link, and the run would write where it points; put what "
-                "it points to in its place"
+                f"{path}: is {kind}, and what is written to a run's folder or read from it must "
+                "lie there; put a file or folder in its place"
             )
+
+    def _refuse_other_names(self) -> None:
+        for path in (self.path / name for name in IN_PLACE):
+            if path.exists() and path.stat().st_nlink > 1:
+                raise RunFolderError(
+                    f"{path}: has another name elsewhere (a hard link), and the run would write "
+                    "into that file too; put a copy in its place"
+                )
 
     @contextmanager
     def serving(self, within_s: float = 30.0) -> Iterator[None]:
@@ -191,7 +281,7 @@ class RunFolder:
         with ExitStack() as held:
             while True:
                 try:
-                    held.enter_context(locked(self.path / ".server"))
+                    held.enter_context(locked(self.path / SERVER))
                     break
                 except LockedError as error:
                     if time.monotonic() > deadline_s:
@@ -225,14 +315,20 @@ class RunFolder:
         Raises:
             OSError: It could not be written.
         """
-        write_atomically(self.path / "checkpoints" / BEST, f"{number:06d}\n".encode())
+        self._point(BEST, number)
+
+    def _point(self, name: str, number: int) -> None:
+        self.write(self.path / "checkpoints" / name, f"{number:06d}\n".encode())
 
     def _pointer(self, name: str) -> int | None:
         pointer = self.path / "checkpoints" / name
-        if not pointer.exists():
+        try:
+            text = read_regular(pointer, 64).strip()
+        except FileNotFoundError:
             return None
-        text = pointer.read_bytes().strip()
-        if not text.isdigit():
+        except OSError as error:
+            raise RunFolderError(f"{pointer}: cannot be read: {error.strerror}") from None
+        if not text.isdigit() or len(text) > LONGEST_NUMBER:
             raise RunFolderError(f"{pointer}: holds {text!r}, which is no checkpoint's number")
         return int(text)
 
@@ -268,8 +364,7 @@ class RunFolder:
         for number in ([] if newest is None else [newest]) + older[::-1]:
             try:
                 _, state = self.read_checkpoint(number)
-                if state.get("fingerprint", fingerprint) != fingerprint:
-                    raise RunFolderError(f"{self.checkpoint(number)}: belongs to another run")
+                self.refuse_foreign(state, fingerprint)
             except RunFolderError as error:
                 damage = damage or error
                 continue
@@ -287,8 +382,8 @@ class RunFolder:
     def _return_to(self, number: int) -> None:
         for slots in (self.path / "slots").glob("[0-9]*"):
             if slots.name.isdecimal() and int(slots.name) > number:
-                shutil.rmtree(slots)  # they grew from a checkpoint that is to be made again
-        write_atomically(self.path / "checkpoints" / LATEST, f"{number:06d}\n".encode())
+                self.remove(slots)  # they grew from a checkpoint that is to be made again
+        self._point(LATEST, number)
 
     def write_checkpoint(
         self,
@@ -309,23 +404,15 @@ class RunFolder:
         Raises:
             OSError: It could not be written; the checkpoints that were there still are.
         """
-        target = self._checkpoint(number)
-        aside = target.with_name(f".{target.name}.tmp")
-        # Left by a crash between the rename and the move of `latest`: the same step again.
-        for leftover in (aside, target):
-            shutil.rmtree(leftover, ignore_errors=True)
-        aside.mkdir(parents=True)
+        self.check()
         manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
         document[CHECKSUM] = _checksum(document)
-        for name, data in files.items():
-            write_synced(aside / name, data)
-        write_synced(aside / STATE, _json_bytes(document))
-        sync_folder(aside)
-        aside.rename(target)
-        sync_folder(target.parent)
+        content = {**files, STATE: _json_bytes(document)}
+        # Where one is already, a crash came between the renaming and the move of `latest`.
+        write_folder(self._checkpoint(number), content, root=self.path)
         before_latest()
-        write_atomically(target.parent / LATEST, f"{number:06d}\n".encode())
+        self._point(LATEST, number)
 
     def read_state(self, number: int) -> dict[str, Any]:
         """Return checkpoint ``number``'s state.json.
@@ -335,7 +422,7 @@ class RunFolder:
         """
         path = self._checkpoint(number) / STATE
         try:
-            state = json.loads(path.read_bytes())
+            state = json.loads(read_regular(path))
         except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{path}: cannot be read: {error}") from None
         if not isinstance(state, dict) or state.get("schema") not in (1, SCHEMA):
@@ -350,6 +437,17 @@ class RunFolder:
                 raise RunFolderError(f"{path}: names {name!r}, which is no file of a checkpoint")
         return state
 
+    def refuse_foreign(self, state: Mapping[str, Any], fingerprint: str) -> None:
+        """Refuse the state of a checkpoint that another run made.
+
+        Raises:
+            RunFolderError: It was made by a run with another fingerprint.
+        """
+        if state.get("fingerprint", fingerprint) != fingerprint:
+            raise RunFolderError(
+                f"{self._checkpoint(state['number'])}: belongs to another run than config.yaml"
+            )
+
     def read_checkpoint(self, number: int) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Return checkpoint ``number``'s files by name and its state, their sums checked.
 
@@ -361,13 +459,30 @@ class RunFolder:
         for name, digest in state["sha256"].items():
             path = self.checkpoint(number) / name
             try:
-                data = path.read_bytes()
+                data = read_regular(path)
             except OSError as error:
                 raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
             if hashlib.sha256(data).hexdigest() != digest:
                 raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
             files[name] = data
         return files, state
+
+    def thin_out(self, keep: int) -> None:
+        """Remove the parameters of old checkpoints; state.json, with rows and records, stays.
+
+        Args:
+            keep: How many of the newest keep theirs. So do the first one and the best.
+        """
+        there = self.checkpoints()
+        newest = [number for number in there if number <= (self.latest() or 0)][-keep:]
+        for number in sorted({*there} - {*newest, *there[:1], self.best()}):
+            for path in self._checkpoint(number).glob("*.safetensors"):
+                self.remove(path)
+
+    def is_thinned_out(self, number: int) -> bool:
+        """Whether checkpoint ``number`` has its record, and none of its parameters any more."""
+        folder = self._checkpoint(number)
+        return (folder / STATE).exists() and not any(folder.glob("*.safetensors"))
 
     # -- slots, curves, agents ----------------------------------------------------------------
 
@@ -381,7 +496,7 @@ class RunFolder:
 
     def remove_slots(self, round_number: int) -> None:
         """Remove the completed slots of a round that a checkpoint has taken in."""
-        shutil.rmtree(self.slots(round_number), ignore_errors=True)
+        self.remove(self.slots(round_number), ignore_errors=True)
 
     def curves(self, round_number: int) -> Path:
         """Return the file of one round's episodes."""

@@ -14,10 +14,12 @@ share their host name, and containers number their processes each for itself.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import socket
+import stat
 import threading
 import time
 import uuid
@@ -28,6 +30,8 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+
+from leap_rl.links import naming
 
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
@@ -91,24 +95,32 @@ class LockedError(Exception):
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[os.stat_result]:
     """Hold the lock of a file, which is made if it is missing.
+
+    Yields:
+        Which file it is: its path may come to name another one.
 
     Raises:
         LockedError: Another process holds it.
-        OSError: The file cannot be written.
+        OSError: The file cannot be written, or is a link, has another name, or is no file.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         started = time.time()
-        _acquire(descriptor, started)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            raise OSError(errno.EINVAL, "is no file of its own", str(path))
+        with naming(path):
+            _acquire(descriptor, started)
+        _see_that_it_is_there(path, status)
         ended = threading.Event()
         beat = threading.Thread(
             target=_beat, args=(descriptor, started, ended), name="lock", daemon=True
         )
         beat.start()
         try:
-            yield
+            yield status
         finally:
             ended.set()
             beat.join()
@@ -118,6 +130,14 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _see_that_it_is_there(path: Path, held: os.stat_result) -> None:
+    """Refuse a lock whose file was removed before it was taken: the next one makes another."""
+    with suppress(FileNotFoundError):
+        if os.path.samestat(held, os.stat(path, follow_symlinks=False)):
+            return
+    raise LockedError(None)
+
+
 def living_holder(path: Path) -> Holder | None:
     """Return who holds the lock of a file, as the file says; takes no lock and writes nothing.
 
@@ -125,7 +145,7 @@ def living_holder(path: Path) -> Holder | None:
         None where nobody does, or who did has died or was not heard of for a minute.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:

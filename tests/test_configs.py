@@ -116,6 +116,7 @@ def _changed(name: str, value: object) -> list[str] | None:
         "runtime.kind": "local",
         "runtime.trainers": "2",
         "runtime.gpus_per_trainer": "0",
+        "runtime.keep_checkpoints": "3",
         "runtime.stop_after_s": "5",
         "runtime.address": "auto",
         "runtime.metrics_port": "9464",

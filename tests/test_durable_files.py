@@ -2,11 +2,20 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from leap_rl.durable_files import write_atomically
+from leap_rl.durable_files import (
+    LEFT_S,
+    remove,
+    remove_leftovers,
+    write_atomically,
+    write_folder,
+)
+from leap_rl.links import read_regular
 
 
 def _interrupt(*_: object) -> None:
@@ -27,6 +36,17 @@ def test_an_atomic_write_leaves_the_old_content_or_the_new(
     assert path.read_bytes() == b"new"
 
 
+@pytest.mark.timeout(20)
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    assert read_regular(tmp_path / "file") == b"content"
+    assert read_regular(tmp_path / "file", 3) == b"con"
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError, match=f"(is no regular file|Is a directory): '{path}'"):
+            read_regular(path)
+
+
 def test_a_file_that_cannot_be_written_leaves_no_other_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,3 +57,82 @@ def test_a_file_that_cannot_be_written_leaves_no_other_behind(
     with pytest.raises(OSError, match=r"No space left on device: .*file"):
         write_atomically(tmp_path / "file", b"new")
     assert not list(tmp_path.iterdir())
+
+
+def test_two_writers_tear_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    whole = [bytes([number]) * 20_000 for number in range(2)]
+    write_atomically(path, whole[0], synced=False)
+    until_s, errors = time.monotonic() + 0.5, []
+
+    def write(content: bytes) -> None:
+        try:
+            while time.monotonic() < until_s:
+                write_atomically(path, content, synced=False)
+        except OSError as error:  # the other one renamed what this one was writing
+            errors.append(error)
+
+    writers = [threading.Thread(target=write, args=(content,)) for content in whole]
+    for writer in writers:
+        writer.start()
+    reads = 0
+    while time.monotonic() < until_s:
+        assert path.read_bytes() in whole
+        reads += 1
+    for writer in writers:
+        writer.join()
+    assert not errors
+    assert reads > 10
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    (tmp_path / "file").symlink_to("victim")
+    write_atomically(tmp_path / "file", b"new")
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("name", ["link/file", "link/folder/file", "folder/../../out/file"])
+def test_no_link_below_the_root_is_followed(name: str, tmp_path: Path) -> None:
+    root, out = tmp_path / "root", tmp_path / "out"
+    (root / "folder").mkdir(parents=True)
+    (out / "folder").mkdir(parents=True)
+    for path in (out / "file", out / "folder/file"):
+        path.write_bytes(b"precious")
+    (root / "link").symlink_to(out)
+    for change in (
+        lambda path: write_atomically(path, b"new", root=root),
+        lambda path: write_folder(path, {"file": b"new"}, root=root),
+        lambda path: remove(path, root=root),
+        lambda path: remove(path.parent / "file", root=root),
+    ):
+        with pytest.raises(OSError, match=r"is a symbolic link|leads out of the folder"):
+            change(root / name)
+    assert (out / "file").read_bytes() == (out / "folder/file").read_bytes() == b"precious"
+    remove(root / "link", root=root)  # itself, and nothing through it
+    assert (out / "file").exists()
+    assert not (root / "link").exists()
+
+
+def test_a_root_that_is_reached_by_a_link_is_all_right(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "root").symlink_to("real")
+    write_atomically(tmp_path / "root/folder/file", b"new", root=tmp_path / "root")
+    assert (tmp_path / "real/folder/file").read_bytes() == b"new"
+
+
+def test_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
+    old, new = ".000003.0123456789abcdef.tmp", ".file.0123456789abcdef.tmp"
+    (tmp_path / "checkpoints" / old).mkdir(parents=True)
+    (tmp_path / "checkpoints" / old / "state.json").write_text("half")
+    for name in (new, "file", ".file.tmp"):
+        (tmp_path / name).write_text("half")
+    then = time.time() - LEFT_S - 1
+    for path in tmp_path.rglob("*"):
+        if path.name != new:
+            os.utime(path, (then, then))
+    remove_leftovers(tmp_path)
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert names == {"checkpoints", "file", ".file.tmp", new}  # somebody may be writing the last

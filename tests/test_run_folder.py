@@ -33,21 +33,16 @@ def test_latest_moves_only_when_the_checkpoint_is_whole(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.write_checkpoint(0, {"a": b"0"}, {})
-    real_rename = Path.rename
-
-    def crash(self: Path, target: Path) -> Path:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "rename", crash)
-    with pytest.raises(KeyboardInterrupt):
-        folder.write_checkpoint(1, {"a": b"1"}, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            folder.write_checkpoint(1, {"a": b"1"}, {})
     assert folder.latest() == 0
-    monkeypatch.setattr(Path, "rename", real_rename)
     folder.write_checkpoint(1, {"a": b"1"}, {})  # what the crash left is no obstacle
     assert folder.read_checkpoint(1)[0] == {"a": b"1"}
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -157,6 +152,39 @@ def run_of(folder: RunFolder, checkpoints: int) -> RunFolder:
     return folder
 
 
+@pytest.mark.parametrize("pointer", ["latest", "best"])
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 19, "-1", "", "1 2"])
+def test_a_pointer_to_no_checkpoint_is_named(folder: RunFolder, pointer: str, text: str) -> None:
+    run_of(folder, 1)
+    (folder.path / "checkpoints" / pointer).write_text(text)
+    with pytest.raises(RunFolderError, match=rf"checkpoints/{pointer}: holds b'.{{0,70}}'"):
+        folder.latest() if pointer == "latest" else folder.best()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "name", ["config.yaml", ".lock", "checkpoints/latest", "checkpoints/000000/state.json"]
+)
+def test_a_pipe_in_a_run_s_folder_is_not_waited_for(folder: RunFolder, name: str) -> None:
+    run_of(folder, 1)
+    folder.write_config({"seed": 0})
+    (folder.path / name).unlink(missing_ok=True)
+    os.mkfifo(folder.path / name)
+
+    def read() -> None:
+        folder.read_config()
+        damage = folder.fall_back("own")
+        if damage is not None:
+            raise RunFolderError(damage)
+
+    assert folder.worker() is None
+    with pytest.raises(RunFolderError, match=rf"{name}: is no file"), folder.lock():
+        pass
+    if name != ".lock":  # one that is put there after the lock was taken
+        with pytest.raises(RunFolderError, match=rf"{name}.*is no regular file"):
+            read()
+
+
 def test_a_whole_run_needs_no_falling_back(folder: RunFolder) -> None:
     assert run_of(folder, 3).fall_back("own") is None
     assert folder.latest() == 2
@@ -220,3 +248,50 @@ def test_a_config_is_plain_values_or_an_error(folder: RunFolder, text: str, mess
     folder.config_path.write_text(text)
     with pytest.raises(RunFolderError, match=message):
         folder.read_config()
+
+
+# -- whose folder it is -----------------------------------------------------------------------
+
+
+def lose(path: Path, how: str) -> None:
+    path.unlink()
+    if how == "replaced":
+        path.touch()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_driver_whose_lock_is_lost_writes_nothing(folder: RunFolder, how: str) -> None:
+    with folder.lock():
+        folder.write_checkpoint(0, {}, {})
+        lose(folder.path / ".lock", how)
+        with pytest.raises(OSError, match=rf"\.lock: was {how} while a run went on there"):
+            folder.write_checkpoint(1, {}, {})
+        with pytest.raises(OSError, match="this one stops"):
+            folder.check()
+        with pytest.raises(OSError, match="this one stops"):
+            folder.remove(folder.checkpoint(0))
+    assert folder.checkpoints() == [0]
+    folder.write_checkpoint(1, {}, {})  # outside of the lock nothing is relied on
+
+
+@pytest.mark.parametrize("name", [".lock", ".server"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_server_whose_lock_is_lost_writes_nothing(folder: RunFolder, name: str, how: str) -> None:
+    driver = RunFolder(folder.path)
+    with driver.lock(), RunFolder(folder.path).serving():
+        folder.rely_on_locks()
+        folder.write_checkpoint(0, {}, {})
+        lose(folder.path / name, how)
+        with pytest.raises(OSError, match=rf"{name}: was {how}"):
+            folder.write_checkpoint(1, {}, {})
+        with pytest.raises(OSError, match=rf"{name}: was {how}"):
+            folder.write(folder.slot(0, 0), b"")
+    assert folder.checkpoints() == [0]
+
+
+def test_a_server_outlives_its_driver(folder: RunFolder) -> None:
+    """The next driver takes the same lock, and the server may finish what it writes."""
+    with RunFolder(folder.path).lock():
+        folder.rely_on_locks()
+    with RunFolder(folder.path).lock():
+        folder.write_checkpoint(0, {}, {})

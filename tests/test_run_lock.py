@@ -121,6 +121,32 @@ def test_a_time_out_of_all_range_is_nobodys(path: Path) -> None:
         pass
 
 
+def test_a_file_that_was_removed_while_it_was_locked_is_no_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def remove_and_flock(descriptor: int, operation: int) -> None:
+        path.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_flock)
+    with pytest.raises(LockedError), locked(path):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_what_is_no_file_of_its_own_is_no_lock(path: Path, kind: str) -> None:
+    victim = path.with_name("victim")
+    victim.write_bytes(b"precious")
+    make = {"link": os.symlink, "hard link": os.link, "pipe": lambda _, to: os.mkfifo(to)}[kind]
+    make(victim, path)
+    with pytest.raises(OSError, match=r"is no file of its own|symbolic links"), locked(path):
+        pass
+    assert victim.read_bytes() == b"precious"
+    assert run_lock.living_holder(path) is None  # and nobody waits for what a pipe may say
+
+
 @pytest.mark.usefixtures("without_flock")
 def test_without_flock_the_heartbeat_decides(path: Path) -> None:
     record(path, age_s=5)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import io
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +25,7 @@ import pytest
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.run_folder import CHECKSUM, RunFolder, _checksum
 from leap_rl.sealed import seal
+from leap_rl.storage.urls import redacted
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.interrupts import _descendants
 from leap_rl.training.parameter_server import ParameterServer
@@ -334,13 +338,95 @@ def test_a_run_of_a_hostile_config_is_one_line(
 
 # -- ways out of the run's folder -------------------------------------------------------------
 
-WAYS_OUT = [
-    *("config.yaml", "metrics.jsonl", "live.json", ".lock", ".server"),
-    *("wandb/run_id.txt", "wandb/sources.json"),
-    *("checkpoints", "slots", "curves", "agents", "tensorboard", "wandb"),
-    *("checkpoints/latest", "checkpoints/000001", "checkpoints/000002", "checkpoints/000003"),
-    *("checkpoints/000002/state.json", "slots/000002", "slots/000001", "slots/000002/001.lease"),
-]
+OUTSIDE = "outside"
+"""Beside the run's folder, which nothing of it may change."""
+
+
+class Watch:
+    """Notes which paths below a folder this process changes, and the flags that files open with."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.paths: set[str] = set()
+        self.flags: dict[str, list[int]] = {}
+        self.on = True
+        sys.addaudithook(self._hear)
+        for name in ("open", "mkdir", "rename", "replace", "unlink", "rmdir"):
+            monkeypatch.setattr(os, name, self._resolving(getattr(os, name)))
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.on:
+            return
+        if event == "open" and isinstance(arguments[2], int):
+            if arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                self._note(arguments[0], arguments[2])
+        elif event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"):
+            for path in arguments[:2]:
+                self._note(path)
+
+    def _resolving(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Note names relative to a folder's descriptor, of which an audit hook is not told."""
+
+        def call(path: Any, *arguments: Any, **options: Any) -> Any:
+            for key in ("dir_fd", "src_dir_fd", "dst_dir_fd"):
+                if self.on and options.get(key) is not None:
+                    folder = os.readlink(f"/proc/self/fd/{options[key]}")
+                    name = arguments[0] if key == "dst_dir_fd" else path
+                    flags = arguments[0] if function.__name__ == "open" else os.O_CREAT
+                    if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                        self._note(f"{folder}/{name}", flags)
+            return function(path, *arguments, **options)
+
+        call.__name__ = function.__name__
+        return call
+
+    def _note(self, path: object, flags: int = 0) -> None:
+        if isinstance(path, str | Path) and str(path).startswith(f"{self.folder}/"):
+            name = str(path).removeprefix(f"{self.folder}/")
+            self.paths.add(name)
+            self.flags.setdefault(name, []).append(flags)
+
+
+TEMPORARY = re.compile(r"(^|.*/)\.[^/]+\.[0-9a-f]{16}\.tmp(/.*)?")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Watch:
+    """What runs really open: of Leap, of a method that keeps its agents, and reports on them."""
+    run = tmp_path_factory.mktemp("opened") / "run"
+    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
+    shown = ["--tracking.tensorboard", "true", "--tracking.wandb", "offline"]
+    with pytest.MonkeyPatch.context() as patch:
+        watch = Watch(run, patch)
+        assert make(run, "--meta.meta_steps", "2", *often, *shown) == 0
+        assert main(["resume", str(run), "--meta.meta_steps", "3"]) == 0
+        assert main(["report", str(run)]) == 0
+        shutil.rmtree(run)
+        keeps = ["--meta.method", "finetune", "--meta.updates_per_round", "2"]
+        assert make(run, *keeps, *often) == 0
+        watch.on = False
+    return watch
+
+
+def test_the_watch_sees_what_runs_open(opened: Watch) -> None:
+    assert opened.paths >= {
+        *("config.yaml", ".lock", ".server", "metrics.jsonl", "live.json", "wandb/run_id.txt"),
+        *("checkpoints", "checkpoints/000001", "checkpoints/latest", "slots/000001/001.lease"),
+        *("slots/000001/001.snapshot", "curves/000002.parquet", "report", "report/index.html"),
+        *("kept", "kept/000001", "tensorboard"),
+    }
+
+
+def test_temporary_names_are_new_ones(opened: Watch) -> None:
+    made = {name: flags for name, flags in opened.flags.items() if TEMPORARY.fullmatch(name)}
+    assert len(made) > 50
+    exclusive = os.O_EXCL | os.O_NOFOLLOW
+    for name, flags in made.items():
+        opening = [flag for flag in flags if flag not in (0, os.O_CREAT)]
+        assert all(flag & exclusive == exclusive for flag in opening), name
+        assert len(opening) <= 1, name
+    # Nothing else is written to under a name that does not last.
+    assert not [name for name in opened.paths - made.keys() if name.endswith(".tmp")]
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -350,30 +436,114 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-@pytest.mark.parametrize("name", WAYS_OUT)
-@pytest.mark.parametrize("relative", [False, True])
-def test_a_link_out_of_the_folder_is_refused(
-    name: str, relative: bool, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    target, link = outside / "victim", run / name
+def ways_out(opened: Watch) -> list[str]:
+    """The paths, and the folders that they lie in; wandb's own links are its own."""
+    lasting = {name for name in opened.paths if not TEMPORARY.fullmatch(name)}
+    own = {name for name in lasting if name.startswith("wandb/") and "run_id" not in name}
+    above = {str(one) for name in lasting - own for one in Path(name).parents}
+    return sorted((lasting - own | above | {"clips", "agents", "notes"}) - {"."})
+
+
+def make_link(link: Path, outside: Path, *, relative: bool) -> None:
+    """Put a link in the place of a file or folder, of which the target is as good."""
+    target = outside / "victim"
     if link.exists():
         link.rename(target)  # so that all is well but for where it lies
-    elif link.suffix or name.startswith("."):
+    elif link.suffix or link.name.startswith("."):
         target.write_text("precious\n")
     else:
-        target.mkdir()
-        (target / "000001").mkdir()
+        (target / "000001").mkdir(parents=True)
         (target / "000001" / "precious").write_text("precious\n")
-    link.parent.mkdir(exist_ok=True)
+        (target / "index.html").write_text("precious\n")
+    link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(os.path.relpath(target, link.parent) if relative else target)
-    before = contents(outside)
-    options = ["--tracking.tensorboard", "true", "--tracking.wandb", "offline"]
-    assert main(["resume", str(run), *options]) == EXIT_USAGE
-    (line,) = lines_of(capsys)
-    assert line.startswith(f"leap-rl: {link}: is a symbolic link")
+
+
+def test_a_link_out_of_the_folder_is_refused(
+    opened: Watch, stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, name in enumerate(ways_out(opened)):
+        run, outside = tmp_path / f"{number}" / "run", tmp_path / f"{number}" / OUTSIDE
+        shutil.copytree(stopped, run)
+        outside.mkdir()
+        make_link(run / name, outside, relative=number % 2 == 0)
+        before = contents(outside)
+        for command in ("resume", "report", "watch"):
+            if name == "config.yaml" and command == "watch":
+                continue
+            assert main([command, str(run)]) == EXIT_USAGE, (name, command)
+            (line,) = lines_of(capsys)
+            assert line.startswith(f"leap-rl: {run / name}: is a symbolic link"), (name, command)
+            assert contents(outside) == before, (name, command)
+        shutil.rmtree(tmp_path / f"{number}")
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "slots", "checkpoints/000003", "config.yaml"])
+def test_a_link_that_is_swapped_in_later_leads_nowhere(
+    name: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After the folder was looked through, at the worst moment."""
+    outside = tmp_path / OUTSIDE
+    outside.mkdir()
+    stream, before = ParameterServer.stream, {}
+
+    def swap(self: ParameterServer, message: Any) -> object:
+        if not before:
+            make_link(run / name, outside, relative=False)
+            before.update(contents(outside))
+        return stream(self, message)
+
+    monkeypatch.setattr(ParameterServer, "stream", swap)
+    status = main(["resume", str(run), "--runtime.stream_every_s", "1e-6"])
+    errors = capsys.readouterr().err
+    assert "Traceback" not in errors
+    assert before
     assert contents(outside) == before
+    if name in ("checkpoints", "slots"):
+        assert status == 1
+        assert f"{run / name}" in errors
+        assert "is a symbolic link" in errors
+
+
+@pytest.mark.parametrize("name", [".lock", ".server", "metrics.jsonl"])
+def test_a_file_with_another_name_elsewhere_is_not_written_into(
+    name: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious\n")
+    (run / name).unlink()
+    os.link(victim, run / name)
+    assert main(["resume", str(run)]) == EXIT_USAGE
+    (line,) = lines_of(capsys)
+    assert line.startswith(f"leap-rl: {run / name}: has another name elsewhere (a hard link)")
+    assert victim.read_text() == "precious\n"
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "checkpoints/latest", "slots/000002/001.lease"])
+def test_another_name_elsewhere_of_a_file_that_is_replaced_stays_as_it_is(
+    name: str, run: Path, tmp_path: Path
+) -> None:
+    content = (run / name).read_bytes()
+    os.link(run / name, tmp_path / "victim")
+    assert main(["resume", str(run), "--runtime.max_attempts", "7"]) == 0
+    assert (tmp_path / "victim").read_bytes() == content
+
+
+@pytest.mark.parametrize("command", ["resume", "report", "watch"])
+@pytest.mark.parametrize("name", ["config.yaml", ".lock", "live.json", "checkpoints/latest", "x/y"])
+def test_a_pipe_keeps_nobody_waiting(
+    name: str, command: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / name).unlink(missing_ok=True)
+    (run / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(run / name)
+    assert main([command, str(run)]) == EXIT_USAGE
+    (line,) = lines_of(capsys)
+    assert line.startswith(f"leap-rl: {run / name}: is no file (a pipe, a socket or a device)")
 
 
 def test_a_new_run_is_not_made_over_links(
@@ -395,10 +565,27 @@ def test_a_folder_that_is_reached_by_a_link_is_all_right(run: Path, tmp_path: Pa
     assert main(["resume", str(tmp_path / "link")]) == 0
 
 
-def test_wandbs_own_links_are_all_right(run: Path) -> None:
-    (run / "wandb").mkdir(exist_ok=True)
-    (run / "wandb" / "latest-run").symlink_to("offline-run-1")
-    assert main(["resume", str(run)]) == 0
+@pytest.mark.parametrize(
+    ("name", "target", "is_own"),
+    [
+        ("wandb/latest-run", "offline-run-1", True),
+        ("wandb/debug.log", "run-1/logs/debug.log", True),
+        ("wandb/offline-run-1/logs/debug-core.log", "/home/me/.cache/wandb/logs/core.log", True),
+        ("wandb/latest-run", "../../victim", False),
+        ("wandb/latest-run", "offline-run-1/../../../victim", False),
+        ("wandb/debug.log", "/etc/passwd", False),
+        ("wandb/offline-run-1", "../../victim", False),
+        ("wandb/offline-run-1/files", "../../../victim", False),
+        ("wandb/other", "offline-run-1", False),
+    ],
+)
+def test_wandbs_own_links_are_all_right(
+    name: str, target: str, is_own: bool, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / name).parent.mkdir(parents=True, exist_ok=True)
+    (run / name).symlink_to(target)
+    assert main(["resume", str(run)]) == (0 if is_own else EXIT_USAGE)
+    assert is_own or f"{run / name}: is a symbolic link" in lines_of(capsys)[0]
 
 
 @pytest.mark.parametrize("name", ["../../outside", "..", "/etc/hostname", "a/b", ""])
@@ -427,6 +614,67 @@ def test_a_pointer_elsewhere_is_passed_over(
     (line,) = lines_of(capsys)
     assert "which is no checkpoint's number; going on from checkpoint 2" in line
     assert dict(RunFolder(run).read_state(META_STEPS)["sha256"]) == calm
+
+
+# -- two runs in one folder -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["the lock is removed", "another run takes its place"])
+def test_a_run_whose_folder_is_not_its_own_any_more_stops(
+    how: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(run, tmp_path / "other")
+    before = contents(tmp_path / "other")
+    stream, lost = ParameterServer.stream, []
+
+    def lose(self: ParameterServer, message: Any) -> object:
+        if not lost:
+            lost.append(True)
+            if how == "the lock is removed":
+                (run / ".lock").unlink()
+            else:
+                shutil.rmtree(run)
+                shutil.copytree(tmp_path / "other", run)
+        return stream(self, message)
+
+    monkeypatch.setattr(ParameterServer, "stream", lose)
+    assert main(["resume", str(run), "--runtime.stream_every_s", "1e-6"]) == 1
+    (line,) = lines_of(capsys)
+    assert f"{run / '.lock'}: was " in line
+    assert "while a run went on there; another command may work there now" in line
+    assert RunFolder(run).latest() == META_STEPS - 1
+    if how == "another run takes its place":
+        assert contents(run) == before
+
+
+def test_a_checkpoint_of_another_run_is_not_taken(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which a driver left that went on in a folder that had become another run's."""
+    folder = RunFolder(run)
+    files, state = folder.read_checkpoint(2)
+    state = {key: state[key] for key in state.keys() - {"schema", "number", "sha256"}}
+    folder.write_checkpoint(5, files, {**state, "fingerprint": "0" * 64})
+    checkpoint = run / "checkpoints" / "000005"
+    new = ["--run_dir", str(tmp_path / "new")]
+    few = ["--agent_steps", "20", "--seeds", "1", "--games", '["pong"]']
+    for words in (
+        ["fork", str(run), "--at", "5", *new],
+        ["evaluate", "--init", str(run), *few, *new],
+        ["evaluate", "--init", f"{run}@5", *few, *new],
+        ["evaluate", "--init", str(checkpoint), *few, *new],
+    ):
+        assert main(words) == EXIT_USAGE
+        (line,) = lines_of(capsys)
+        assert line == f"leap-rl: {checkpoint}: belongs to another run than config.yaml"
+    assert not (tmp_path / "new").exists()
+    assert main(["watch", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert said == f"{run}: is damaged: it has 5 meta-steps, of {META_STEPS} that were to be made\n"
 
 
 # -- clusters ---------------------------------------------------------------------------------
@@ -516,7 +764,6 @@ def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
             continue
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("runtime", ["local", "ray"])
 def test_secrets_of_the_environment_go_nowhere(runtime: str, tmp_path: Path) -> None:
     steps = {"local": "40", "ray": "40000"}[runtime]  # the time to look around
@@ -560,3 +807,123 @@ def test_secrets_of_the_environment_go_nowhere(runtime: str, tmp_path: Path) -> 
         assert {"raylet.out", "gcs_server.out", "ray::ServerActor"} <= {
             name.partition(".run")[0] if name.startswith("ray::") else name for name in seen
         }, seen
+
+
+SECRET = "c0ffee5ec2e7"
+PASSWORD = f"http://me:{SECRET}@127.0.0.1:9/x"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["resume", PASSWORD],
+        ["watch", PASSWORD],
+        ["report", PASSWORD],
+        ["report", "RUN", "--out", PASSWORD],
+        ["fork", PASSWORD, "--at", "1"],
+        ["fork", "RUN", "--at", "1", "--run_dir", PASSWORD],
+        ["fork", "RUN", "--at", "1", "--meta.init", PASSWORD],
+        ["resume", "RUN", "--meta.init", PASSWORD],
+        ["train", *BOWLS, "--run_dir", PASSWORD],
+        ["train", *BOWLS, "--run_dir", f"s3://me:{SECRET}@bucket/mine"],
+        ["train", *BOWLS, "--run_dir", f"s3://{SECRET}@bucket/mine"],
+        ["train", *BOWLS, "--meta.init", PASSWORD],
+        ["train", *BOWLS, "--meta.init", f"http://me:{SECRET}/1@127.0.0.1:9/x"],
+        ["train", *BOWLS, "--meta.init", f"simplecache::{PASSWORD}"],
+        ["train", *BOWLS, "--runtime.address", PASSWORD],
+        ["learn", "--init", PASSWORD],
+        ["evaluate", "--init", PASSWORD],
+        ["evaluate", "--init", f"{PASSWORD}.safetensors"],
+        ["evaluate", "--init", f"s3://me:{SECRET}@bucket/mine@12"],
+        ["chaos", "--run_dir", PASSWORD],
+    ],
+    ids=lambda words: " ".join(words[:1] + words[-2:]).replace(SECRET, "..."),
+)
+def test_a_url_with_a_password_is_refused_and_not_shown(
+    words: list[str],
+    stopped: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = contents(stopped)
+    assert main([str(stopped) if word == "RUN" else word for word in words]) == EXIT_USAGE
+    told = capsys.readouterr()
+    assert SECRET not in told.out + told.err
+    assert len(told.err.splitlines()) == 1
+    assert "...@" in told.err
+    assert not list(tmp_path.iterdir())
+    assert contents(stopped) == before
+
+
+@pytest.fixture
+def presigned(stopped: Path) -> Iterator[str]:
+    """A URL that is served to whoever has the secret in its query."""
+    content = (stopped / "checkpoints/000002/initialization.safetensors").read_bytes()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path == f"/a.safetensors?X-Amz-Signature={SECRET}"
+            self.send_response(200 if known else 403)
+            self.send_header("Content-Length", str(len(content) if known else 0))
+            self.end_headers()
+            if known and self.command == "GET":
+                self.wfile.write(content)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/a.safetensors?X-Amz-Signature={SECRET}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_secret_of_a_presigned_url_is_neither_kept_nor_shown(
+    wrong: bool, presigned: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if wrong:
+        presigned = presigned.replace("/a.", "/b.")
+    shown = ["--tracking.tensorboard", "true", "--tracking.wandb", "offline"]
+    status = make(tmp_path / "run", "--meta.meta_steps", "1", "--meta.init", presigned, *shown)
+    assert status == (EXIT_USAGE if wrong else 0)
+    if not wrong:
+        assert RunFolder(tmp_path / "run").read_config()["meta"]["init"] == (
+            presigned.partition("?")[0] + "?..."
+        )
+        assert main(["resume", str(tmp_path / "run"), "--meta.meta_steps", "2"]) == 0
+        assert main(["report", str(tmp_path / "run")]) == 0
+        assert main(["resume", str(tmp_path / "run"), "--meta.init", presigned]) == EXIT_USAGE
+    told = capsys.readouterr()
+    assert SECRET not in told.out + told.err
+    found = [path for path, content in files_below(tmp_path) if SECRET.encode() in content]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://h/x?X-Amz-Signature=a#b", "https://h/x?..."),
+        ("a 'https://h/x?sig=a' b", "a 'https://h/x?...' b"),
+        ("https://h/x#a", "https://h/x?..."),
+        ("https://u:p@h/x", "https://...@h/x"),
+        ("https://u:p/q@h/x", "https://...@h/x"),
+        ("https://u@h:8/x", "https://...@h:8/x"),
+        ("https://h:8/x@12", "https://h:8/x@12"),
+        ("s3://b/mine@12", "s3://b/mine@12"),
+        ("s3://b/mine?region=eu-west-1", "s3://b/mine?region=eu-west-1"),
+        ("s3://b/mine?X-Amz-Signature=a", "s3://b/mine?..."),
+        ("s3://b/mine?endpoint_override=http://u:p@h", "s3://b/mine?..."),
+        ("simplecache::https://u:p@h/x?a", "simplecache::https://...@h/x?..."),
+        ("zip://x::https://u:p@h/x?a=b", "zip://x::https://...@h/x?..."),
+        ("zip://x::https://h:80/x@12", "zip://x::https://h:80/x@12"),
+        ("runs/mine?a", "runs/mine?a"),
+    ],
+)
+def test_what_is_shown_of_a_url(text: str, expected: str) -> None:
+    assert redacted(text) == expected
+    assert redacted(expected) == expected

@@ -21,7 +21,7 @@ import docstring_parser
 import yaml
 
 from leap_rl.bench.config import AgentBench
-from leap_rl.cli import COMMANDS, doctor, evaluate, fork, games, report, resume, watch
+from leap_rl.cli import COMMANDS, doctor, evaluate, fork, games, report, resume, verify, watch
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.plan import PlanConfig
@@ -56,6 +56,7 @@ OTHERS: dict[str, Callable[[list[str]], int]] = {
         "resume": resume,
         "fork": fork,
         "report": report,
+        "verify": verify,
         "watch": watch,
         "games": games,
         "doctor": doctor,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,6 +19,7 @@ from leap_rl.bench.machine import MB, Quiet, circumstances
 from leap_rl.determinism import configure_torch
 from leap_rl.meta.leap import Leap
 from leap_rl.rl.hardware import check_machine
+from leap_rl.run_folder import RunFolder
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.config import RuntimeConfig
@@ -72,7 +72,8 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
     until_s = time.monotonic() + config.seconds
     progress(f"measuring on {config.game} for {config.seconds:.0f} s")
     with tempfile.TemporaryDirectory(prefix="leap_rl-") as folder:
-        files = SlotFiles(Path(folder) / "000.safetensors", spec, "bench")
+        run = RunFolder(folder)
+        files = SlotFiles(run.slot(0, 0), spec, "bench", folder=run)
         while len(freezing.cpu_ms) < LEAST_REPEATS or time.monotonic() < until_s:
             agent.run_updates(1)
             with freezing:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Final
 
 from leap_rl.determinism import prepare_environment
+from leap_rl.storage.urls import redacted
 
 COMMANDS: Final = {
     "train": "meta-train an initialization over many games",
@@ -17,6 +18,7 @@ COMMANDS: Final = {
     "learn": "learn games without meta-learning, from a random or a given initialization",
     "evaluate": "compare initializations by what agents learn from them on held-out games",
     "report": "write a page on runs and evaluations: verdict, figures, tables",
+    "verify": "read every file of a run and say what is wrong",
     "watch": "show how a run stands that goes on in another terminal",
     "play": "film a trained agent, with its score",
     "bench": "measure how fast it is here, and where the time goes",
@@ -96,7 +98,7 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _fail(error: Exception | str, status: int) -> int:
-    print(f"leap-rl: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"leap-rl: {redacted(' '.join(str(error).split()))}", file=sys.stderr)
     return status
 
 

@@ -16,7 +16,7 @@ from leap_rl.cli import EXIT_FAILED
 from leap_rl.cli.launch import new_folder, settle, shown
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig, to_mapping
-from leap_rl.storage.object_store import is_url
+from leap_rl.storage.urls import is_url
 from leap_rl.training.phases import Phase
 
 

@@ -43,7 +43,6 @@ def film_agents(
     state = folder.read_state(0)["evaluation"]
     agents = agents_of(state)
     configure_torch()
-    (folder.path / "clips").mkdir(exist_ok=True)
     for slot, (initialization, run, game, seed) in enumerate(agents):
         agent = folder.agent(slot, game)
         if run > 0 or seed > 0 or not agent.exists():  # a dropped task leaves no agent
@@ -51,7 +50,8 @@ def film_agents(
         clip = clip_path(folder, initialization, game)
         if not clip.exists():
             console.message(f"filming {game} from {initialization}: {shown(clip)}")
-            _film(agent, game, clip, config=config, title=f"{game}, {initialization}", check=check)
+            title = f"{game}, {initialization}"
+            _film(agent, game, clip, root=folder.path, config=config, title=title, check=check)
         tracker.log_clip(f"clip/{initialization}/{game}", clip)
 
 
@@ -65,6 +65,7 @@ def _film(
     game: str,
     clip: Path,
     *,
+    root: Path,
     config: EvaluateConfig,
     title: str,
     check: Callable[[], None],
@@ -93,4 +94,5 @@ def _film(
         scale=SCALE,
         frames_per_s=rate,
         tell=lambda picture: check(),
+        root=root,
     )

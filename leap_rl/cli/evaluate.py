@@ -129,7 +129,7 @@ def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     words = iter(argv)
     for word in words:
         name, equals, value = word.partition("=")
-        if name == "--init":
+        if name in ("--init", "--init+"):  # jsonargparse offers the second for lists
             value = value if equals else next(words, "")
             if not value:
                 raise UsageError("init: name a run or an initialization, as --init runs/mine")

@@ -21,7 +21,7 @@ from leap_rl.cli.policies import make_meta_training
 from leap_rl.cli.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
 from leap_rl.cli.results import announce_initialization
 from leap_rl.config import TrainConfig, fingerprint
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.run_folder import LONGEST_NUMBER, RunFolder, RunFolderError
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import FILE_NAME
@@ -77,7 +77,7 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
             break
     if value is None:
         raise UsageError("--at S: is missing; it names the checkpoint of RUN to start from")
-    if not (value.isascii() and value.isdecimal()):
+    if not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):
         raise UsageError(f"--at {value}: must be the number of a checkpoint, such as 12")
     return int(value), options
 
@@ -104,7 +104,7 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
     asked = parse_over("train", stored, argv, program=f"leap-rl fork {shown(parent)} --at S")
     assert isinstance(asked, TrainConfig)
     config = settle(asked)
-    files, agent_steps = _read(parent, at)
+    files, agent_steps = _read(parent, at, run.record.fingerprint)
     _check_options(run, config, at)
     (optimizer, _), (before, _) = config.meta.outer, run.config.meta.outer
     keep_optimizer = optimizer == before
@@ -125,13 +125,23 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
     return folder, config
 
 
-def _read(parent: RunFolder, at: int) -> tuple[dict[str, bytes], int]:
-    """Return a checkpoint's files by name, and the agent steps that it took."""
+def _read(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes], int]:
+    """Return a checkpoint's files by name, and the agent steps that it took.
+
+    Raises:
+        UsageError: There is no such checkpoint.
+        RunFolderError: It is damaged, or of another run than ``fingerprint``'s.
+    """
     there = parent.checkpoints()
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
         raise UsageError(f"--at {at}: {shown(parent)} has no such checkpoint; {known}")
+    if parent.is_thinned_out(at):
+        raise UsageError(
+            f"--at {at}: the parameters of that checkpoint were removed (runtime.keep_checkpoints)"
+        )
     files, state = parent.read_checkpoint(at)
+    parent.refuse_foreign(state, fingerprint)
     agent_steps = state.get("agent_steps")
     if not isinstance(agent_steps, int) or not {FILE_NAME, OUTER_OPTIMIZER} <= files.keys():
         raise RunFolderError(f"{parent.checkpoint(at)}: is no checkpoint of a meta-training run")

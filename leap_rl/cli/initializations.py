@@ -12,8 +12,8 @@ from leap_rl.cli import UsageError
 from leap_rl.cli.record import read_run
 from leap_rl.config import TrainConfig
 from leap_rl.run_folder import RunFolder
-from leap_rl.storage.object_store import is_url
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.urls import is_url, redacted, refuse_password
 from leap_rl.training.initialization import FILE_NAME
 
 BEST = "best"
@@ -55,8 +55,8 @@ class FoundGroup:
 
     @property
     def spelled(self) -> str:
-        """The group as a config has it, which names files."""
-        paths = ",".join(run.path for run in self.runs)
+        """The group as a config has it, which names files and holds no secret of a URL."""
+        paths = ",".join(redacted(run.path) for run in self.runs)
         return f"{self.name}={paths}" if self.named else paths
 
 
@@ -109,7 +109,10 @@ def find_initialization(given: str) -> FoundInitialization:
         UsageError: There is no such initialization; the run has made no meta-step yet.
         RunFolderError: The run's folder is damaged.
     """
-    if is_url(given) and not given.endswith(".safetensors"):
+    if is_url(given):
+        refuse_password(given)
+    plain = given.split("?")[0] if is_url(given) else given  # a presigned URL has a query
+    if is_url(given) and not plain.endswith(".safetensors"):
         url, _, version = (
             given.rpartition("@") if "@" in given.rsplit("/", 1)[-1] else (given, "", "")
         )
@@ -122,7 +125,7 @@ def find_initialization(given: str) -> FoundInitialization:
     if Path(given).is_dir():
         return _of_run(given, RunFolder(given), "")
     if is_url(given):
-        name = given.rsplit("/", 1)[-1].removesuffix(".safetensors")
+        name = plain.rsplit("/", 1)[-1].removesuffix(".safetensors")
         return FoundInitialization(given=given, path=given, name=name, options=None)
     if not Path(given).exists():
         raise UsageError(f"init = {given}: there is no such run or file")
@@ -146,7 +149,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
             )
     elif version:
         there = folder.checkpoints()
-        if not version.isdecimal() or int(version) not in there:
+        if not version.isdecimal() or len(version) > 18 or int(version) not in there:
             raise UsageError(
                 f"init = {given}: has no version {version}; it has {there[0]} to {there[-1]}"
                 if there
@@ -162,7 +165,9 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         number = latest
     file = folder.checkpoint(number) / FILE_NAME
     if not file.exists():
-        raise UsageError(f"init = {given}: {file} is missing")
+        removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
+        raise UsageError(f"init = {given}: {file} is missing{removed}")
+    folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at
         path = f"{folder.url}/{file.relative_to(folder.path).as_posix()}"
@@ -183,7 +188,11 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
     folder = checkpoint.parent.parent
     if checkpoint.parent.name == "checkpoints" and (folder / "config.yaml").exists():
         run = read_run(RunFolder(folder))
-        name = f"{folder.name}@{int(checkpoint.name)}" if checkpoint.name.isdecimal() else file.stem
+        name = file.stem
+        if checkpoint.name.isdecimal():
+            name = f"{folder.name}@{int(checkpoint.name)}"
+            state = RunFolder(folder).read_state(int(checkpoint.name))
+            RunFolder(folder).refuse_foreign(state, run.record.fingerprint)
         if isinstance(run.config, TrainConfig):
             return FoundInitialization(
                 given=given, path=str(file), name=name, options=run.options, run=str(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -27,12 +28,14 @@ from leap_rl.config import (
     init_of,
     to_mapping,
 )
+from leap_rl.durable_files import make_folder, sync_folder
 from leap_rl.messages import ServerStatus
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.urls import redacted
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks, with_fitting_encoder
 from leap_rl.tracking.console import make_console
@@ -49,13 +52,17 @@ from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_ru
 from leap_rl.training.runtime import Job, Runtime
 
 C = TypeVar("C", bound=Config)
+R = TypeVar("R", bound=TrainConfig | LearnConfig)
 
 GPU_SHARE = 1 / 16
 """Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
 
 
-def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
+def create_run(config: R) -> tuple[RunFolder, R]:
     """Make a run's folder: its first checkpoint and its config.
+
+    Returns:
+        The folder, and the config as it is kept: without the secrets of a URL.
 
     Raises:
         UsageError: The folder holds a run already or cannot be written, or the given
@@ -65,6 +72,8 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
     folder = asked_folder(config.run_dir)
     tasks = make_tasks(config)
     theta0, init_sha256 = _initialization(config, tasks)
+    given = init_of(config)[1]
+    config = _without_secrets(config)
     record = Record(
         fingerprint=fingerprint(config, init_sha256),
         init_sha256=init_sha256,
@@ -76,8 +85,15 @@ def create_run(config: TrainConfig | LearnConfig) -> RunFolder:
     )
     write_first = partial(policy.write_first_checkpoint, folder, theta0)
     fill_folder(folder, config, record, write_first)
-    note_sources(folder.path, [init_of(config)[1]])
-    return folder
+    note_sources(folder.path, [given])
+    return folder, config
+
+
+def _without_secrets(config: R) -> R:
+    """Return the config with what it says of a URL that may be kept: a query is no part of it."""
+    if isinstance(config, LearnConfig):
+        return replace(config, init=redacted(config.init))
+    return replace(config, meta=replace(config.meta, init=redacted(config.meta.init)))
 
 
 def asked_folder(run_dir: str | None) -> RunFolder | None:
@@ -181,6 +197,10 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
     Returns:
         The command's exit status.
     """
+    from leap_rl.cli.supervise import is_supervisor, supervise
+
+    if is_supervisor(config):
+        return supervise(config, folder)
     quiet = config.tracking.console == "quiet"
     go_on = f"stopped; go on with: {program()} resume {shown(folder)}"
     if config.task.imports:
@@ -196,9 +216,27 @@ def carry_out(config: Config, folder: RunFolder, *, resumes: bool = False) -> in
             return 0
     except KeyboardInterrupt:
         pass
+    except OSError as error:
+        raise _with_way_out(error, folder) from None
     if not quiet:
         print(go_on, file=sys.stderr)
     return (interrupts.reason or StopReason.INTERRUPTED).value
+
+
+def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
+    """Return the error of a run whose files cannot be written, with what its user can do."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(error, StoreError | BrokenPipeError) or not (full or error.filename):
+        return error
+    resume = f"`{program()} resume {shown(folder)}`"
+    return RunFailedError(
+        f"{error.filename or folder.place}: {error.strerror}; "
+        + (
+            f"make room, and {resume} continues"
+            if full
+            else f"once that is mended, {resume} continues"
+        )
+    )
 
 
 def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool) -> None:
@@ -219,6 +257,7 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
             max_attempts=config.runtime.max_attempts,
             close_after_s=close_after_s,
         ),
+        keep_checkpoints=config.runtime.keep_checkpoints,
         on_divergence=config.task.on_divergence,
         on_phase=on_phase,
     )
@@ -285,12 +324,14 @@ def shown(where: Path | RunFolder) -> str:
 
 def new_folder(command: str) -> RunFolder:
     """Make a folder that no other run has, even one that starts in the same second."""
+    make_folder(Path("runs"))
     name = f"runs/{command}-{datetime.now():%Y%m%d-%H%M%S}"
     for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
         try:
-            Path(name + suffix).mkdir(parents=True)
+            Path(name + suffix).mkdir()
         except FileExistsError:
             continue
+        sync_folder(Path("runs"))
         return RunFolder(name + suffix)
     raise UsageError(f"run_dir: {name} and 998 more are taken; name a folder")
 

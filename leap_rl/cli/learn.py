@@ -14,7 +14,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     parser = config_parser(LearnConfig, program="leap-rl learn")
     config = settle(parse(parser, LearnConfig, argv))
-    folder = create_run(config)
+    folder, config = create_run(config)
     status = carry_out(config, folder)
     if status == 0:
         announce_agents(folder)

@@ -6,6 +6,7 @@ import re
 from argparse import ArgumentError
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ import yaml
 from leap_rl import cli, plain_yaml
 from leap_rl.cli import UsageError
 from leap_rl.config import Config, TrainConfig
+from leap_rl.storage.urls import refuse_passwords
 
 jsonargparse.set_parsing_settings(
     docstring_parse_attribute_docstrings=True,
@@ -105,6 +107,10 @@ def parse(
         ) from None
     fields = config.__dataclass_fields__
     made = config(**{name: options[name] for name in fields if name in options})
+    try:
+        refuse_passwords(dict(_dotted(asdict(made))))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     _check_imports(made)
     return made
 

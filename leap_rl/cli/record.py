@@ -95,9 +95,11 @@ def read_run(folder: RunFolder) -> StoredRun:
     """Return what a run's config.yaml holds.
 
     Raises:
-        RunFolderError: There is no run, or its config is damaged.
+        RunFolderError: There is no run, its config is damaged, or there are links in its folder.
         UsageError: It is no config that leap_rl writes, or not that of its fingerprint.
     """
+    if folder.exists():
+        folder.refuse_links()
     options = folder.read_config()
     command = options.pop("command", None)
     if not isinstance(command, str) or command not in COMMANDS:

@@ -7,6 +7,7 @@ import webbrowser
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from leap_rl import __version__
 from leap_rl.cli import UsageError
@@ -15,6 +16,7 @@ from leap_rl.cli.report_parts import part_of
 from leap_rl.durable_files import write_atomically
 from leap_rl.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.urls import is_url, redacted
 
 _DESCRIPTION = """\
 Write one self-contained HTML page on meta-training runs and evaluations: a verdict in plain words
@@ -27,6 +29,8 @@ are written beside the page as PNG and SVG."""
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     given = options().parse_args(argv)
+    if given.out is not None and is_url(given.out):
+        raise UsageError(f"out = {redacted(given.out)}: must be a path on this machine")
     folders = [run_folder(path) for path in given.paths]
     page = write_report(folders, None if given.out is None else Path(given.out))
     announce_report(page, opens=given.open)
@@ -56,7 +60,7 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
         out: The page; in the first one's folder unless given.
 
     Raises:
-        RunFolderError: One holds no run, or a damaged one.
+        RunFolderError: One holds no run, a damaged one, or links.
         UsageError: One is of a command that there is nothing to report of.
         OSError: The page cannot be written.
     """
@@ -65,12 +69,19 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     out = out or folders[0].path / "report" / "index.html"
     if out.is_dir():
         raise UsageError(f"out = {out}: is a folder; name a file, such as {out / 'index.html'}")
-    parts = [
-        part_of(folder, out.parent / (f"{number}" if number else ""))
-        for number, folder in enumerate(folders)
-    ]
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
-    write_atomically(out, render(parts, made=made).encode())
+    with TemporaryDirectory(prefix="leap_rl-") as aside:
+        figures = Path(aside)
+        parts = [
+            part_of(folder, figures / (f"{number}" if number else ""))
+            for number, folder in enumerate(folders)
+        ]
+        files = {path.relative_to(figures): path for path in sorted(figures.rglob("*.*"))}
+        contents = {out.parent / name: path.read_bytes() for name, path in files.items()}
+    contents[out] = render(parts, made=made).encode()
+    within = next((folder.path for folder in folders if out.is_relative_to(folder.path)), None)
+    for path, content in contents.items():
+        write_atomically(path, content, root=within)
     for folder in folders:
         if out.is_relative_to(folder.path):
             whole = out.parent if out.parent != folder.path else out

@@ -14,7 +14,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     parser = config_parser(TrainConfig, program="leap-rl train")
     config = settle(parse(parser, TrainConfig, argv))
-    folder = create_run(config)
+    folder, config = create_run(config)
     status = carry_out(config, folder)
     if status == 0:
         announce_initialization(folder, config)

@@ -76,6 +76,8 @@ def _ended(folder: RunFolder, config: Config) -> str:
     train = isinstance(config, TrainConfig)
     rounds = config.meta.meta_steps if isinstance(config, TrainConfig) else 1
     made = f" after {done} of {rounds} meta-steps" if train else ""
+    if train and done > rounds:
+        return f"{run}: is damaged: it has {done} meta-steps, of {rounds} that were to be made"
     if done >= rounds:
         return f"{run}: finished{made}"
     return f"{run}: stopped{made}; go on with: {program()} resume {run}"

@@ -9,11 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+
+from leap_rl.durable_files import open_atomically
 
 GIF_LONGEST_S = 60
 """Pillow holds all frames of a GIF in memory."""
@@ -40,17 +42,17 @@ class Mp4Clip(Clip):
     """H.264 in MP4, every frame.
 
     Args:
-        path: where to write.
+        file: where to write.
         width: of a frame; even.
         height: of a frame; even.
         frames_per_s: shown, and added.
     """
 
-    def __init__(self, path: Path, *, width: int, height: int, frames_per_s: int) -> None:
+    def __init__(self, file: BinaryIO, *, width: int, height: int, frames_per_s: int) -> None:
         import av
 
         self._av = av
-        self._container = av.open(str(path), "w", format="mp4")
+        self._container = av.open(file, "w", format="mp4")
         self._stream: Any = self._container.add_stream("libx264", rate=frames_per_s)
         self._stream.width, self._stream.height = width, height
         self._stream.pix_fmt = "yuv420p"  # the one that every player shows
@@ -75,12 +77,12 @@ class GifClip(Clip):
     every other frame alone does not vanish.
 
     Args:
-        path: where to write.
+        file: where to write.
         frames_per_s: added.
     """
 
-    def __init__(self, path: Path, *, frames_per_s: int) -> None:
-        self._path = path
+    def __init__(self, file: BinaryIO, *, frames_per_s: int) -> None:
+        self._file = file
         self._frames_per_s = frames_per_s
         self._added = 0
         self._shown_ms = 0
@@ -101,7 +103,7 @@ class GifClip(Clip):
         if self._odd is not None:
             self._keep(self._odd)
         first, *others = self._images
-        first.save(self._path, "GIF", save_all=True, append_images=others, loop=0, optimize=False)
+        first.save(self._file, "GIF", save_all=True, append_images=others, loop=0, optimize=False)
 
     def _keep(self, frame: NDArray[np.uint8]) -> None:
         image = Image.fromarray(frame).convert("P", palette=Image.Palette.ADAPTIVE)
@@ -145,11 +147,14 @@ def check_video(option: str, way_out: str = "leave it out") -> None:
 
 
 @contextmanager
-def open_clip(path: Path, *, width: int, height: int, frames_per_s: int) -> Iterator[Clip]:
+def open_clip(
+    path: Path, *, width: int, height: int, frames_per_s: int, root: Path | None = None
+) -> Iterator[Clip]:
     """Write a clip; it is at its place when the block is left, unless by an exception.
 
     Args:
         path: ends in .mp4 or .gif.
+        root: a folder that it lies in, below which no link is followed.
         width: of a frame; even.
         height: of a frame; even.
         frames_per_s: added, and shown.
@@ -157,15 +162,11 @@ def open_clip(path: Path, *, width: int, height: int, frames_per_s: int) -> Iter
     Raises:
         OSError: It could not be written.
     """
-    aside = path.with_name(f".{path.name}.tmp")
-    try:
+    with open_atomically(path, root=root) as file:
         clip: Clip
         if path.suffix == ".mp4":
-            clip = Mp4Clip(aside, width=width, height=height, frames_per_s=frames_per_s)
+            clip = Mp4Clip(file, width=width, height=height, frames_per_s=frames_per_s)
         else:
-            clip = GifClip(aside, frames_per_s=frames_per_s)
+            clip = GifClip(file, frames_per_s=frames_per_s)
         yield clip
         clip.finish()
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ def film(
     scale: int,
     frames_per_s: int,
     tell: Callable[[Picture], None],
+    root: Path | None = None,
 ) -> list[Picture]:
     """Write a clip of pictures, at least one.
 
@@ -31,6 +32,7 @@ def film(
         scale: How often each row of a picture is repeated.
         frames_per_s: Pictures shown a second.
         tell: Hears of each picture.
+        root: A folder that the clip lies in, below which no link is followed.
 
     Returns:
         The last picture of each episode.
@@ -43,7 +45,7 @@ def film(
     first = next(played)
     drawing = Drawing(height=len(first.screen), scale=scale)
     with open_clip(
-        out, width=drawing.width, height=drawing.height, frames_per_s=frames_per_s
+        out, width=drawing.width, height=drawing.height, frames_per_s=frames_per_s, root=root
     ) as clip:
         for picture in chain([first], played):
             figures = f"score {picture.score:,}   agent step {picture.agent_steps:,}"

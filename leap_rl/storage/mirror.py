@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from leap_rl.durable_files import write_atomically
-from leap_rl.run_folder import BEST, LATEST, MIRRORED, STATE
-from leap_rl.storage.object_store import ObjectStore, Version, is_plain
+from leap_rl.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
+from leap_rl.storage.conditional import ChangedError
+from leap_rl.storage.object_store import ObjectStore, StoreError, Version, is_plain
 
 GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
 """What changes all the time; for whoever looks on, not for who goes on."""
@@ -53,6 +55,7 @@ class Mirror:
         store: The run in the object store.
         clock: Monotonic seconds.
         confirm: Called before each change of the store; raises where another driver's is the run.
+        look: The same, and sure of it at that moment.
     """
 
     def __init__(
@@ -62,11 +65,15 @@ class Mirror:
         *,
         clock: Callable[[], float] = time.monotonic,
         confirm: Callable[[], None] = lambda: None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder = folder
         self._store = store
         self._clock = clock
         self._confirm = confirm
+        self._look = look
+        self._tags: dict[str, str | None] = {}
+        """Of what leads to other files, as it was when this driver looked or wrote last."""
         self._pushed_s: dict[str, float] = {}
         """When a growing file was last written to the store."""
         self.sessions, self._alike = self._read_records()
@@ -99,7 +106,7 @@ class Mirror:
             if content is None:  # removed meanwhile, or made since: another time
                 continue
             self._confirm()
-            self._store.write(name, content)
+            self._write(name, content)
             self._pushed_s[name] = self._clock()
             self._alike[name] = (stamps[name], None)
             done += 1
@@ -108,6 +115,33 @@ class Mirror:
         if done:
             self._write_records()
         return done
+
+    def fence(self) -> None:
+        """From now on write what leads to other files only over what this driver knows.
+
+        To be called when the run's lock is held. A write of a driver that had it before, and that
+        lands later, is then refused by a store which can compare.
+
+        Raises:
+            StoreError: The store cannot be reached.
+        """
+        self._tags = {name: self._store.tag(name) for name in (CONFIG, *POINTERS)}
+
+    def _write(self, name: str, content: bytes) -> None:
+        if name not in self._tags:
+            self._store.write(name, content)
+            return
+        if not self._store.compares:
+            self._look()  # which leaves the time of one request
+        try:
+            tag = self._store.replace(name, content, self._tags[name])
+        except ChangedError:
+            self._look()  # or it is a late write of whoever had the run before, or an own one
+            try:
+                tag = self._store.replace(name, content, self._store.tag(name))
+            except ChangedError:
+                raise StoreError(f"{self._store.url}: {name} is written by another") from None
+        self._tags[name] = tag
 
     def _remove(self, stamps: Mapping[str, Stamp], latest: int) -> int:
         """Remove from the store what the run has removed, unless its `latest` there needs it."""
@@ -158,7 +192,7 @@ class Mirror:
             if content is None:
                 path.unlink(missing_ok=True)
             else:
-                write_atomically(path, content)
+                write_atomically(path, content, root=self._folder)
                 self._alike[name] = (_stamp(path), None)
         self._write_records()
 
@@ -196,12 +230,16 @@ class Mirror:
         def bring(name: str) -> None:
             content = self._store.read(name)
             if content is not None:
-                write_atomically(self._folder / name, content)
+                write_atomically(self._folder / name, content, root=self._folder)
                 version = versions[name] if versions[name].is_settled else None
                 self._alike[name] = (_stamp(self._folder / name), version)
 
         with ThreadPoolExecutor(DOWNLOADS) as pool:
             list(pool.map(bring, versions))
+
+    def knows(self, name: str) -> bool:
+        """Whether the store had a file, by its name, when it was looked at or written to last."""
+        return name in self._alike
 
     # -- the working copy ---------------------------------------------------------------------
 
@@ -221,7 +259,7 @@ class Mirror:
             folders[:] = filter(is_plain, folders)
             for path in (Path(parent, name) for name in files if is_plain(name)):
                 with suppress(FileNotFoundError):  # removed meanwhile
-                    if not path.is_symlink():
+                    if stat.S_ISREG(path.lstat().st_mode):
                         found[path.relative_to(self._folder).as_posix()] = _stamp(path)
         return found
 
@@ -260,7 +298,7 @@ def _stamp(path: Path) -> Stamp:
 
 def _number(pointer: bytes | None) -> int:
     text = (pointer or b"").strip()
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdigit() and len(text) <= LONGEST_NUMBER else 0
 
 
 def _rank(name: str) -> int:

@@ -6,12 +6,14 @@ both stores promise. There is no renaming and no lock.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
+
+from leap_rl.storage.conditional import conditional_writes
+from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""
@@ -43,11 +45,6 @@ class Version(NamedTuple):
         return changed_ns is not None and time.time_ns() > changed_ns + SETTLED_NS
 
 
-def is_url(given: str) -> bool:
-    """Whether a run's place is said as a URL, and not as a path."""
-    return "://" in given
-
-
 class ObjectStore:
     """The objects below a URL, by their names relative to it.
 
@@ -66,6 +63,8 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         self._files, self._root = _open(url)
         self.url = url.rstrip("/")
+        scheme, query = url.partition("://")[0], url.partition("?")[2]
+        self._conditional = conditional_writes(scheme, query, self._files)
 
     def versions(self, folder: str = "") -> dict[str, Version]:
         """Return the versions of all objects, or of those below a folder, by name.
@@ -102,6 +101,35 @@ class ObjectStore:
         ):
             stream.write(content)
 
+    @property
+    def compares(self) -> bool:
+        """Whether :meth:`replace` compares tags here."""
+        return self._conditional is not None
+
+    def tag(self, name: str) -> str | None:
+        """Return what changes with an object's content, for :meth:`replace`.
+
+        Returns:
+            None where there is no object, or nothing that can compare such tags.
+        """
+        with self._telling(f"read ({name})"):
+            return None if self._conditional is None else self._conditional.tag(self._path(name))
+
+    def replace(self, name: str, content: bytes, expected: str | None) -> str | None:
+        """Write an object if its tag is the expected one; where none can be told, in any case.
+
+        Returns:
+            Its new tag.
+
+        Raises:
+            ChangedError: It has another tag; nothing was written.
+        """
+        if self._conditional is None:
+            self.write(name, content)
+            return None
+        with self._telling(f"written to ({name})"):
+            return self._conditional.write(self._path(name), content, expected)
+
     def remove(self, name: str) -> None:
         """Remove an object; one that is not there is removed."""
         with self._telling(f"written to ({name})"), suppress(FileNotFoundError):
@@ -123,13 +151,15 @@ def read_file(given: str) -> bytes:
     """Return the content of a file: of a path, in an object store, or at any URL fsspec opens.
 
     Raises:
-        OSError, ValueError, ImportError: It cannot be read.
+        OSError, ValueError, ImportError: It cannot be read, or is a URL with a password.
     """
+    if is_url(given):
+        refuse_password(given)
     if given.partition("://")[0] in SCHEMES:
         folder, _, name = given.rpartition("/")
         content = ObjectStore(folder).read(name)
         if content is None:
-            raise FileNotFoundError(f"{given}: is not there")
+            raise FileNotFoundError(f"{redacted(given)}: is not there")
         return content
     import fsspec
 
@@ -147,13 +177,11 @@ def is_plain(name: str) -> bool:
 
 def _open(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path on it."""
+    refuse_password(url)
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         known = ", ".join(f"{one}://" for one in (*SCHEMES, "file"))
-        raise ValueError(f"{url}: must be a path, or begin with one of {known}")
-    if "@" in rest.split("/")[0]:
-        hidden = re.sub(r"//[^/]*@", "//...@", url)
-        raise ValueError(f"{hidden}: must hold no password; give it to the environment instead")
+        raise ValueError(f"{redacted(url)}: must be a path, or begin with one of {known}")
     if not rest.split("?")[0].strip("/"):
         raise ValueError(f"{url}: must name a bucket and a folder, such as {scheme}://bucket/mine")
     from pyarrow import fs
@@ -171,7 +199,7 @@ def _open(url: str) -> tuple[Any, str]:
     try:
         files, root = fs.FileSystem.from_uri(full)
     except ValueError as error:  # pyarrow's own are such
-        raise ValueError(f"{url}: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{redacted(url)}: {' '.join(str(error).split())}") from None
     except OSError as error:
-        raise StoreError(f"{url}: {' '.join(str(error).split())}") from None
+        raise StoreError(f"{redacted(url)}: {' '.join(str(error).split())}") from None
     return files, root.rstrip("/")

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from leap_rl.run_folder import MIRRORED, RunFolder, RunFolderError
+from leap_rl.run_folder import LOCK, MIRRORED, SERVER, RunFolder, RunFolderError
 from leap_rl.run_lock import BEAT_EVERY_S, Holder, LockedError, living_holder, locked
-from leap_rl.storage.mirror import Mirror
-from leap_rl.storage.object_store import ObjectStore, StoreError, is_url
+from leap_rl.storage.mirror import CONFIG, Mirror
+from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.store_lock import DeposedError, Record, StoreLock, living
+from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 PUSH_EVERY_S: Final = 2.0
 
@@ -44,11 +45,12 @@ def run_folder(given: str | Path) -> RunFolder:
     text = str(given)
     if not is_url(text):
         return RunFolder(text)
+    refuse_password(text)
     if text.startswith("file://"):
         where = urlsplit(text)
         if where.netloc not in ("", "localhost") or not where.path:
             raise ValueError(
-                f"{text}: must name a folder of this machine, as file:///srv/runs/mine"
+                f"{redacted(text)}: must name a folder of this machine, as file:///srv/runs/mine"
             )
         return RunFolder(where.path)
     return StoredRunFolder(text)
@@ -86,7 +88,7 @@ class StoredRunFolder(RunFolder):
             return
         self.path.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(self.path / REFRESH):
-            if living_holder(self.path / ".lock") is None:
+            if living_holder(self.path / LOCK) is None:
                 self._catch_up(self._lock().read())
         self._fetched.clear()
         self._refreshed_s = time.monotonic()
@@ -112,7 +114,7 @@ class StoredRunFolder(RunFolder):
         Raises:
             StoreError: The store cannot be reached.
         """
-        if living_holder(self.path / ".lock") is None:
+        if living_holder(self.path / LOCK) is None:
             # Nothing else: another driver may go on with the run meanwhile.
             Mirror(self.path, self._store).push(everything=True, below=below)
 
@@ -121,7 +123,9 @@ class StoredRunFolder(RunFolder):
 
         Raises:
             StoreError: Another driver has taken it over.
+            OSError: The working copy's lock was removed or replaced.
         """
+        super().check()
         if self._failure is not None:
             raise StoreError(self._failure)
 
@@ -148,7 +152,9 @@ class StoredRunFolder(RunFolder):
             try:
                 with _one_at_a_time(self.path / REFRESH):
                     self._catch_up(before)
-                mirror = Mirror(self.path, self._store, confirm=self._asking(lock.confirm))
+                confirm, look = self._asking(lock.confirm), self._asking(lock.renew)
+                mirror = Mirror(self.path, self._store, confirm=confirm, look=look)
+                mirror.fence()
                 mirror.keep_sessions(lock.session)
                 with self._following(mirror, lock):
                     yield
@@ -166,7 +172,6 @@ class StoredRunFolder(RunFolder):
         what the store lacks would be taken for old.
         """
         with _one_at_a_time(self.path / REFRESH):
-            self._put_aside_what_is_gone(last)
             mirror = Mirror(self.path, self._store)
             if last is not None and last.session in mirror.sessions:
                 mirror.keep_sessions(last.session, session)
@@ -175,21 +180,27 @@ class StoredRunFolder(RunFolder):
         """Bring what others have done since this machine worked on the run, if anybody has.
 
         Args:
-            last: Who worked on it last; none where the store holds no run.
+            last: Who worked on it last; none where the lock does not tell, as that of a run which
+                was copied there: then the store is looked at.
         """
-        self._put_aside_what_is_gone(last)
         mirror = Mirror(self.path, self._store)
-        if last is not None and last.session not in mirror.sessions:
+        is_there = self._store.read(CONFIG) is not None
+        is_own = last is not None and last.session in mirror.sessions
+        if is_own and (is_there or not mirror.knows(CONFIG)):
+            return  # what the store lacks of it is here
+        if is_there:
             mirror.pull(_say)
+        elif self.exists():
+            self._put_aside_what_is_gone()
 
-    def _put_aside_what_is_gone(self, last: Record | None) -> None:
+    def _put_aside_what_is_gone(self) -> None:
         """Keep a working copy whose run is gone from the store, and begin another."""
-        if last is not None or not self.exists():
-            return
         aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
-        os.rename(self.path, aside)
+        aside.mkdir()
+        for name in os.listdir(self.path):
+            if name not in (LOCK, SERVER, REFRESH):  # which may be held
+                os.rename(self.path / name, aside / name)
         (aside / MIRRORED).unlink(missing_ok=True)  # a run of its own from now on
-        self.path.mkdir()
         _say(f"{self._store.url}: holds no run any more; what was here of one is in {aside}")
 
     @contextmanager

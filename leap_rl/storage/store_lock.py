@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from leap_rl.run_lock import ALIVE_S, Holder, LockedError, holder_of, this_process
+from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.object_store import ObjectStore
 
 NAME: Final = ".lock"
@@ -113,11 +114,15 @@ class StoreLock:
             LockedError: Its holder is alive.
             StoreError: The store cannot be reached.
         """
-        before = self.read()
+        tag, before = self._store.tag(NAME), self.read()  # what is read is no older than the tag
         if before is not None and before.held and not self._is_over(before, own):
-            self._wait_for_silence(before)
+            tag = self._wait_for_silence(before, tag)
         announce(before)
-        self._write(held=True)
+        try:
+            self._write(held=True, over=tag)
+        except ChangedError:  # another one came at the same time
+            now = self.read()
+            raise LockedError(None if now is None else now.holder) from None
         self._settle()
         return before
 
@@ -134,10 +139,15 @@ class StoreLock:
             DeposedError: Another one has the lock by now.
             StoreError: The store cannot be reached.
         """
-        now = self.read()
+        tag, now = self._store.tag(NAME), self.read()
         if now is not None and now.session != self.session:
             raise DeposedError(str(now.holder))
-        self._write(held=True)
+        try:
+            self._write(held=True, over=tag)
+        except ChangedError:
+            now = self.read()
+            if now is not None and now.session != self.session:
+                raise DeposedError(str(now.holder)) from None
 
     def confirm(self) -> None:
         """See to it that what is written now is not written over another driver's run.
@@ -151,15 +161,17 @@ class StoreLock:
 
     def release(self) -> None:
         """Give the lock back; its record goes on to say who had it."""
-        now = self.read()
+        tag, now = self._store.tag(NAME), self.read()
         if now is not None and now.session == self.session:
-            self._write(held=False)
+            with suppress(ChangedError):
+                self._write(held=False, over=tag)
 
     @staticmethod
     def _is_over(record: Record, own: Collection[str]) -> bool:
         return record.session in own or record.holder.is_known_dead
 
-    def _wait_for_silence(self, before: Record) -> None:
+    def _wait_for_silence(self, before: Record, tag: str | None) -> str | None:
+        """Return the tag of the record that is written over: it says who is gone, or dead."""
         began = time.monotonic()
         self._say(
             f"{self._store.url}: {before.holder} works on it, or has died: waiting up to "
@@ -167,17 +179,18 @@ class StoreLock:
         )
         while time.monotonic() - began < self._alive_s:
             self._sleep(LOOK_EVERY_S)
-            now = self.read()
+            newer, now = self._store.tag(NAME), self.read()
             if now is not None and now != before:
                 if not now.held:
-                    return
+                    return newer
                 raise LockedError(now.holder)
+        return tag
 
-    def _write(self, *, held: bool) -> None:
+    def _write(self, *, held: bool, over: str | None) -> None:
         holder = asdict(this_process(self._started))
         record: dict[str, Any] = {"session": self.session, "held": held, **holder}
         asked_s = self._clock()
-        self._store.write(NAME, json.dumps(record).encode())
+        self._store.replace(NAME, json.dumps(record).encode(), over)
         self._renewed_s = asked_s  # a write that took long may be an old one
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from leap_rl.links import naming, read_regular
 from leap_rl.tracking.metrics import Axis, Row
 from leap_rl.tracking.sink import Sink, refuse_non_finite
 
@@ -17,21 +18,30 @@ class JsonlSink(Sink):
 
     Args:
         path: the file; made if it is missing, its folder is not.
+
+    Raises:
+        OSError: it cannot be opened; the message names the file.
     """
+
+    name = "metrics.jsonl"
 
     def __init__(self, path: Path) -> None:
         _cut_torn_line(path)
-        self._file = path.open("a", encoding="utf-8")
+        self._path = path
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
 
     def write(self, row: Row, axis: Axis) -> None:
         """Append `row` as one line.
 
         Raises:
             ValueError: a value is NaN or infinite, which JSON cannot say; nothing is written.
+            OSError: it could not be written; the message names the file.
         """
         refuse_non_finite(row)
-        self._file.write(json.dumps(dict(row), allow_nan=False) + "\n")
-        self._file.flush()
+        line = (json.dumps(dict(row), allow_nan=False) + "\n").encode()
+        with naming(self._path):
+            while line:  # a disk that becomes full takes a part, then refuses
+                line = line[self._file.write(line) :]
 
     def close(self) -> None:
         """Close the file."""
@@ -46,7 +56,7 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
     """
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    lines = read_regular(path).split(b"\n")
     # What follows the last newline is empty, or a line that is being written or was torn.
     whole = lines[:-1]
     rows = []
@@ -73,7 +83,7 @@ def _parse(line: bytes) -> dict[str, float | int] | None:
 def _cut_torn_line(path: Path) -> None:
     if not path.exists():
         return
-    content = path.read_bytes()
+    content = read_regular(path)
     end = content.rfind(b"\n") + 1
     start_of_last = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
     if _parse(content[start_of_last:end]) is None:

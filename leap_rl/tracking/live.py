@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from leap_rl.durable_files import write_atomically
+from leap_rl.links import read_regular
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.views import RunView, TaskView
 
@@ -30,7 +31,7 @@ LARGEST = 1 << 20
 class LiveConsole(Console):
     """Shows a run as another console does, and leaves what it shows in a file.
 
-    A file that cannot be written is no reason for a run to end.
+    Neither a file nor a log on a full disk that cannot be written is a reason for a run to end.
 
     Args:
         console: Shows the run here.
@@ -56,7 +57,8 @@ class LiveConsole(Console):
 
     def show(self, view: RunView) -> None:
         """Show `view`, and write it where that is due."""
-        self._console.show(view)
+        with _best_effort():
+            self._console.show(view)
         if self._clock() >= self._next_s:
             self._next_s = self._clock() + self._every_s
             with suppress(OSError):
@@ -64,25 +66,33 @@ class LiveConsole(Console):
 
     def message(self, text: str) -> None:
         """Print `text` as the other console does."""
-        self._console.message(text)
+        with _best_effort():
+            self._console.message(text)
 
     def close(self) -> None:
         """Close the other console, and remove the file."""
-        self._console.close()
+        with _best_effort():
+            self._console.close()
         self._remove()
 
     def _write(self, text: str) -> None:
         # Whole or not at all, but not synced: after a crash nobody needs it.
-        aside = self._path.with_name(f".{LIVE}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(aside, flags, 0o644), "w", encoding="utf-8") as file:
-            file.write(text)
-        aside.replace(self._path)
+        write_atomically(self._path, text.encode(), synced=False)
 
     def _remove(self) -> None:
-        for path in (self._path, self._path.with_name(f".{LIVE}.tmp")):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _best_effort() -> Iterator[None]:
+    """Suppress errors of writing, unless the reader of a pipe has gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +115,7 @@ def read_live(folder: Path) -> LiveView | None:
     Whose driver is dead may have a view that is long out of date.
     """
     try:
-        with open(folder / LIVE, "rb") as file:
-            document = json.loads(file.read(LARGEST))
+        document = json.loads(read_regular(folder / LIVE, LARGEST))
         view = _view(document["view"])
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -4,17 +4,22 @@ JSONL is the truth and is written last; TensorBoard and wandb mirror it. A proce
 the two leaves a mirrored row that JSONL lacks, and on resume every row after JSONL's last is logged
 again, so that a mirror may hold a row twice but never misses one. wandb, which is told what it
 misses, holds none twice.
+
+A mirror that fails is reported once and left: the run continues without it. When JSONL fails, the
+run ends.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
@@ -29,6 +34,9 @@ class TrackingError(ValueError):
 
 class Sink(ABC):
     """Takes rows one at a time and owns whatever it writes them into."""
+
+    name: ClassVar[str]
+    """What messages to the user call it."""
 
     @abstractmethod
     def write(self, row: Row, axis: Axis) -> None:
@@ -61,7 +69,7 @@ class Sink(ABC):
 
 
 class Tracker:
-    """Hands each row to all sinks, in their order; the one that is the truth comes last.
+    """Hands each row to all sinks, in their order. The last one is the truth, the others mirror it.
 
     Usable as a context manager, which closes the sinks, and tells them of an error that left it; a
     run that was asked to stop has none.
@@ -75,26 +83,23 @@ class Tracker:
 
         Raises:
             ValueError: a value is NaN or infinite; no sink has then seen the row.
+            OSError: the sink that is the truth could not write it.
         """
         assert axis in row, f"the row lacks its axis {axis}"
         refuse_non_finite(row)
-        for sink in self._sinks:
-            sink.write(row, axis)
+        self._show(lambda sink: sink.write(row, axis))
 
     def log_clip(self, name: str, path: Path) -> None:
         """Record a film, an .mp4, in every sink that can show it."""
-        for sink in self._sinks:
-            sink.write_clip(name, path)
+        self._show(lambda sink: sink.write_clip(name, path))
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Record a table in every sink that can show it."""
-        for sink in self._sinks:
-            sink.write_table(name, columns, rows)
+        self._show(lambda sink: sink.write_table(name, columns, rows))
 
     def log_page(self, name: str, path: Path) -> None:
         """Record a self-contained page of HTML in every sink that can show it."""
-        for sink in self._sinks:
-            sink.write_page(name, path)
+        self._show(lambda sink: sink.write_page(name, path))
 
     def log_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
@@ -107,14 +112,38 @@ class Tracker:
             newest: Whether the run has none after it yet.
             metadata: Plain values that say what it is.
         """
-        for sink in self._sinks:
-            sink.write_initialization(meta_step, path, newest=newest, metadata=metadata)
+        self._show(
+            lambda sink: sink.write_initialization(
+                meta_step, path, newest=newest, metadata=metadata
+            )
+        )
+
+    def _show(self, show: Callable[[Sink], None]) -> None:
+        *mirrors, truth = self._sinks
+        for mirror in mirrors:
+            try:
+                show(mirror)
+            except Exception as error:  # a mirror stops no run, however it breaks
+                report_mirror(mirror.name, error)
+                self._sinks = tuple(sink for sink in self._sinks if sink is not mirror)
+                with suppress(Exception):
+                    mirror.close()
+        show(truth)
 
     def close(self) -> None:
-        """Close every sink, even when closing one of them raises; the error then goes on."""
+        """Close every sink.
+
+        Raises:
+            OSError: the sink that is the truth cannot be closed; the others are.
+        """
+        *mirrors, truth = self._sinks
         with ExitStack() as stack:
-            for sink in self._sinks:
-                stack.callback(sink.close)
+            stack.callback(truth.close)
+            for mirror in mirrors:
+                try:
+                    mirror.close()
+                except Exception as error:
+                    report_mirror(mirror.name, error)
 
     def __enter__(self) -> Tracker:
         return self
@@ -131,6 +160,16 @@ class Tracker:
                 for sink in self._sinks:
                     with suppress(Exception):  # the error that is told of is the one that counts
                         sink.fail(" ".join(str(error).split()) or type(error).__name__)
+
+
+def report_mirror(name: str, error: Exception) -> None:
+    """Print that a mirror has failed, why, and that the run continues without it."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    print(
+        f"leap-rl: {name} has failed ({reason}); the run continues without it, and metrics.jsonl "
+        "has every row",
+        file=sys.stderr,
+    )
 
 
 def refuse_non_finite(row: Row) -> None:
@@ -166,26 +205,36 @@ def open_tracker(
     run_folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         sinks: list[Sink] = []
+
+        def add_mirror(name: str, make: Callable[[], Sink]) -> None:
+            try:
+                sinks.append(make())
+            except TrackingError:  # what the user asked for cannot be
+                raise
+            except Exception as error:
+                report_mirror(name, error)
+            else:
+                stack.callback(sinks[-1].close)
+
         if config.wandb != "disabled":
             from leap_rl.tracking.wandb import WandbSink
 
             past = read_rows(run_folder / "metrics.jsonl")
-            sinks.append(
-                WandbSink(
-                    config,
-                    run_folder=run_folder,
-                    run_config=run_config,
-                    kind=kind,
-                    past=past,
-                    place=place or str(run_folder),
-                )
+            make_wandb = partial(
+                WandbSink,
+                config,
+                run_folder=run_folder,
+                run_config=run_config,
+                kind=kind,
+                past=past,
+                place=place or str(run_folder),
             )
-            stack.callback(sinks[-1].close)
+            add_mirror(WandbSink.name, make_wandb)
         if config.tensorboard:
             from leap_rl.tracking.tensorboard import TensorBoardSink
 
-            sinks.append(TensorBoardSink(run_folder / "tensorboard"))
-            stack.callback(sinks[-1].close)
+            make_tensorboard = partial(TensorBoardSink, run_folder / "tensorboard")
+            add_mirror(TensorBoardSink.name, make_tensorboard)
         sinks.append(JsonlSink(run_folder / "metrics.jsonl"))
         stack.pop_all()
     return Tracker(sinks)

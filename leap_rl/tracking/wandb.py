@@ -74,6 +74,8 @@ class WandbSink(Sink):
         TrackingError: online without an API key, or the server refuses the run.
     """
 
+    name = "wandb"
+
     def __init__(
         self,
         config: TrackingConfig,

@@ -13,11 +13,14 @@ import os
 import re
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.numpy import load
+
+from leap_rl.durable_files import write_atomically
 
 INITIALIZATION = "initialization"
 """The type of artifact, and the first part of its name."""
@@ -53,9 +56,8 @@ def run_id(run_folder: Path) -> str:
     path = run_folder / "wandb" / "run_id.txt"
     if (known := _read_id(path)) is not None:
         return known
-    path.parent.mkdir(parents=True, exist_ok=True)
     new = os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4)
-    path.write_text(new + "\n", encoding="utf-8")
+    write_atomically(path, f"{new}\n".encode(), root=run_folder)
     return new
 
 
@@ -67,11 +69,12 @@ def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
         files: Initializations; those that lie in no run's checkpoint, or in that of a run without
             a wandb run, are passed over.
     """
-    found = [source for file in files if (source := _source(str(file))) is not None]
-    if found:
-        path = run_folder / "wandb" / "sources.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([asdict(one) for one in found], indent=1), encoding="utf-8")
+    with suppress(OSError):  # nothing is lost but an edge in a graph
+        found = [source for file in files if (source := _source(str(file))) is not None]
+        if found:
+            path = run_folder / "wandb" / "sources.json"
+            text = json.dumps([asdict(one) for one in found], indent=1)
+            write_atomically(path, text.encode(), root=run_folder)
 
 
 def read_sources(run_folder: Path) -> list[Source]:

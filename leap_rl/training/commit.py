@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from leap_rl.durable_files import write_atomically
 from leap_rl.run_folder import RunFolder
 from leap_rl.training.kept_agents import KeptAgents
 from leap_rl.training.phases import OnPhase, Phase
@@ -25,6 +23,7 @@ def commit_round(
     *,
     kept_agents: KeptAgents,
     fingerprint: str,
+    keep_checkpoints: int | None = None,
     on_phase: OnPhase,
 ) -> None:
     """Write a closed round's episodes and its checkpoint, which makes the round count.
@@ -36,6 +35,7 @@ def commit_round(
         closed: What the policy made of them.
         kept_agents: Those that go on from round to round.
         fingerprint: SHA-256 of the run's defining config.
+        keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
         on_phase: Hears of the steps on the way.
 
     Raises:
@@ -43,7 +43,7 @@ def commit_round(
     """
     filled = [slot for slot in results if isinstance(slot, FilledSlot)]
     indices = [index for index, slot in enumerate(results) if isinstance(slot, FilledSlot)]
-    write_curves(folder.curves(round_number), round_number, indices, filled)
+    folder.write(folder.curves(round_number), curves(round_number, indices, filled))
     kept = kept_agents.after(round_number, results)
     state = {
         **closed.state,
@@ -63,6 +63,8 @@ def commit_round(
         before_latest=lambda: on_phase(Phase.SERVER_WRITING),
     )
     kept_agents.committed(kept)
+    if keep_checkpoints is not None:
+        folder.thin_out(keep_checkpoints)
     on_phase(Phase.SERVER_COMMITTED)
 
 
@@ -75,21 +77,18 @@ def _entry(slot: FilledSlot | DroppedSlot) -> dict[str, Any]:
     return entry | {"cut_off": True} if slot.cut_off else entry
 
 
-def write_agent(path: Path, agent: Mapping[str, NDArray[np.float32]]) -> None:
-    """Write a trained agent's parameters by name."""
-    write_atomically(path, save({name: np.ascontiguousarray(x) for name, x in agent.items()}))
+def agent_file(agent: Mapping[str, NDArray[np.float32]]) -> bytes:
+    """Return the file of a trained agent's parameters by name."""
+    return bytes(save({name: np.ascontiguousarray(x) for name, x in agent.items()}))
 
 
-def write_curves(
-    path: Path, round_number: int, indices: Sequence[int], slots: Sequence[FilledSlot]
-) -> None:
-    """Write a round's episodes to Parquet.
+def curves(round_number: int, indices: Sequence[int], slots: Sequence[FilledSlot]) -> bytes:
+    """Return the Parquet file of a round's episodes.
 
     Columns: meta_step, slot, game, agent_steps (of the task, when the episode ended),
     episode_return (raw), length (agent steps).
 
     Args:
-        path: The file.
         round_number: The round.
         indices: The slots' places in its batch.
         slots: The slots.
@@ -113,4 +112,4 @@ def write_curves(
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    write_atomically(path, sink.getvalue().to_pybytes())
+    return bytes(sink.getvalue().to_pybytes())

@@ -51,6 +51,16 @@ class RuntimeConfig:
     """A slot that lost its trainer this many times, and got no further meanwhile, stops the
     run."""
 
+    keep_checkpoints: int | None = None
+    """Keep the parameters of so many of the newest checkpoints, and always of the first one and of
+    the best in validation; rows and records stay of all. In an object store they all stay. None:
+    keep all."""
+
+    max_driver_restarts: int = 0
+    """Watch over the driver from a process of its own, and resume the run when the driver is
+    killed, as for want of memory, so many times at most. 0: a supervisor such as Kubernetes or
+    compose does so, or nobody."""
+
     stop_after_s: float | None = None
     """Stop the run like Ctrl-C this many seconds after the command started, with exit status 75:
     for batch systems, whose time is limited. None: when it is done."""
@@ -97,6 +107,14 @@ class RuntimeConfig:
             raise ValueError(
                 f"runtime.stop_after_s = {self.stop_after_s}: must be greater than 0 and finite, "
                 "or null"
+            )
+        if self.keep_checkpoints is not None and self.keep_checkpoints < 1:
+            raise ValueError(
+                f"runtime.keep_checkpoints = {self.keep_checkpoints}: must be at least 1, or null"
+            )
+        if self.max_driver_restarts < 0:
+            raise ValueError(
+                f"runtime.max_driver_restarts = {self.max_driver_restarts}: must be at least 0"
             )
         if self.max_attempts < 1:
             raise ValueError(f"runtime.max_attempts = {self.max_attempts}: must be at least 1")

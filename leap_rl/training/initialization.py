@@ -13,6 +13,7 @@ from torch import Tensor
 
 from leap_rl.parameters import Layout
 from leap_rl.storage.object_store import read_file
+from leap_rl.storage.urls import redacted
 
 FILE_NAME = "initialization.safetensors"
 
@@ -55,7 +56,8 @@ def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
     try:
         data = read_file(url)
     except (OSError, ValueError, ImportError) as error:
-        raise ValueError(f"cannot be read: {' '.join(str(error).split())}") from None
+        reason = redacted(" ".join(str(error).split()))
+        raise ValueError(f"cannot be read: {reason}") from None
     vector = layout.pack(load_tensors(data))
     if not torch.isfinite(vector).all():
         raise ValueError("holds NaN or infinity")

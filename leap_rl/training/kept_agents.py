@@ -8,10 +8,9 @@ checkpoint nor the one before it refers to is removed.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 
-from leap_rl.durable_files import write_atomically
+from leap_rl.links import read_regular
 from leap_rl.messages import Bytes
 from leap_rl.run_folder import RunFolder, RunFolderError, file_name
 from leap_rl.sealed import SealError, seal, unseal
@@ -45,7 +44,7 @@ class KeptAgents:
         number = self._rounds[game]
         path = self._folder.kept_agent(number, game)
         try:
-            arrays, header = unseal(path.read_bytes())
+            arrays, header = unseal(read_regular(path))
             if header != self._header(game):
                 raise RunFolderError(f"{path}: belongs to another game or run")
             agent: Bytes = arrays["agent"]
@@ -66,7 +65,7 @@ class KeptAgents:
         for slot in results:
             if isinstance(slot, FilledSlot) and slot.kept is not None:
                 path = self._folder.kept_agent(number, slot.spec.game)
-                write_atomically(path, seal({"agent": slot.kept}, self._header(slot.spec.game)))
+                self._folder.write(path, seal({"agent": slot.kept}, self._header(slot.spec.game)))
                 rounds[slot.spec.game] = number
         return rounds
 
@@ -77,11 +76,11 @@ class KeptAgents:
         for folder in self._folder.kept_rounds():
             games = {file_name(game) for game, number in used if number == int(folder.name)}
             if not games:
-                shutil.rmtree(folder, ignore_errors=True)
+                self._folder.remove(folder, ignore_errors=True)
                 continue
             for path in folder.glob("*.safetensors"):
                 if path.stem not in games:
-                    path.unlink(missing_ok=True)
+                    self._folder.remove(path)
 
     def _header(self, game: str) -> dict[str, str]:
         return {"fingerprint": self._fingerprint, "game": game}

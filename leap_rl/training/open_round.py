@@ -70,7 +70,7 @@ class OpenRound:
                 index=index,
                 round=number,
                 spec=spec,
-                files=SlotFiles(folder.slot(number, index), spec, fingerprint),
+                files=SlotFiles(folder.slot(number, index), spec, fingerprint, folder=folder),
             )
             for index, spec in enumerate(specs)
         ]

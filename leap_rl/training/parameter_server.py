@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from leap_rl.messages import (
     Work,
 )
 from leap_rl.run_folder import RunFolder
-from leap_rl.training.commit import commit_round, write_agent
+from leap_rl.training.commit import agent_file, commit_round
 from leap_rl.training.errors import ProtocolError
 from leap_rl.training.kept_agents import KeptAgents
 from leap_rl.training.open_round import OpenRound, Patience
@@ -75,8 +75,10 @@ class ParameterServer:
         policy: What the rounds consist of, restored from the folder's newest checkpoint.
         patience: When a slot is taken from its trainer, and a round from its slots.
         on_divergence: What becomes of a task whose numbers are no longer finite.
-        trainers_live: Whether the trainers that hold leases on disk may live on: this server takes
-            the place of one that died. Otherwise all are gone, with the driver that started them.
+        keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
+        session: Identifies the driver; the trainers of leases with another one are gone.
+        trainers_live: Whether the trainers of the driver's leases on disk may live on: this server
+            takes the place of one that died. Otherwise the driver has started none yet.
         clock: Monotonic seconds.
         on_phase: Hears of each phase that the server comes to.
 
@@ -92,6 +94,8 @@ class ParameterServer:
         policy: RoundPolicy,
         patience: Patience,
         on_divergence: OnDivergence = "stop",
+        keep_checkpoints: int | None = None,
+        session: str = "",
         trainers_live: bool = False,
         clock: Callable[[], float] = time.monotonic,
         on_phase: OnPhase = no_fault,
@@ -100,10 +104,13 @@ class ParameterServer:
         latest = folder.latest()
         assert latest is not None, "a run is made with its checkpoint 0"
         self._folder = folder
+        folder.rely_on_locks()
         self._fingerprint = fingerprint
         self._policy = policy
         self._patience = patience
         self._on_divergence = on_divergence
+        self._keep_checkpoints = keep_checkpoints
+        self._session = session
         self._clock = clock
         self._trainers: dict[str, _TrainerState] = {}
         # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
@@ -207,7 +214,8 @@ class ParameterServer:
             reason = _not_finite(message.n)
             return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
         if self._policy.keeps_agents:
-            write_agent(self._folder.agent(ticket.slot, slot.spec.game), message.agent)
+            path = self._folder.agent(ticket.slot, slot.spec.game)
+            self._folder.write(path, agent_file(message.agent))
         filled = FilledSlot(
             spec=slot.spec,
             attempt=ticket.attempt,
@@ -304,10 +312,8 @@ class ParameterServer:
         slot.roll_back()
         if lease is None or lease.trainer is None:
             return
-        if not trainers_live:
-            # On disk, too: a server that takes this one's place must not wait for the dead.
-            slot.files.write_lease(replace(lease, trainer=None, losses=0))
-            return
+        if not trainers_live or lease.session != self._session:
+            return  # it is gone, with the driver that started it
         slot.losses = lease.losses if slot.n == lease.durable_n else 0
         claimed = (lease.incarnation, lease.number)
         known = self._trainers.get(lease.trainer)
@@ -341,6 +347,7 @@ class ParameterServer:
             self._closed,
             kept_agents=self._kept_agents,
             fingerprint=self._fingerprint,
+            keep_checkpoints=self._keep_checkpoints,
             on_phase=self._on_phase,
         )
         self._committed.update(
@@ -361,7 +368,7 @@ class ParameterServer:
         slot = self._open.pending()
         if slot is None:
             return Wait()
-        slot.hand_out(claim)
+        slot.hand_out(claim, self._session)
         self._on_phase(Phase.SERVER_CLAIMING)
         trainer.handed = True
         self._open.let_run(slot, claim.trainer)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, RayError
 
 from leap_rl.determinism import configure_torch
 from leap_rl.messages import (
@@ -41,6 +42,9 @@ from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.ray_metrics import RunMetrics, run_name
 from leap_rl.training.runtime import Job, StreamSchedule
 from leap_rl.training.trainer import Due
+
+LEAVE_WITHIN_S = 5.0
+"""A trainer that gets SIGTERM and has no answer to its snapshot by then leaves without."""
 
 LONG_POLL_S = 10.0
 """A claim that finds no free slot is held this long before it is answered with Wait."""
@@ -84,6 +88,7 @@ class ServerActor:
         self._alone = ExitStack()
         self._theta0s: list[tuple[FloatVector, Reference]] = []
         self._theta0s_of = -1
+        self._to_freeze: set[tuple[int, int]] = set()
 
     @property
     def _server(self) -> ParameterServer:
@@ -91,6 +96,8 @@ class ServerActor:
         if self._made is None:
             configure_torch()
             self._changed = asyncio.Event()
+            self._frozen = asyncio.Event()
+            self._stopping = asyncio.Event()
             # For the rest of this process's life.
             self._alone.enter_context(RunFolder(self._job.run_dir).serving())
             self._metrics = RunMetrics(run_name(self._job.run_dir))
@@ -114,11 +121,15 @@ class ServerActor:
 
     async def stream(self, message: Stream) -> Continue | Abandon:
         """Take in a sum so far."""
-        return self._server.stream(message)
+        answer = self._server.stream(message)
+        if message.snapshot is not None:
+            self._note_frozen(message.ticket)
+        return answer
 
     async def complete(self, message: Complete) -> tuple[Counted | Abandon, Reference | None]:
         """Take in a whole sum."""
         answer = self._server.complete(message)
+        self._note_frozen(message.ticket)
         self._changed.set()
         if isinstance(answer, Abandon):
             return answer, None
@@ -139,6 +150,29 @@ class ServerActor:
         """Free what a dead trainer held."""
         self._server.trainer_lost(trainer, cause)
         self._changed.set()
+
+    async def is_stopping(self) -> bool:
+        """Answer when the run is to stop, or no later than a long poll."""
+        assert self._server is not None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), LONG_POLL_S)
+        return self._stopping.is_set()
+
+    async def take_snapshots(self, within_s: float) -> bool:
+        """Ask all trainers for a snapshot; returns whether those are on disk, in that time."""
+        running = self._server.status().running
+        self._to_freeze = {(task.slot, task.attempt) for task in running}
+        self._frozen.clear()
+        self._stopping.set()
+        if self._to_freeze:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._frozen.wait(), within_s)
+        return not self._to_freeze
+
+    def _note_frozen(self, ticket: Ticket) -> None:
+        self._to_freeze.discard((ticket.slot, ticket.attempt))
+        if not self._to_freeze:
+            self._frozen.set()
 
     async def supervise(self) -> ServerStatus:
         """Look after leases and return where the run stands."""
@@ -180,18 +214,35 @@ class RayLink:
         self._schedule = schedule
         self._in_flight: _Sent | None = None
         self._updated_s: float | None = None
+        self._snapshot_now = False
+        self._leave_s: float | None = None
+
+    def snapshot_now(self) -> None:
+        """Make a snapshot due; from any thread."""
+        self._snapshot_now = True
+
+    def leave(self) -> None:
+        """Make a snapshot due, and end this process once that is answered; in the main thread."""
+        if self._leave_s is None:
+            self._snapshot_now, self._leave_s = True, time.monotonic() + LEAVE_WITHIN_S
+        if self._updated_s is None:  # it has no work, or begins with it
+            raise SystemExit(1)
 
     def claim(self, claim: Claim) -> Work:
         """Ask for work until there is an answer."""
         self._updated_s = None
+        if self._leave_s is not None:
+            raise SystemExit(1)
         work = self._call(lambda: _with_theta0(*_answer(self._server.claim.remote(claim))))
         self._schedule.start_task()
         return work
 
     def due(self) -> Due:
         """What is to be sent now; called after every update."""
-        self._updated_s = time.monotonic()
-        due = self._schedule.due()
+        now = self._updated_s = time.monotonic()
+        if self._leave_s is not None and (self._has_left_snapshot() or now > self._leave_s):
+            raise SystemExit(1)  # as Ray would have had it at once
+        due = Due.SNAPSHOT if self._snapshot_now else self._schedule.due()
         return Due.NOTHING if due is Due.NOTHING or self._is_on_the_way() else due
 
     def is_alive(self, within_s: float) -> bool:
@@ -206,6 +257,7 @@ class RayLink:
             has_snapshot = message.snapshot is not None
             reference = self._server.stream.remote(message)
             self._in_flight = _Sent(message.ticket, has_snapshot, reference, time.monotonic())
+            self._snapshot_now = self._snapshot_now and not has_snapshot
             self._schedule.sent(snapshot=has_snapshot)
         return answer
 
@@ -220,6 +272,8 @@ class RayLink:
             return Counted(next=_with_theta0(answer.next, reference))
 
         answer = self._call(complete)
+        if self._leave_s is not None:
+            raise SystemExit(1)  # the next task is another trainer's
         self._schedule.start_task()
         return answer
 
@@ -238,6 +292,16 @@ class RayLink:
                 # numbers, so the same message goes out again. θ⁰ is lost with the server's life.
                 time.sleep(pause_s)
         raise AssertionError
+
+    def _has_left_snapshot(self) -> bool:
+        """Whether the server has answered the snapshot that was due for leaving."""
+        sent = self._in_flight
+        return (
+            not self._snapshot_now
+            and sent is not None
+            and sent.has_snapshot
+            and bool(ray.wait([sent.reference], timeout=0)[0])
+        )
 
     def _is_on_the_way(self) -> bool:
         sent = self._in_flight
@@ -294,8 +358,21 @@ class TrainerActor:
                 if link.is_alive(job.patience.lease_s):  # a task that hangs must lose its slot
                     server.beat.remote(name, incarnation)
 
+        def heed() -> None:
+            while not ended.is_set():
+                try:
+                    if ray.get(server.is_stopping.remote(), timeout=ANSWER_TIMEOUT_S):
+                        link.snapshot_now()
+                        return
+                except RayError:  # the server is away: its next life is asked
+                    ended.wait(FIRST_PAUSE_S)
+
         threading.Thread(target=beat, name="beat", daemon=True).start()
+        threading.Thread(target=heed, name="heed", daemon=True).start()
+        # Of a machine that is taken away: its last work is not lost.
+        former = signal.signal(signal.SIGTERM, lambda *_: link.leave())
         try:
             trainer.run()
         finally:
             ended.set()
+            signal.signal(signal.SIGTERM, former)

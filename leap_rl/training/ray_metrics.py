@@ -7,9 +7,11 @@ labels each with the process that it comes from.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ray.util.metrics import Counter, Gauge
@@ -21,6 +23,9 @@ from leap_rl.training.tally import Tally
 
 PUBLISH_EVERY_S = 1.0
 """As often as Ray can be told to collect."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class _Counter(Counter):
@@ -56,6 +61,28 @@ class RunMetrics:
         self._games: dict[str, float] = {}
         self._counters: dict[str, _Counter] = {}
         self._gauges: dict[str, Gauge] = {}
+        self._broken = False
+        with self._best_effort():
+            self._register(run)
+
+    def publish(self, status: ServerStatus, tally: Tally) -> None:
+        """Show how the run stands, unless that was done a moment ago."""
+        if self._broken or (self._clock() < self._next_s and not status.finished):
+            return
+        self._next_s = self._clock() + PUBLISH_EVERY_S
+        with self._best_effort():
+            self._publish(status, tally)
+
+    @contextmanager
+    def _best_effort(self) -> Iterator[None]:
+        """Report what fails here, once: the run continues without its metrics."""
+        try:
+            yield
+        except Exception as error:  # a mirror stops no run, however it breaks
+            self._broken = True
+            _log.warning("Prometheus has failed (%s); the run continues without it", error)
+
+    def _register(self, run: str) -> None:
         for series in SERIES:
             if series.kind == "counter":
                 counter = _Counter(*_described(series))
@@ -67,11 +94,7 @@ class RunMetrics:
                 gauge.set_default_tags({"run": label(run)})
                 self._gauges[_what(series)] = gauge
 
-    def publish(self, status: ServerStatus, tally: Tally) -> None:
-        """Show how the run stands, unless that was done a moment ago."""
-        if self._clock() < self._next_s and not status.finished:
-            return
-        self._next_s = self._clock() + PUBLISH_EVERY_S
+    def _publish(self, status: ServerStatus, tally: Tally) -> None:
         for what, counter in self._counters.items():
             total: int = getattr(tally, what)
             new = total - self._counted.get(what, 0)

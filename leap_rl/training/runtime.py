@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from leap_rl.messages import ServerStatus
@@ -33,6 +34,10 @@ class Job:
     stream_every_s: float
     snapshot_every_s: float
     patience: Patience
+    keep_checkpoints: int | None = None
+    """Of how many checkpoints the parameters stay; none for all."""
+    session: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Tells this driver from those before it and after it, in the leases of its trainers."""
     on_divergence: OnDivergence = "stop"
     """What becomes of a task whose numbers are no longer finite."""
     on_phase: OnPhase = no_fault
@@ -54,6 +59,8 @@ class Job:
             policy=self.make_policy(folder),
             patience=self.patience,
             on_divergence=self.on_divergence,
+            keep_checkpoints=self.keep_checkpoints,
+            session=self.session,
             trainers_live=trainers_live,
             on_phase=self.on_phase,
         )

@@ -47,14 +47,15 @@ class LocalLink:
         return work
 
     def due(self) -> Due:
-        """What is to be sent now; a run that is to stop stops here, between two updates."""
-        self._interrupts.check()
-        return self._schedule.due()
+        """What is to be sent now; of a run that is to stop, a snapshot."""
+        return Due.SNAPSHOT if self._interrupts.is_set() else self._schedule.due()
 
     def stream(self, message: Stream) -> Continue | Abandon:
-        """Send a sum so far."""
+        """Send a sum so far; a run that is to stop stops here, once its snapshot is on disk."""
         self._schedule.sent(snapshot=message.snapshot is not None)
         answer = self._server.stream(message)
+        if message.snapshot is not None:
+            self._interrupts.check()
         self._server.tick()
         self._report(self._server.status())
         return answer

@@ -27,6 +27,8 @@ from leap_rl.training.runtime import Job
 
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
+SNAPSHOTS_WITHIN_S = 2.5
+"""How long a run that is to stop waits for its trainers' snapshots."""
 OBJECT_STORE_BYTES = 512 * 2**20
 
 SERVER_RESTARTS = 20
@@ -84,6 +86,9 @@ class RayRuntime:
                 _supervise(server, crew, report, self._interrupts)
             except RayError as error:
                 raise RunFailedError(f"the parameter server died: {first_line(error)}") from None
+            except KeyboardInterrupt:
+                _take_snapshots(server)
+                raise
             finally:
                 crew.kill()
                 _let_finish(server)
@@ -113,6 +118,13 @@ def _supervise(
             crew.deaths_since_progress = 0
         crew.fill(status.slots_total)
         crew.wait(SUPERVISE_EVERY_S)
+
+
+def _take_snapshots(server: Any) -> None:
+    """Have the trainers' work put on disk, as far as that is done in time."""
+    with suppress(RayError):
+        answer = server.take_snapshots.remote(SNAPSHOTS_WITHIN_S)
+        ray.wait([answer], timeout=SNAPSHOTS_WITHIN_S + 0.5)
 
 
 def _let_finish(server: Any) -> None:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from leap_rl.durable_files import write_atomically
+from leap_rl.links import read_regular
 from leap_rl.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
-from leap_rl.run_folder import RunFolderError
+from leap_rl.run_folder import RunFolder, RunFolderError
 from leap_rl.sealed import Arrays, SealError, seal, unseal
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds import DroppedSlot, FilledSlot
@@ -46,6 +46,8 @@ class Lease:
     """Segments behind the slot's snapshot by then."""
     restarts: int = 0
     """How often the slot's task was started again with another seed."""
+    session: str = ""
+    """Of the driver that started the trainer; nothing in leases of older versions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,9 +68,11 @@ class SlotFiles:
         path: Where the completed slot goes; the others lie beside it.
         spec: The slot's task.
         fingerprint: SHA-256 of the run's defining config. A file of another task or run is refused.
+        folder: The run's folder, which all of them lie in.
     """
 
-    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str) -> None:
+    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
+        self._folder = folder
         self._path = path
         self._head = {"fingerprint": fingerprint, "spec": spec.plain()}
         self._spec = spec
@@ -79,7 +83,9 @@ class SlotFiles:
 
     def read_lease(self) -> Lease | None:
         """Return who works on the slot, or none."""
-        return self._read(self._path.with_suffix(".lease"), lambda _, header: Lease(**header))
+        return self._read(
+            self._path.with_suffix(".lease"), lambda _, header: _checked(Lease, header)
+        )
 
     def write_snapshot(self, frozen: SlotSnapshot) -> None:
         """Write a frozen task, synced to disk before it returns."""
@@ -96,12 +102,7 @@ class SlotFiles:
         """
         frozen = self._read(
             self._path.with_suffix(".snapshot"),
-            lambda arrays, header: SlotSnapshot(
-                restarts=header["restarts"],
-                n=header["n"],
-                contribution=arrays["contribution"],
-                snapshot=arrays["snapshot"],
-            ),
+            lambda arrays, header: _checked(SlotSnapshot, {**header, **arrays}),
         )
         return None if frozen is None or frozen.restarts != restarts else frozen
 
@@ -117,7 +118,7 @@ class SlotFiles:
                 arrays = {**arrays, "kept": slot.kept}
             header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
         self._write(self._path, arrays, header)
-        self._path.with_suffix(".snapshot").unlink(missing_ok=True)
+        self._folder.remove(self._path.with_suffix(".snapshot"))
 
     def read_result(self) -> FilledSlot | DroppedSlot | None:
         """Return what completed the slot, or none."""
@@ -128,11 +129,10 @@ class SlotFiles:
     ) -> FilledSlot | DroppedSlot:
         attempt, restarts = int(header["attempt"]), int(header["restarts"])
         if "dropped" in header:
-            return DroppedSlot(
-                spec=self._spec, attempt=attempt, restarts=restarts, **header["dropped"]
-            )
+            dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
+            return _checked(DroppedSlot, {"spec": self._spec, **dropped})
         record = dict(header["record"])
-        record["curve"] = tuple(CurvePoint(**point) for point in record["curve"])
+        record["curve"] = tuple(_checked(CurvePoint, point) for point in record["curve"])
         return FilledSlot(
             spec=self._spec,
             attempt=attempt,
@@ -140,12 +140,12 @@ class SlotFiles:
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
             kept=arrays.pop("kept", None),
-            record=TaskRecord(**record),
+            record=_checked(TaskRecord, record),
             episodes=Episodes(**arrays),
         )
 
     def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:
-        write_atomically(path, seal(arrays, {**self._head, "content": header}))
+        self._folder.write(path, seal(arrays, {**self._head, "content": header}))
 
     def _read(
         self, path: Path, make: Callable[[dict[str, NDArray[Any]], dict[str, Any]], T]
@@ -156,7 +156,7 @@ class SlotFiles:
             RunFolderError: The file belongs to another task or run, or cannot be read.
         """
         try:
-            arrays, header = unseal(path.read_bytes())
+            arrays, header = unseal(read_regular(path))
             content = header.pop("content")
             whole = make(arrays, content)
         except FileNotFoundError:
@@ -164,10 +164,38 @@ class SlotFiles:
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
         except (SealError, ValueError, KeyError, TypeError) as error:
-            aside = path.with_name(f"{path.name}.damaged")
-            path.replace(aside)
+            aside = self._folder.set_aside(path)
             _log.warning("%s: is damaged: %s; what it held is computed again", aside, error)
             return None
         if header != self._head:
             raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
         return whole
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "int": lambda value: type(value) is int and value >= 0,
+    "float": _is_number,
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: value is None or isinstance(value, str),
+    "Mapping[str, float]": lambda value: (
+        isinstance(value, dict) and all(map(_is_number, value.values()))
+    ),
+}
+"""Whether a value is of a field's type, by its annotation."""
+
+
+def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a dataclass of what a header holds.
+
+    Raises:
+        TypeError: A value is of another type, is missing, or is not known.
+    """
+    for one in fields(kind):  # type: ignore[arg-type]
+        check = _CHECKS.get(str(one.type))
+        if check is not None and one.name in values and not check(values[one.name]):
+            raise TypeError(f"{one.name} = {values[one.name]!r:.80}")
+    return kind(**values)

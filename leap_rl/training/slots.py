@@ -73,8 +73,8 @@ class Slot:
             f"{self.task_seed})"
         )
 
-    def hand_out(self, claim: Claim) -> None:
-        """Note on disk that the next attempt is the claim's trainer's."""
+    def hand_out(self, claim: Claim, session: str) -> None:
+        """Note on disk that the next attempt is the claim's trainer's, under a driver's session."""
         self.attempt += 1
         self.files.write_lease(
             Lease(
@@ -85,6 +85,7 @@ class Slot:
                 losses=self.losses,
                 durable_n=self.durable_n,
                 restarts=self.restarts,
+                session=session,
             )
         )
 

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, UsageError, main
+from leap_rl.cli.evaluate import take_inits
 from leap_rl.cli.policies import make_evaluation, make_tasks
 from leap_rl.cli.record import read_run
 from leap_rl.config import EvaluateConfig
@@ -47,6 +48,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "mine"
     assert main(["train", *CATCH, *LOCALLY, "--run_dir", str(run)]) == 0
     return run
+
+
+def test_inits_may_be_appended_as_the_help_offers_it() -> None:
+    words = ["--init", "a", "--init+", "b", "--init+=c", "--seeds", "2"]
+    assert take_inits(words) == (["a", "b", "c"], ["--seeds", "2"])
+    with pytest.raises(UsageError, match="name a run"):
+        take_inits(["--init+"])
 
 
 def evaluate(*argv: str | Path, runtime: list[str] = LOCALLY) -> int:

@@ -151,6 +151,22 @@ def test_what_cannot_be_averaged_is_refused_and_changes_nothing():
     assert torch.equal(outer.step(contributions).theta, twin.step(contributions).theta)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_step_that_overflows_changes_nothing(optimizer):
+    """Neither the initialization nor Adam's averages and its count of steps."""
+    theta0 = torch.full((P,), 3.3e38)
+    outer, twin = (OuterStep(theta0, optimizer=optimizer, meta_lr=3e37) for _ in range(2))
+    before = outer.state_dict()
+    with pytest.raises(NonFiniteError, match="lower meta_lr"):
+        outer.step([torch.full((P,), -10.0)])
+    assert torch.equal(outer.theta, theta0)
+    state = outer.state_dict()
+    assert state.keys() == before.keys()
+    assert all(torch.equal(state[name], before[name]) for name in state)
+    twin_result = twin.step([torch.full((P,), 1e-2)])
+    assert torch.equal(outer.step([torch.full((P,), 1e-2)]).theta, twin_result.theta)
+
+
 def test_states_and_settings_that_do_not_fit_are_refused():
     adam = OuterStep(make_theta0(), optimizer="adam", meta_lr=0.1)
     sgd = OuterStep(make_theta0(), optimizer="sgd", meta_lr=0.1)

@@ -237,6 +237,18 @@ def test_rewards_are_clipped_on_both_sides() -> None:
     assert torch.equal(batch.returns, unroll.rewards)
 
 
+def test_a_gradient_below_the_bound_is_not_scaled_up() -> None:
+    unbounded, loose, tight = (
+        make(AgentConfig(max_grad_norm=bound)) for bound in (math.inf, 1e6, 1e-3)
+    )
+    for learner in (unbounded, loose, tight):
+        loss, _ = make_unroll().play(learner)
+        learner.backward(loss)
+        learner.step()
+    assert torch.equal(loose.flat.vector, unbounded.flat.vector)
+    assert not torch.equal(tight.flat.vector, unbounded.flat.vector)
+
+
 @pytest.mark.parametrize("path_loss", ["policy", "value"])
 def test_a_path_over_a_part_of_the_loss(path_loss: PathLoss) -> None:
     unroll = make_unroll()

@@ -129,6 +129,27 @@ def test_whatever_write_is_the_last_the_store_is_a_run_to_go_on_from(
     assert not again.slot(1, 0).exists() or died == 1
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_leads_to_other_files_is_written_after_them(
+    order: int, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order in which the folder lists its files."""
+    run = make_run(tmp_path / "here")
+    look = Mirror._stamps
+    monkeypatch.setattr(Mirror, "_stamps", lambda self: dict(sorted(look(self).items())[::order]))
+    written: list[str] = []
+
+    class Recorded(ObjectStore):
+        def write(self, name: str, content: bytes) -> None:
+            written.append(name)
+            super().write(name, content)
+
+    Mirror(run.path, Recorded(url)).push()
+    kinds = [0 if ".safetensors" in one else 1 if "state" in one else 2 for one in written[:-1]]
+    assert kinds == [0, 0, 0, 0, 1, 1, 2]
+    assert written[-2:] == ["checkpoints/latest", "config.yaml"]
+
+
 def test_what_a_checkpoint_still_needs_is_not_removed(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

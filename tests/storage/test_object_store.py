@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leap_rl.storage import conditional
+from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.object_store import (
     SETTLED_NS,
     ObjectStore,
@@ -38,6 +40,43 @@ def test_what_is_written_is_read_and_listed(store: ObjectStore) -> None:
     store.remove("a/b")
     store.remove("a/b")
     assert list(store.versions()) == ["c"]
+
+
+def test_what_changed_is_not_written_over(store: ObjectStore) -> None:
+    assert store.tag("a/b") is None
+    one = store.replace("a/b", b"one", None)
+    assert one == store.tag("a/b")
+    with pytest.raises(ChangedError):
+        store.replace("a/b", b"late", None)
+    other = store.replace("a/b", b"other", one)
+    assert other != one
+    with pytest.raises(ChangedError):
+        store.replace("a/b", b"late", one)
+    assert store.read("a/b") == b"other"
+    store.remove("a/b")
+    with pytest.raises(ChangedError):
+        store.replace("a/b", b"late", other)
+    assert store.read("a/b") is None
+
+
+def test_without_botocore_nothing_is_compared(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditional, "find_spec", lambda name: None)
+    store = ObjectStore(s3_url)
+    assert store.tag("a") is None
+    assert store.replace("a", b"one", None) is None
+    assert store.replace("a", b"other", "known") is None
+    assert store.read("a") == b"other"
+
+
+def test_a_store_that_refuses_or_is_away_is_told_in_one_line(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match="NoSuchBucket"):
+        ObjectStore(f"{s3_url.rsplit('/', 2)[0]}-none/x").replace("a", b"", None)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(StoreError, match=r"cannot be written to \(a\)") as refusal:
+        ObjectStore(s3_url).replace("a", b"", None)
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_version_that_another_content_may_share_is_not_settled() -> None:

@@ -15,7 +15,8 @@ import pytest
 from leap_rl.cli import main
 from leap_rl.cli.initializations import find_initialization
 from leap_rl.run_folder import RunFolder, RunFolderError
-from leap_rl.storage import run_folders, store_lock
+from leap_rl.storage import object_store, run_folders, store_lock
+from leap_rl.storage.mirror import Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError, read_file
 from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME, StoreLock
@@ -87,6 +88,74 @@ def test_what_another_run_takes_of_it_is_fetched(
     assert "report/index.html" in ObjectStore(url).versions()
 
 
+LOCKS = {
+    "missing": None,
+    "empty": b"",
+    "damaged": b'{"session": "',
+    "of a disk": b'{"host": "a", "pid": 1, "started": 1.0, "heartbeat": 1.0}',
+    "nothing known": b"[]",
+}
+
+
+@pytest.mark.parametrize(
+    ("where", "lock"), [("s3", "empty"), *(("memory", lock) for lock in LOCKS)]
+)
+def test_a_run_is_where_its_config_is_whatever_the_lock_says(
+    where: str,
+    lock: str,
+    machine: Become,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As after a copy from a disk, whose lock is empty."""
+    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store, content = ObjectStore(url), LOCKS[lock]
+    store.remove(NAME)
+    if content is not None:
+        store.write(NAME, content)
+    before = {name: store.read(name) for name in ("config.yaml", "checkpoints/latest")}
+    for name in ("second", "first"):
+        machine(name)
+        assert main(["train", *BOWLS, "--seed", "7", "--run_dir", url]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"run_dir = {url}: holds a run already" in line
+        assert {name: store.read(name) for name in before} == before
+        store.remove(NAME)
+        if content is not None:
+            store.write(NAME, content)
+    machine("third")
+    assert main(["watch", url, "--once"]) == 0
+    assert main(["resume", url, "--meta.meta_steps", "2"]) == 0
+    assert StoredRunFolder(url).latest() == 2
+
+
+def test_a_run_that_was_copied_from_a_disk_goes_on(
+    straight: RunFolder, url: str, machine: Become
+) -> None:
+    store = ObjectStore(url)
+    for path in filter(Path.is_file, straight.path.rglob("*")):
+        store.write(path.relative_to(straight.path).as_posix(), path.read_bytes())
+    assert store.read(NAME) == b""
+    assert main(["resume", url, "--meta.meta_steps", "4"]) == 0
+    assert sums(run_folder(url), 3) == sums(straight, 3)
+    assert run_folder(url).latest() == 4
+
+
+def test_a_run_whose_config_is_gone_from_the_store_is_put_aside(
+    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though its lock still says that this machine had it last."""
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store = ObjectStore(url)
+    for name in store.versions():
+        store.remove(name)
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    assert "holds no run any more; what was here of one is in" in capsys.readouterr().err
+    assert store.read("config.yaml") is not None
+    assert store.read("checkpoints/000001/initialization.safetensors") is not None
+
+
 def test_a_url_with_a_run_is_not_written_over(
     url: str, machine: Become, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,7 +219,7 @@ def test_a_run_that_was_taken_over_stops_here(
     def work() -> None:
         with run.lock():
             lock = StoreLock(ObjectStore(url), say=lambda line: None)
-            lock._write(held=True)
+            lock._write(held=True, over=ObjectStore(url).tag(NAME))
             (run.path / "late").write_text("of who was cut off")
             for _ in range(200):
                 run.check()
@@ -167,7 +236,7 @@ class Cable:
         self.is_cut = False
         self.of_others = SimpleNamespace(read=ObjectStore.read, write=ObjectStore.write)
         """What machines that are not cut off do."""
-        for name in ("read", "write", "versions", "remove"):
+        for name in ("read", "write", "versions", "remove", "tag", "replace"):
             monkeypatch.setattr(ObjectStore, name, self._through(getattr(ObjectStore, name)))
 
     def _through(self, method: Callable[..., object]) -> Callable[..., object]:
@@ -253,6 +322,11 @@ def test_a_report_is_brought_without_the_run(url: str, machine: Become) -> None:
     assert ObjectStore(url).read("checkpoints/latest") == b"000100\n"
 
 
+def wait_until(condition: Callable[[], object]) -> None:
+    while not condition():  # no longer than the test's own timeout
+        time.sleep(0.01)
+
+
 def test_a_store_that_comes_back_is_told_and_caught_up_with(
     url: str, cable: Cable, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -260,9 +334,9 @@ def test_a_store_that_comes_back_is_told_and_caught_up_with(
     with caplog.at_level(logging.WARNING), run.lock():
         cable.is_cut = True
         run.write_checkpoint(0, {}, {})
-        time.sleep(0.2)
+        wait_until(lambda: caplog.records)
         cable.is_cut = False
-        time.sleep(0.5)
+        wait_until(lambda: len(caplog.records) > 1)
         assert "checkpoints/latest" in ObjectStore(url).versions()
     messages = [record.getMessage() for record in caplog.records]
     assert messages[1:] == [f"{url}: has all of the run again"]
@@ -294,6 +368,70 @@ def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
         work()
     assert ObjectStore(url).read("checkpoints/latest") == b"000100\n"
     assert "checkpoints/000002/state.json" not in ObjectStore(url).versions()
+
+
+@pytest.mark.parametrize("where", ["memory", "s3"])
+def test_a_write_that_lands_after_a_takeover_is_refused(
+    where: str, machine: Become, request: pytest.FixtureRequest
+) -> None:
+    """Of a driver that was suspended between its look at the lock and the write."""
+    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store, run = ObjectStore(url), StoredRunFolder(url)
+    deposed = []
+
+    def look() -> None:
+        deposed.append(True)
+        raise StoreError("another's")
+
+    slow = Mirror(run.path, store, look=look)
+    slow.fence()
+    machine("second")
+    assert main(["resume", url, "--meta.meta_steps", "3"]) == 0
+    before = {name: store.read(name) for name in ("config.yaml", "checkpoints/latest")}
+    machine("first")
+    for name in before:
+        (run.path / name).write_text("of the slow one")
+        with pytest.raises(StoreError, match="another's"):
+            slow.push(below=name)
+    assert {name: store.read(name) for name in before} == before
+    assert len(deposed) == 2
+
+
+def test_where_nothing_is_compared_a_driver_looks_right_before(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "conditional_writes", lambda *arguments: None)
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    run, store = StoredRunFolder(url), ObjectStore(url)
+
+    def work() -> None:
+        with run.lock():
+            store.write(NAME, json.dumps({**record(store), "session": "new"}).encode())
+            run.write_checkpoint(2, {}, {})
+
+    with pytest.raises(StoreError, match="has taken the run over"):
+        work()
+    assert store.read("checkpoints/latest") == b"000001\n"
+
+
+def record(store: ObjectStore) -> dict[str, object]:
+    content: dict[str, object] = json.loads(store.read(NAME) or b"")
+    return content
+
+
+def test_a_late_write_of_the_one_before_is_written_over(url: str, machine: Become) -> None:
+    run, store, looked = StoredRunFolder(url), ObjectStore(url), []
+    mirror = Mirror(run.path, store, look=lambda: looked.append(True))
+    mirror.fence()
+    run.write_checkpoint(0, {}, {})
+    mirror.push()
+    assert not looked
+    store.write("checkpoints/latest", b"000007\n")
+    run.write_checkpoint(1, {}, {})
+    mirror.push()
+    assert looked == [True]
+    assert store.read("checkpoints/latest") == b"000001\n"
 
 
 def test_a_working_copy_is_no_run_of_its_own(

@@ -21,6 +21,49 @@ def make_lock(url: str, *, sleep: Callable[[float], None] = lambda seconds: None
     return StoreLock(ObjectStore(url), say=lambda line: None, sleep=sleep, alive_s=0.05)
 
 
+def write_anyhow(lock: StoreLock) -> None:
+    """As where a store cannot compare."""
+    lock._write(held=True, over=lock._store.tag(NAME))
+
+
+@pytest.mark.parametrize("where", ["memory", "s3"])
+@pytest.mark.timeout(180)
+def test_of_two_that_write_together_one_is_refused(
+    where: str, machine: Become, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
+    first, second = make_lock(url), make_lock(url)
+    with pytest.raises(LockedError, match="on first"):
+        second.acquire(announce=lambda last: write_anyhow(first))
+    first.renew()
+    now = first.read()
+    assert now is not None
+    assert now.session == first.session
+
+
+def test_a_renewal_that_is_late_is_not_written_over_another(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one takes over after this one has looked."""
+    first = make_lock(url)
+    first.acquire()
+    machine("second")
+    second, read = make_lock(url), StoreLock.read
+
+    def read_and_wait(self: StoreLock) -> object:
+        record = read(self)
+        monkeypatch.setattr(StoreLock, "read", read)
+        write_anyhow(second)
+        return record
+
+    monkeypatch.setattr(StoreLock, "read", read_and_wait)
+    with pytest.raises(DeposedError, match="on second"):
+        first.renew()
+    now = first.read()
+    assert now is not None
+    assert now.session == second.session
+
+
 def test_a_holder_that_gives_signs_of_life_is_left_alone(url: str, machine: Become) -> None:
     first = make_lock(url)
     assert first.acquire() is None
@@ -119,7 +162,7 @@ def test_sleep_counts_as_silence(
 def test_of_two_that_come_together_the_last_has_it(url: str) -> None:
     first, second = make_lock(url), make_lock(url)
     late = StoreLock(
-        ObjectStore(url), say=lambda line: None, sleep=lambda seconds: second._write(held=True)
+        ObjectStore(url), say=lambda line: None, sleep=lambda seconds: write_anyhow(second)
     )
     with pytest.raises(LockedError):
         late.acquire()

@@ -103,7 +103,6 @@ def test_it_is_written_once_in_a_while_and_gone_at_the_end(tmp_path: Path) -> No
 
 def test_what_a_killed_driver_left_is_removed_by_the_next(tmp_path: Path) -> None:
     (tmp_path / LIVE).write_text("old")
-    (tmp_path / f".{LIVE}.tmp").write_text("half")
     LiveConsole(Recorder(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -125,8 +124,9 @@ def test_it_does_not_write_through_a_link(tmp_path: Path) -> None:
     run.mkdir()
     victim.write_text("mine")
     with LiveConsole(Recorder(), run) as console:
-        (run / f".{LIVE}.tmp").symlink_to(victim)
+        (run / LIVE).symlink_to(victim)
         console.show(VIEW)
+        assert not (run / LIVE).is_symlink()
     assert victim.read_text() == "mine"
 
 

@@ -54,6 +54,13 @@ def test_the_same_rows_come_back_from_every_sink(tmp_path: Path) -> None:
     assert wandb_file.rows(file) == ROWS
 
 
+def test_tensorboard_shows_a_flavour_s_name_as_it_can(tmp_path: Path) -> None:
+    row = {"meta_step": 0, "return/pong@mode=1,difficulty=2/mean": 1.0}
+    track(TrackingConfig(), tmp_path / "run", [row])
+    (shown,) = tensorboard_file.rows(tmp_path / "run/tensorboard", "meta_step")
+    assert set(shown) == {"meta_step", "return/pong_mode_1_difficulty_2/mean"}
+
+
 def test_wandb_is_told_the_config_the_names_and_the_axis(tmp_path: Path) -> None:
     track(replace(OFFLINE, tensorboard=False), tmp_path / "run", ROWS[:1])
     (file,) = wandb_files(tmp_path / "run")
@@ -151,34 +158,39 @@ assert "tensorboardX" in loaded() and "wandb" not in loaded(), loaded()
 class Recorder(Sink):
     """A sink that notes what is asked of it, and may fail."""
 
+    name = "recorder"
+
     def __init__(self, name: str, log: list[str], *, fails: bool = False) -> None:
-        self.name, self.log, self.fails = name, log, fails
+        self.who, self.log, self.fails = name, log, fails
 
     def write(self, row: Row, axis: Axis) -> None:
-        self.log.append(f"{self.name} wrote {row[axis]}")
+        self.log.append(f"{self.who} wrote {row[axis]}")
         if self.fails:
             raise OSError("disk full")
 
     def write_clip(self, name: str, path: Path) -> None:
-        self.log.append(f"{self.name} showed {name}")
+        self.log.append(f"{self.who} showed {name}")
 
     def fail(self, reason: str) -> None:
-        self.log.append(f"{self.name} told of {reason}")
+        self.log.append(f"{self.who} told of {reason}")
         if reason in self.log:
             raise RuntimeError("not even that")
 
     def close(self) -> None:
-        self.log.append(f"{self.name} closed")
+        self.log.append(f"{self.who} closed")
         if self.fails:
             raise OSError("disk full")
 
 
-def test_every_sink_is_closed_even_when_one_raises() -> None:
+def test_every_sink_is_closed_even_when_one_raises(capsys: pytest.CaptureFixture[str]) -> None:
     log: list[str] = []
     tracker = Tracker([Recorder("a", log), Recorder("b", log, fails=True), Recorder("c", log)])
+    tracker.close()
+    assert log == ["a closed", "b closed", "c closed"]
+    assert len(capsys.readouterr().err.splitlines()) == 1
     with pytest.raises(OSError, match="disk full"):
-        tracker.close()
-    assert sorted(log) == ["a closed", "b closed", "c closed"]
+        Tracker([Recorder("a", log), Recorder("truth", log, fails=True)]).close()
+    assert log[3:] == ["a closed", "truth closed"]
 
 
 def test_every_sink_hears_why_a_run_failed_and_the_error_goes_on() -> None:
@@ -218,12 +230,63 @@ def test_wandb_sends_an_alert_and_marks_the_run_that_failed(tmp_path: Path, fail
         assert alert.level == "ERROR"
 
 
-def test_sinks_are_written_in_order_so_that_the_last_is_the_truth() -> None:
+class Killed(BaseException):
+    """A death, which nothing catches."""
+
+
+def test_sinks_are_written_in_order_so_that_the_last_is_the_truth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log: list[str] = []
-    tracker = Tracker([Recorder("mirror", log, fails=True), Recorder("truth", log)])
+    mirror, truth = Recorder("mirror", log), Recorder("truth", log)
+    tracker = Tracker([mirror, truth])
+    tracker.log({"meta_step": 3}, axis="meta_step")
+    assert log == ["mirror wrote 3", "truth wrote 3"]
+
+    def die(row: Row, axis: Axis) -> None:
+        raise Killed
+
+    monkeypatch.setattr(mirror, "write", die)
+    with pytest.raises(Killed):
+        tracker.log({"meta_step": 4}, axis="meta_step")
+    assert log[2:] == []  # so a resume logs row 4 again
+
+
+def test_a_mirror_that_fails_is_reported_once_and_left(capsys: pytest.CaptureFixture[str]) -> None:
+    log: list[str] = []
+    mirrors = [Recorder("one", log, fails=True), Recorder("other", log)]
+    tracker = Tracker([*mirrors, Recorder("truth", log)])
+    for step in (4, 5):
+        tracker.log({"meta_step": step}, axis="meta_step")
+    tracker.close()
+    assert log == [
+        *("one wrote 4", "one closed", "other wrote 4", "truth wrote 4"),
+        *("other wrote 5", "truth wrote 5", "other closed", "truth closed"),
+    ]
+    assert capsys.readouterr().err == (
+        "leap-rl: recorder has failed (disk full); the run continues without it, and "
+        "metrics.jsonl has every row\n"
+    )
+
+
+def test_a_run_ends_when_its_rows_cannot_be_written() -> None:
+    log: list[str] = []
+    tracker = Tracker([Recorder("mirror", log), Recorder("truth", log, fails=True)])
     with pytest.raises(OSError, match="disk full"):
         tracker.log({"meta_step": 4}, axis="meta_step")
-    assert log == ["mirror wrote 4"]  # so a resume logs row 4 again
+
+
+@pytest.mark.parametrize("mirror", ["tensorboard", "wandb"])
+def test_a_mirror_that_cannot_be_opened_is_reported_and_left(
+    mirror: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / mirror).write_text("where its folder would be")
+    with open_tracker(OFFLINE, run_folder=tmp_path, run_config={}, kind="train") as tracker:
+        tracker.log(ROWS[0], axis="meta_step")
+        assert len(tracker._sinks) == 2
+    assert read_rows(tmp_path / "metrics.jsonl") == ROWS[:1]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.lower().startswith(f"leap-rl: {mirror} has failed (")
 
 
 def test_jsonl_is_opened_as_the_last_sink(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ def make_server(
     close_after_s: float | None = None,
     on_divergence: OnDivergence = "stop",
     trainers_live: bool = False,
+    session: str = "driver",
+    keep_checkpoints: int | None = None,
 ) -> ParameterServer:
     """A server over a fresh or used folder."""
     if folder.latest() is None:
@@ -106,6 +108,8 @@ def make_server(
         policy=policy or FakePolicy(),
         patience=Patience(lease_s=60.0, max_attempts=max_attempts, close_after_s=close_after_s),
         on_divergence=on_divergence,
+        session=session,
+        keep_checkpoints=keep_checkpoints,
         trainers_live=trainers_live,
         clock=clock or FakeClock(),
     )
@@ -173,7 +177,7 @@ def assigned(work: object) -> Assignment:
     return work
 
 
-def disk_full(path: Path, data: bytes) -> None:
+def disk_full(path: Path, *content: object, **options: object) -> None:
     """Fail as a write to a full disk does."""
     raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
@@ -201,7 +205,8 @@ def write_slot(folder: RunFolder, slot: int) -> None:
         record=message.record,
         episodes=message.episodes,
     )
-    SlotFiles(folder.slot(0, slot), filled.spec, FINGERPRINT).write_result(filled)
+    files = SlotFiles(folder.slot(0, slot), filled.spec, FINGERPRINT, folder=folder)
+    files.write_result(filled)
 
 
 def pass_time(server: ParameterServer, clock: FakeClock, seconds: float) -> None:

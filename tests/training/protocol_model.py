@@ -9,18 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from leap_rl import durable_files, run_folder
+from leap_rl import durable_files, links
 from leap_rl.messages import (
     Abandon,
     Assignment,
@@ -315,47 +315,77 @@ class Disk:
 
         Removing never fails for want of room.
         """
-        rename, unlink, mkdir = Path.rename, Path.unlink, Path.mkdir
 
-        def write(path: Path, data: bytes) -> None:
-            self.change(halfway=lambda: path.write_bytes(data[: len(data) // 2]))
-            path.write_bytes(data)
-
-        def replace(source: Path, target: Path) -> None:
+        def replace(source: str, target: str, **folders: int) -> None:
             self.change()
-            os.replace(source, target)
+            os.replace(source, target, **folders)
 
-        def change_name(path: Path, target: Path) -> Path:
-            self.change()
-            return rename(path, target)
-
-        def make(path: Path, *args: Any, **options: Any) -> None:
-            if not path.is_dir():
+        def make(name: str, **folder: int) -> None:
+            if not _is_there(name, **folder):
                 self.change()
-            mkdir(path, *args, **options)
+            os.mkdir(name, **folder)
 
-        def remove(path: Path, missing_ok: bool = False) -> None:
-            self.change(may_be_full=False)
-            unlink(path, missing_ok=missing_ok)
+        def unlink(name: str, *, dir_fd: int) -> None:
+            if name.endswith(".tmp") and isinstance(sys.exc_info()[1], DiedError):
+                return  # who is dead tidies nothing up
+            if _is_there(name, dir_fd=dir_fd):
+                self.change(may_be_full=False)
+            os.unlink(name, dir_fd=dir_fd)
 
-        def remove_tree(path: Path, ignore_errors: bool = False) -> None:
+        def remove_tree(name: str, *, dir_fd: int, ignore_errors: bool = False) -> None:
             def half() -> None:
-                for entry in sorted(path.glob("*"))[::2]:
-                    os.unlink(entry)
+                folder = os.open(name, os.O_RDONLY, dir_fd=dir_fd)
+                for entry in sorted(os.listdir(folder))[::2]:
+                    os.unlink(entry, dir_fd=folder)
+                os.close(folder)
 
-            if path.exists():
+            if name.endswith(".tmp") and isinstance(sys.exc_info()[1], DiedError):
+                return
+            if _is_there(name, dir_fd=dir_fd):
                 self.change(may_be_full=False, halfway=half)
-            shutil.rmtree(path, ignore_errors=ignore_errors)
+            shutil.rmtree(name, dir_fd=dir_fd, ignore_errors=ignore_errors)
 
+        files = _Changed(
+            os,
+            replace=replace,
+            rename=replace,
+            mkdir=make,
+            unlink=unlink,
+            fsync=lambda descriptor: None,
+        )
         with (
-            mock.patch.object(run_folder, "write_synced", write),
-            mock.patch.object(run_folder, "sync_folder"),
-            mock.patch.object(durable_files, "write_synced", write),
-            mock.patch.object(durable_files, "sync_folder"),
-            mock.patch.object(durable_files, "os", SimpleNamespace(replace=replace)),
-            mock.patch.object(run_folder, "shutil", SimpleNamespace(rmtree=remove_tree)),
-            mock.patch.object(Path, "rename", change_name),
-            mock.patch.object(Path, "unlink", remove),
-            mock.patch.object(Path, "mkdir", make),
+            mock.patch.object(durable_files, "open", self._opened, create=True),
+            mock.patch.object(durable_files, "os", files),
+            mock.patch.object(durable_files, "shutil", SimpleNamespace(rmtree=remove_tree)),
+            mock.patch.object(links, "os", files),
         ):
             yield
+
+    @contextmanager
+    def _opened(self, descriptor: int, mode: str) -> Iterator[SimpleNamespace]:
+        with open(descriptor, mode) as file:
+
+            def write(data: bytes) -> None:
+                self.change(halfway=lambda: file.write(data[: len(data) // 2]))
+                file.write(data)
+
+            yield SimpleNamespace(write=write, flush=file.flush, fileno=file.fileno)
+
+
+class _Changed:
+    """A module with other functions in the place of some."""
+
+    def __init__(self, module: ModuleType, **functions: Callable[..., Any]) -> None:
+        self._module = module
+        self.__dict__ |= functions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def _is_there(name: str, *, dir_fd: int | None = None) -> bool:
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -91,6 +91,7 @@ class Watched:
         self.lived_s = 0.0
         self.heard_s: dict[Key, float] = {}
 
+        self.drivers = 0
         self.start_server(trainers_live=False)
 
     def check(self) -> None:
@@ -338,6 +339,8 @@ class Watched:
         return answer
 
     def start_server(self, *, trainers_live: bool) -> None:
+        self.drivers += not trainers_live
+        died = False
         while True:
             try:
                 self.server = ParameterServer(
@@ -345,12 +348,15 @@ class Watched:
                     fingerprint=FINGERPRINT,
                     policy=Averaging.restored(self.folder),
                     patience=Patience(lease_s=LEASE_S, max_attempts=10**6),
-                    trainers_live=trainers_live,
+                    session=f"driver {self.drivers}",
+                    # A server that dies at its start has another in its place, which only the
+                    # leases' session tells that the trainers are new.
+                    trainers_live=trainers_live or died,
                     clock=self.clock,
                 )
                 break
             except (DiedError, OSError):
-                continue
+                died = True
         running = self.running()
         self.known, self.counted_here = {}, set()
         self.answered = {
@@ -391,7 +397,7 @@ class Watched:
 
     def _files(self, key: Key) -> SlotFiles:
         spec = undisturbed()[key[0]].specs[key[1]]
-        return SlotFiles(self.folder.slot(*key), spec, FINGERPRINT)
+        return SlotFiles(self.folder.slot(*key), spec, FINGERPRINT, folder=self.folder)
 
     def _attempt_on_disk(self, key: Key) -> int | None:
         """The attempt that filled a slot, as the folder says."""

@@ -233,6 +233,7 @@ class StopsInTime(RuleBasedStateMachine):
         self.ticket: Ticket | None = None
         self.newest: Ticket | None = None
         self.losses = self.losses_at_claim = 0
+        self.drivers = 0
         self._start_server(trainers_live=False)
 
     @precondition(lambda self: self.ticket is None)
@@ -287,12 +288,14 @@ class StopsInTime(RuleBasedStateMachine):
         self.cleanup.close()
 
     def _start_server(self, *, trainers_live: bool) -> None:
+        self.drivers += not trainers_live
         self.server = make_server(
             self.folder,
             FakePolicy(rounds=1, batch=1),
             self.clock,
             max_attempts=self.MAX_ATTEMPTS,
             trainers_live=trainers_live,
+            session=f"driver {self.drivers}",
         )
 
 

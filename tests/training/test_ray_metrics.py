@@ -74,6 +74,35 @@ def joined(page: Mapping[str, Metric], name: str) -> float:
     return sum(sample.value for sample in page[f"ray_leap_rl_{name}_total"].samples)
 
 
+@pytest.mark.parametrize("fails", ["start", "set"])
+def test_a_page_that_fails_is_reported_once_and_left(
+    fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from leap_rl.training import ray_metrics
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    for kind in (ray_metrics._Counter, ray_metrics.Gauge):
+        for name in ("start", "set", "inc"):
+            if hasattr(kind, name):
+                monkeypatch.setattr(kind, name, fail if name == fails else lambda *_, **__: None)
+    metrics = ray_metrics.RunMetrics("run", clock=FakeClock())
+    status = ServerStatus(
+        round=0,
+        rounds=0,
+        slots_complete=0,
+        slots_total=0,
+        running=(),
+        durable_segments=0,
+        failure=None,
+    )
+    for _ in range(2):
+        metrics.publish(status, Tally(()))
+    (line,) = caplog.messages
+    assert line.startswith("Prometheus has failed (No space left on device)")
+
+
 def test_the_page_of_a_run_has_every_name_there_is(run: subprocess.Popen[str], port: int) -> None:
     names = {series.exported for series in SERIES}
     page: dict[str, Metric] = {}

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.messages import Abandon, Continue, Counted, Finished
 from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.sealed import seal, unseal
 from leap_rl.training.parameter_server import ParameterServer
 from leap_rl.training.slot_files import SlotFiles
 from tests.training.fakes import (
@@ -216,11 +219,70 @@ def test_a_server_that_takes_over_gives_a_trainer_its_newest_slot_only(folder: R
 
 def test_a_server_that_takes_over_waits_for_nobody_of_an_older_driver(folder: RunFolder) -> None:
     old = assigned(make_server(folder).claim(claim("a", number=7)))
-    make_server(folder)  # of a new driver, whose trainers have claimed nothing yet
-    again = make_server(folder, trainers_live=True)
+    make_server(folder, session="new")  # whose trainers have claimed nothing yet
+    again = make_server(folder, session="new", trainers_live=True)
     assert again.status().running == ()
     work = assigned(again.claim(claim("a", number=1)))
     assert (work.ticket.slot, work.ticket.attempt) == (0, old.ticket.attempt + 1)
+
+
+def test_a_server_that_takes_over_tells_its_driver_s_trainers_from_those_before(
+    folder: RunFolder,
+) -> None:
+    """A new driver's server that was killed before it had done anything leaves the old leases."""
+    server = make_server(folder, session="old")
+    old = assigned(server.claim(claim("a", number=7, incarnation=3)))
+    server.stream(frozen(old.ticket, 3))
+    again = make_server(folder, session="new", trainers_live=True)
+    assert again.status().running == ()
+    work = assigned(again.claim(claim("a", number=1, incarnation=1)))
+    assert (work.ticket.slot, work.ticket.attempt) == (0, old.ticket.attempt + 1)
+    assert work.durable_n == 3
+    assert isinstance(again.stream(stream(old.ticket, 9)), Abandon)
+    # The next life of the new driver's server knows its own.
+    third = make_server(folder, session="new", trainers_live=True)
+    assert [task.attempt for task in third.status().running] == [work.ticket.attempt]
+
+
+def test_a_lease_of_an_older_version_is_of_no_driver(folder: RunFolder) -> None:
+    make_server(folder, session="").claim(claim("a"))
+    assert make_server(folder, session="new", trainers_live=True).status().running == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("lease", {"attempt": "one"}),
+        ("lease", {"attempt": -1}),
+        ("lease", {"attempt": True}),
+        ("lease", {"trainer": 7}),
+        ("lease", {"losses": None}),
+        ("lease", {"more": 1}),
+        ("snapshot", {"n": "many"}),
+        ("safetensors", {"attempt": "one"}),
+        ("safetensors", {"record": {"agent_steps": "many"}}),
+        ("safetensors", {"record": {"losses": {"total": "low"}}}),
+        ("safetensors", {"record": {"curve": [{"agent_steps": 1}]}}),
+    ],
+)
+def test_a_sealed_file_with_values_that_cannot_be_is_set_aside(
+    kind: str, changes: dict[str, Any], folder: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server(folder)
+    ticket = assigned(server.claim(claim("a"))).ticket
+    server.stream(frozen(ticket, 3))
+    if kind == "safetensors":
+        server.complete(complete(ticket, claim("a", number=2)))
+    path = folder.slot(0, 0).with_suffix(f".{kind}")
+    arrays, header = unseal(path.read_bytes())
+    content = header["content"]
+    if "record" in changes:
+        changes = {"record": {**content["record"], **changes["record"]}}
+    path.write_bytes(seal(arrays, {**header, "content": {**content, **changes}}))
+    again = make_server(folder, trainers_live=True)
+    assert path.with_name(f"{path.name}.damaged").exists()
+    assert "what it held is computed again" in caplog.text
+    assert again.status().slots_complete == 0
 
 
 def test_getting_further_is_not_forgotten_with_the_server(folder: RunFolder) -> None:
@@ -243,7 +305,7 @@ def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     server = make_server(folder, policy)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.run_folder.write_synced", disk_full)
+        patch.setattr("leap_rl.run_folder.write_folder", disk_full)
         for _ in range(2):
             with pytest.raises(OSError, match="No space left"):
                 server.complete(message)
@@ -278,7 +340,7 @@ def test_a_claim_whose_lease_could_not_be_written_is_not_answered_by_an_old_one(
     ticket = assigned(server.claim(claim("a", number=1))).ticket
     server.complete(complete(ticket, claim("a", number=2)))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.training.slot_files.write_atomically", disk_full)
+        patch.setattr("leap_rl.run_folder.write_atomically", disk_full)
         with pytest.raises(OSError, match="No space left"):
             server.claim(claim("a", number=3))
     assert assigned(server.claim(claim("a", number=3))).ticket.slot == 1

@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from leap_rl import processor
-from leap_rl.cli import EXIT_FAILED, main
+from leap_rl.cli import EXIT_FAILED, EXIT_TERMINATED, main
 from leap_rl.rl import hardware
 from leap_rl.run_folder import RunFolder
+from leap_rl.sealed import unseal
+from leap_rl.tracking.live import LIVE, read_live
 
 ROOT = Path(__file__).parents[2]
 BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--meta.meta_steps", "1"]
@@ -180,6 +182,46 @@ def test_another_trainer_goes_on_from_the_snapshot(tmp_path: Path) -> None:
     assert folder.read_state(1)["sha256"] == calm.read_state(1)["sha256"]
     one, other = (pq.read_table(run.curves(0)).to_pydict() for run in (calm, folder))
     assert one == other
+
+
+def test_sigterm_costs_no_work(tmp_path: Path) -> None:
+    """To a trainer, as where a machine is taken away, and to the driver."""
+    options = [*BOWLS, "--task.agent_steps", "100000", "--meta.batch_size", "1"]
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+
+    never = ["--runtime.snapshot_every_s", "1000", "--runtime.stream_every_s", "0.1"]
+    process = start(*options, *never, "--runtime.trainers", "1", cwd=tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    snapshot = folder.slot(0, 0).with_suffix(".snapshot")
+
+    def agent_steps() -> int:
+        live = read_live(folder.path)
+        return max((task.agent_steps for task in live.view.tasks), default=0) if live else 0
+
+    wait_until(lambda: agent_steps() > 0, process)
+    assert not snapshot.exists()
+    (victim,) = trainers(process)
+    os.kill(victim, signal.SIGTERM)
+    wait_until(snapshot.exists, process)
+    first = unseal(snapshot.read_bytes())[1]["content"]["n"]
+    wait_until(lambda: trainers(process) not in ([], [victim]), process)
+    lease = folder.slot(0, 0).with_suffix(".lease")
+    wait_until(lambda: unseal(lease.read_bytes())[1]["content"]["attempt"] == 2, process)
+
+    def is_seen_again() -> bool:
+        later = (folder.path / LIVE).stat().st_mtime > lease.stat().st_mtime + 0.5
+        return later and agent_steps() > first
+
+    wait_until(is_seen_again, process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == EXIT_TERMINATED, err
+    assert unseal(snapshot.read_bytes())[1]["content"]["n"] > first
+    assert main(["resume", str(folder.path), "--runtime.kind", "local"]) == 0
+    (slot,) = folder.read_state(1)["slots"]
+    assert slot["attempt"] == 3
+    assert folder.read_state(1)["sha256"] == calm.read_state(1)["sha256"]
 
 
 def test_a_task_that_goes_wrong_stops_the_run_in_one_line(tmp_path: Path) -> None:

@@ -259,18 +259,15 @@ def test_ctrl_c_and_resume_give_the_same_bits(
         *["train", *options, "--run_dir", "run", "--runtime.kind", runtime], cwd=tmp_path
     )
     folder = RunFolder(tmp_path / "run")
-    deadline = time.monotonic() + 150
-    while not (folder.slot(1, 0).exists() or (folder.latest() or 0) > 1):
+    # From here on it is in meta-step 1, the second one, with all of its slots still to be filled.
+    while not folder.slot(1, 0).with_suffix(".lease").exists():
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
         time.sleep(0.005)
-    started = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     output = finish(process, status=EXIT_INTERRUPTED)
-    assert time.monotonic() - started < 10
     assert "resume run" in output
     assert "Traceback" not in output
-    assert folder.latest() == 1, "it was to be stopped in meta-step 1, the second one"
+    assert folder.latest() == 1
 
     finish(leap_rl("resume", "run", cwd=tmp_path))
     assert initializations(tmp_path / "run") == initializations(run)

@@ -1,0 +1,80 @@
+"""A process that watches over a run's driver and resumes the run when the driver is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+from leap_rl import cli
+from leap_rl.cli.launch import shown
+from leap_rl.config import Config
+from leap_rl.run_folder import RunFolder
+
+SUPERVISED = "LEAP_RL_SUPERVISED"
+"""In the environment of a driver that is watched over."""
+
+
+def is_supervisor(config: Config) -> bool:
+    """Whether this process is to watch over a driver, and not to be it."""
+    return config.runtime.max_driver_restarts > 0 and SUPERVISED not in os.environ
+
+
+def supervise(config: Config, folder: RunFolder) -> int:
+    """Run a run's driver in a process of its own, again whenever it is killed.
+
+    A driver that ends by itself has a reason, which another one would find too: it failed, its run
+    is done, or it was asked to stop.
+
+    Args:
+        config: The run's, which is in its folder too.
+        folder: The run's.
+
+    Returns:
+        The exit status of the last driver.
+    """
+    words = [sys.executable, "-m", "leap_rl", "resume", folder.place]
+    words += [cli.TRUST_IMPORTS] if cli.trusts_imports else []
+    environment = {**os.environ, SUPERVISED: "1"}
+    restarts = 0
+    driver: subprocess.Popen[bytes] | None = None
+    asked = 0
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = number
+        if driver is not None and driver.poll() is None:
+            driver.send_signal(number)
+
+    former = {one: signal.signal(one, pass_on) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while True:
+            # What a finished run says on stdout is said here, once.
+            driver = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
+            status = driver.wait()
+            if status >= 0 or asked:
+                return status if status >= 0 else 128 + asked
+            if restarts == config.runtime.max_driver_restarts:
+                _say(
+                    f"the driver was killed ({_name(status)}) once more than {restarts} times, as "
+                    f"runtime.max_driver_restarts allows; {shown(folder)} can be resumed"
+                )
+                return 128 - status
+            restarts += 1
+            _say(
+                f"the driver was killed ({_name(status)}); resuming {shown(folder)}, restart "
+                f"{restarts} of {config.runtime.max_driver_restarts}"
+            )
+    finally:
+        for one, handler in former.items():
+            signal.signal(one, handler)
+
+
+def _name(status: int) -> str:
+    return signal.Signals(-status).name
+
+
+def _say(text: str) -> None:
+    print(f"leap-rl: {text}", file=sys.stderr, flush=True)

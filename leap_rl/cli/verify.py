@@ -1,0 +1,177 @@
+"""``leap-rl verify``: read every file of a run and say what is wrong. It repairs nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from leap_rl.cli import EXIT_FAILED
+from leap_rl.cli.launch import shown
+from leap_rl.cli.record import StoredRun, read_run
+from leap_rl.config import TrainConfig
+from leap_rl.links import read_regular
+from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.sealed import SealError, unseal
+from leap_rl.storage.run_folders import run_folder
+from leap_rl.tracking.jsonl import read_rows
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status: 0 where all is well, 1 where something is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="leap-rl verify",
+        description="Read every file of the run in the folder RUN: sums, fingerprints, the chain "
+        "of checkpoints, rows, curves, agents. Each thing that is wrong is one line. Nothing is "
+        "changed.",
+    )
+    parser.add_argument(
+        "run", metavar="RUN", help="the run's folder, or its URL in an object store"
+    )
+    folder = run_folder(parser.parse_args(argv).run)
+    holder = folder.worker()
+    if holder is not None:
+        print(f"{shown(folder)}: {holder} works on it; what it writes meanwhile may be reported")
+    found = 0
+    for problem in problems(folder):
+        found += 1
+        print(problem)
+    files = sum(path.is_file() for path in folder.path.rglob("*"))
+    verdict = "nothing is wrong" if not found else f"{found} things are wrong"
+    print(f"{shown(folder)}: {files} files, {'1 thing is wrong' if found == 1 else verdict}")
+    return EXIT_FAILED if found else 0
+
+
+def problems(folder: RunFolder) -> Iterator[str]:
+    """Yield what is wrong with a run, a line each, with the file's name."""
+    try:
+        run = read_run(folder)
+    except ValueError as error:
+        yield str(error)
+        return
+    states: dict[int, dict[str, Any]] = {}
+    yield from _checkpoints(folder, run, states)
+    yield from _rows(folder, run, states)
+    yield from _sealed_files(folder, run, states)
+    yield from _results(folder, states)
+    for path in sorted(folder.path.rglob("*.damaged")):
+        yield f"{path}: was set aside as damaged; what it held was computed again"
+
+
+def _checkpoints(
+    folder: RunFolder, run: StoredRun, states: dict[int, dict[str, Any]]
+) -> Iterator[str]:
+    """Check the checkpoints and that none is missing; note the states that are whole."""
+    try:
+        latest, best = folder.latest(), folder.best()
+    except RunFolderError as error:
+        yield str(error)
+        latest = best = None
+    there = folder.checkpoints()
+    first = run.record.origin.at if run.record.origin else 0
+    for number in range(first, max([first, *there]) + 1):
+        try:
+            states[number] = folder.read_state(number)
+            if not folder.is_thinned_out(number):
+                folder.read_checkpoint(number)
+            elif number in (first, latest, best):
+                yield f"{folder.checkpoint(number)}: its parameters are missing"
+            if states[number].get("fingerprint", run.record.fingerprint) != run.record.fingerprint:
+                yield f"{folder.checkpoint(number)}: belongs to another run"
+        except RunFolderError as error:
+            yield str(error)
+    pointers = folder.path / "checkpoints"
+    if latest is None and not (pointers / "latest").exists():
+        yield f"{pointers / 'latest'}: is missing"
+    elif latest is not None and [latest] != there[-1:]:
+        yield f"{pointers / 'latest'}: is {latest}, and the newest checkpoint is {there[-1:]}"
+    if best is not None and best not in there:
+        yield f"{pointers / 'best'}: is {best}, and there is no such checkpoint"
+
+
+def _rows(
+    folder: RunFolder, run: StoredRun, states: Mapping[int, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Compare metrics.jsonl with the rows of the checkpoints."""
+    path = folder.path / "metrics.jsonl"
+    try:
+        rows = read_rows(path)
+    except (OSError, ValueError) as error:
+        yield str(error)
+        return
+    if not isinstance(run.config, TrainConfig):
+        recorded = [row["values"] for state in states.values() for row in state["rows"]]
+        if len(states) > 1 and rows != recorded[: len(rows)]:
+            yield f"{path}: has other rows than the checkpoint's state.json"
+        return
+    logged = {row.get("meta_step"): row for row in rows}
+    before = 0
+    for number, state in states.items():
+        where = folder.checkpoint(number) / "state.json"
+        if not isinstance(state.get("agent_steps"), int) or state["agent_steps"] < before:
+            yield f"{where}: agent_steps = {state.get('agent_steps')}, after {before}"
+            continue
+        before = state["agent_steps"]
+        for row in state["rows"]:
+            if row["values"].get("meta_step") != number - 1:
+                yield f"{where}: has the row of meta-step {row['values'].get('meta_step')}"
+            elif logged.get(number - 1, row["values"]) != row["values"]:
+                yield f"{path}: its row of meta-step {number - 1} is not that of {where}"
+    if len(logged) != len(rows):
+        yield f"{path}: has {len(rows) - len(logged)} rows twice"
+
+
+def _sealed_files(
+    folder: RunFolder, run: StoredRun, states: Mapping[int, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Check the files of open slots and the agents that continue from round to round."""
+    slots = (folder.path / "slots").glob("[0-9]*/*")
+    kept = (folder.path / "kept").glob("[0-9]*/*.safetensors")
+    names = (".lease", ".snapshot", ".safetensors")
+    for path in sorted(chain(kept, (path for path in slots if path.suffix in names))):
+        try:
+            _, header = unseal(read_regular(path))
+        except (OSError, SealError, ValueError) as error:
+            yield f"{path}: {getattr(error, 'strerror', None) or error}"
+            continue
+        if not isinstance(header, dict) or header.get("fingerprint") != run.record.fingerprint:
+            yield f"{path}: belongs to another run"
+    newest = states.get(max(states, default=0), {})
+    for game, number in newest.get("kept", {}).items():
+        if not folder.kept_agent(number, game).exists():
+            yield f"{folder.kept_agent(number, game)}: is missing"
+
+
+def _results(folder: RunFolder, states: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+    """Check the results that no run reads again: curves, agents, event files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    expected = {folder.curves(n - 1) for n, state in states.items() if state.get("slots")}
+    for path in sorted(expected | set((folder.path / "curves").glob("*.parquet"))):
+        try:
+            pq.read_table(pa.BufferReader(read_regular(path)))
+        except (OSError, pa.ArrowException) as error:
+            yield f"{path}: {_reason(error)}"
+    for path in sorted((folder.path / "agents").glob("*.safetensors")):
+        try:
+            load(read_regular(path))
+        except (OSError, SafetensorError, ValueError, KeyError) as error:
+            yield f"{path}: {_reason(error)}"
+    events = sorted((folder.path / "tensorboard").glob("events.out.tfevents.*"))
+    if events:
+        from leap_rl.tracking.tensorboard import check_events
+
+        for path in events:
+            try:
+                check_events(read_regular(path))
+            except (OSError, ValueError) as error:
+                yield f"{path}: {_reason(error)}"
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
