@@ -174,8 +174,3 @@ def test_what_cannot_be_is_one_line_and_leaves_no_folder(
     line = one_line(["learn", "--task.kind", "gymnasium", *argv, "--run_dir", str(run)], capsys)
     assert message in line
     assert not run.exists()
-
-
-def test_what_measures_atari_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["--task.kind", "gymnasium", "--task.games", '["CartPole-v1"]']
-    assert "only Atari games are measured" in one_line(["plan", *argv], capsys)

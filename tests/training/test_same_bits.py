@@ -57,7 +57,9 @@ def ten_line_loop(config: TrainConfig) -> torch.Tensor:
     torch.set_flush_denormal(True)
     tasks = ConfiguredTasks(task=config.task, agent=config.agent)
     theta = tasks.random_initialization(derive_seed(config.seed, Purpose.INITIALIZATION))
-    outer = torch.optim.Adam([theta], lr=config.meta.meta_lr, foreach=False)
+    name, rate = config.meta.outer
+    optimizer = torch.optim.Adam if name == "adam" else torch.optim.SGD
+    outer = optimizer([theta], lr=rate, foreach=False)
     games, batch = config.task.resolved_games, config.meta.batch_size
     for step in range(config.meta.meta_steps):
         total = torch.zeros_like(theta, dtype=torch.float64)
