@@ -175,6 +175,12 @@ def test_the_performance_profile_and_its_intervals_are_rliables() -> None:
     np.testing.assert_allclose([found.low, found.high], DATA["profile"]["interval"], atol=0.051)
 
 
+def test_a_score_at_a_threshold_is_not_above_it() -> None:
+    scores = [np.array([1.0, 2.0, 2.0, 3.0])]
+    found = performance_profile(scores, np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(found, [0.75, 0.25, 0.0])
+
+
 def test_games_are_never_mixed_when_agents_are_redrawn() -> None:
     games = [np.array([0.0, 0.0]), np.array([1.0, 1.0, 1.0])]
     drawn = resample(games, interquartile_mean, seed=0, resamples=50)

@@ -32,6 +32,20 @@ from tests.training.protocol_model import DiedError, Disk
 BAD = [float("nan"), float("inf"), -float("inf")]
 
 
+def test_a_task_that_starts_again_has_no_sum_to_close_a_late_round_on(folder: RunFolder) -> None:
+    policy, clock = FakePolicy(batch=2), FakeClock()
+    server = make_server(folder, policy, clock, on_divergence="restart_task", close_after_s=100.0)
+    first, second = (assigned(server.claim(claim(trainer))).ticket for trainer in "ab")
+    server.stream(stream(first, 3))
+    server.stream(stream(second, 2))
+    server.diverged(diverged(first))
+    clock.now_s += 100.0
+    server.tick()
+    ((_, filled),) = policy.closed
+    assert [slot.spec.game for slot in filled] == ["game_1"]
+    assert [slot.spec.game for slot in policy.dropped] == ["game_0"]
+
+
 def diverged(ticket: Ticket, agent_steps: int = 40) -> Diverged:
     return Diverged(ticket=ticket, agent_steps=agent_steps, reason="went wrong at update 4: loss")
 

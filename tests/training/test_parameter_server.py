@@ -269,6 +269,15 @@ def test_a_slot_that_loses_its_trainers_stops_the_run(folder: RunFolder) -> None
     assert server.claim(claim("c")) == Finished()
 
 
+def test_the_last_cause_of_a_loss_is_told(folder: RunFolder) -> None:
+    server = make_server(folder, max_attempts=1)
+    server.claim(claim("a", incarnation=1))
+    server.claim(claim("a", incarnation=2))
+    failure = server.status().failure
+    assert failure is not None
+    assert failure.endswith("The last time: its trainer was started anew")
+
+
 def test_a_message_of_another_run_is_refused(server: ParameterServer) -> None:
     ticket = assigned(server.claim(claim())).ticket
     foreign = Ticket(fingerprint="0" * 64, round=0, slot=0, attempt=ticket.attempt)

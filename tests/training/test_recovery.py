@@ -298,6 +298,24 @@ def test_getting_further_is_not_forgotten_with_the_server(folder: RunFolder) -> 
     assert again.status().failure is not None
 
 
+def test_lost_trainers_are_not_forgotten_with_the_server(folder: RunFolder) -> None:
+    server = make_server(folder, max_attempts=2)
+    server.claim(claim("a"))
+    server.trainer_lost("a", "killed")
+    server.claim(claim("b"))
+    again = make_server(folder, max_attempts=2, trainers_live=True)
+    again.trainer_lost("b", "killed")
+    assert again.status().failure is not None
+
+
+def test_a_complete_is_counted_again_though_its_lease_is_gone(folder: RunFolder) -> None:
+    server = make_server(folder)
+    message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
+    server.complete(message)
+    folder.slot(0, 0).with_suffix(".lease").unlink()
+    assert isinstance(make_server(folder, trainers_live=True).complete(message), Counted)
+
+
 def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
