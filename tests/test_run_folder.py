@@ -185,6 +185,20 @@ def test_a_pipe_in_a_run_s_folder_is_not_waited_for(folder: RunFolder, name: str
             read()
 
 
+def test_old_parameters_are_removed_through_no_link(folder: RunFolder, tmp_path: Path) -> None:
+    run_of(folder, 4)
+    for number in range(4):
+        (folder.checkpoint(number) / "a.safetensors").write_bytes(b"parameters")
+    elsewhere = folder.checkpoint(1).rename(tmp_path / "elsewhere")
+    folder.checkpoint(1).symlink_to(elsewhere)
+    with pytest.raises(OSError, match=r"is a symbolic link: .*/000001"):
+        folder.thin_out(1)
+    assert (elsewhere / "a.safetensors").exists()
+    folder.checkpoint(1).unlink()
+    folder.thin_out(1)
+    assert [folder.is_thinned_out(number) for number in (0, 2, 3)] == [False, True, False]
+
+
 def test_a_whole_run_needs_no_falling_back(folder: RunFolder) -> None:
     assert run_of(folder, 3).fall_back("own") is None
     assert folder.latest() == 2
