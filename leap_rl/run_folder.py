@@ -481,7 +481,7 @@ class RunFolder:
 
     def is_thinned_out(self, number: int) -> bool:
         """Whether checkpoint ``number`` has its record, and none of its parameters any more."""
-        folder = self._checkpoint(number)
+        folder = self.checkpoint(number)  # with its files, where they are not fetched yet
         return (folder / STATE).exists() and not any(folder.glob("*.safetensors"))
 
     # -- slots, curves, agents ----------------------------------------------------------------

@@ -265,7 +265,7 @@ def test_a_resume_may_go_further_but_not_elsewhere(
         ("command: train", "command: [train]"),
         ("seed: 0", "seed: abc"),
         ("seed: 0", "seed: 0\nx: 6"),
-        ("optimizer: adam", "optimizer: 7"),
+        ("optimizer: sgd", "optimizer: 7"),
         ("meta:", "meta: 3\nother:"),
     ],
 )
