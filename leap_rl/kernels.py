@@ -27,7 +27,7 @@ def kernel(function: F) -> F:
 
     The machine code, for this kind of processor, is kept beside the module or, where that cannot be
     written, in the user's cache folder: compiling takes seconds, and every trainer would do it. It
-    is compiled anew when the module changes, but not when a constant or a kernel of another module
+    is compiled again when the module changes, but not when a constant or a kernel of another module
     does: after changing one, remove the `__pycache__` folders. A division by zero gives infinity or
     NaN, as in numpy, and not an exception.
     """

@@ -11,7 +11,7 @@ from typing import Any
 from leap_rl.cli import UsageError
 from leap_rl.cli.record import read_run
 from leap_rl.config import TrainConfig
-from leap_rl.run_folder import RunFolder
+from leap_rl.run_folder import LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 from leap_rl.training.initialization import FILE_NAME
@@ -149,7 +149,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
             )
     elif version:
         there = folder.checkpoints()
-        if not version.isdecimal() or len(version) > 18 or int(version) not in there:
+        if not version.isdecimal() or len(version) > LONGEST_NUMBER or int(version) not in there:
             raise UsageError(
                 f"init = {given}: has no version {version}; it has {there[0]} to {there[-1]}"
                 if there

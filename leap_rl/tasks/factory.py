@@ -127,7 +127,8 @@ class ConfiguredTasks:
         encoder = self._encoder()
         gain = GAINS[self.agent.initial_weights]["encoder"]
         initialize(encoder, torch.Generator().manual_seed(seed), gain=gain)
-        return flatten_parameters(encoder).vector[: self.shared_layout().size].clone()
+        flat = flatten_parameters(encoder)
+        return flat.vector[: shared_part(flat.layout, self.agent.share).size].clone()
 
     def _encoder(self) -> Encoder:
         return make_encoder(self.player.encoder, self.observation_shape)
