@@ -115,10 +115,11 @@ class AutogradPasses:
 
 def make_passes(network: ActorCritic, flat: FlatParameters, *, precision: Precision) -> Passes:
     """Return the fastest passes that there are for the network and its device."""
-    from leap_rl.networks.columns import ColumnPasses, is_small
     from leap_rl.networks.direct import DirectPasses, is_plain
+    from leap_rl.networks.small import SmallPasses, is_small
 
     if flat.vector.device.type == "cpu" and is_plain(network):
-        kind = ColumnPasses if is_small(network) else DirectPasses
-        return kind(network, dtype=getattr(torch, precision))
+        if precision == "float32" and is_small(network):
+            return SmallPasses(network)
+        return DirectPasses(network, dtype=getattr(torch, precision))
     return AutogradPasses(network, flat, precision=precision)

@@ -22,11 +22,19 @@ from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
 from leap_rl.networks.passes import Outputs, make_passes
 from leap_rl.parameters import flatten_parameters, layout_of
-from leap_rl.rl.config import GAINS, AgentConfig
+from leap_rl.rl.config import GAINS, AgentConfig, PathLoss
 from leap_rl.rl.hardware import resolve
-from leap_rl.rl.loss import A2CLoss, a2c_loss, sample_actions
+from leap_rl.rl.loss import (
+    A2CLoss,
+    Predictions,
+    Targets,
+    Weights,
+    a2c_gradient,
+    a2c_loss,
+    sample_actions,
+)
 from leap_rl.rl.returns import n_step_returns
-from leap_rl.rl.rmsprop import RMSProp, check_same_shape
+from leap_rl.rl.rmsprop import RMSProp, check_same_shape, norm
 
 
 @dataclass(frozen=True)
@@ -35,12 +43,8 @@ class Batch:
 
     observations: tuple[Tensor, ...]
     """T of uint8 [B, H, W, C], those acted on."""
-    actions: Tensor
-    """int64 [T, B]."""
-    returns: Tensor
-    """float32 [T, B], bootstrapped from the values at the parameters that acted."""
-    advantages: Tensor
-    """float32 [T, B], the returns less the values at the parameters that acted."""
+    targets: Targets
+    """Each [T, B]."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class _Acted:
     """One agent step's decision."""
 
     observations: Tensor
-    outputs: Outputs
+    predictions: Predictions
     actions: Tensor
 
 
@@ -72,7 +76,7 @@ class A2CLearner:
             ... step the environments with the actions ...
             learner.record(rewards, terminated=..., truncated=..., last_observations=...)
         loss, batch = learner.losses(observations)
-        gradient = learner.backward(loss)
+        gradient = learner.backward()
         path.observe(learner.shared, loss.path_loss(config.path_loss), gradient,
                      step_length=learner.step_length)
         learner.step()
@@ -146,9 +150,14 @@ class A2CLearner:
             start=config.rmsprop_start,
         )
         self.passes = make_passes(self.network, self.flat, precision=config.precision)
+        self._weights: dict[PathLoss, Weights] = {
+            "total": Weights(1.0, config.value_coefficient, -config.entropy_coefficient),
+            "policy": Weights(policy=1.0),
+            "value": Weights(value=1.0),
+        }
         self._acted: list[_Acted] = []
         self._outcomes: list[_Outcome] = []
-        self._outputs: tuple[Tensor, ...] = ()
+        self._unrolled: tuple[Predictions, Targets] | None = None
 
     @property
     def shared(self) -> Tensor:
@@ -175,10 +184,10 @@ class A2CLearner:
         assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
         if not self._acted:
             self.passes.forget()  # an unroll whose gradient nobody asked for
-        outputs = self.passes.record(observations)
+        predictions = _on_cpu(self.passes.record(observations))
         # Drawn on the CPU, from a stream that is the same on every device.
-        actions = sample_actions(outputs.logits.cpu(), self.action_generator)
-        self._acted.append(_Acted(observations, outputs, actions))
+        actions = sample_actions(predictions.logits, self.action_generator)
+        self._acted.append(_Acted(observations, predictions, actions))
         return actions
 
     def record(
@@ -202,7 +211,7 @@ class A2CLearner:
         self._outcomes.append(_Outcome(rewards, terminated, truncated, last_observations))
 
     def losses(self, next_observations: Tensor) -> tuple[A2CLoss, Batch]:
-        """Return the loss of the unroll since the last call, with its graph, and its batch.
+        """Return the loss of the unroll since the last call, and its batch.
 
         Clips the rewards, bootstraps from `next_observations`, uint8 [B, H, W, C], those to be
         acted on next, and forgets the unroll.
@@ -211,38 +220,42 @@ class A2CLearner:
         assert acted, "an unroll needs at least one agent step"
         assert len(acted) == len(outcomes), "the last step was not recorded"
         self._acted, self._outcomes = [], []
-        returns = self._returns(outcomes, next_observations)
-        logits = torch.stack([step.outputs.logits for step in acted])
-        values = torch.stack([step.outputs.values for step in acted])
-        batch = Batch(
-            observations=tuple(step.observations for step in acted),
-            actions=torch.stack([step.actions for step in acted]).to(returns.device),
-            returns=returns,
-            advantages=returns - values,
+        predictions = Predictions(
+            logits=torch.stack([step.predictions.logits for step in acted]),
+            values=torch.stack([step.predictions.values for step in acted]),
         )
-        self._outputs = (logits.requires_grad_(), values.requires_grad_())
-        return self._loss(logits, values, batch), batch
+        returns = self._returns(outcomes, next_observations)
+        targets = Targets(
+            actions=torch.stack([step.actions for step in acted]),
+            returns=returns,
+            advantages=returns - predictions.values,
+        )
+        self._unrolled = (predictions, targets)
+        batch = Batch(tuple(step.observations for step in acted), targets)
+        return self._loss(predictions, targets), batch
 
-    def backward(self, loss: A2CLoss) -> Tensor:
-        """Compute the gradients and return that of the path loss by the shared parameters, [P].
+    def backward(self) -> Tensor:
+        """Compute the gradients of the last `losses`, and return the path's, float32 [P].
 
-        The gradient of the total loss is left in `flat.grad` for `step`. If the path loss is the
-        total loss, what is returned is a view of that. It is valid until the next but one `step`.
+        That is the gradient of the path loss by the shared parameters. The gradient of the total
+        loss is left in `flat.grad` for `step`. If the path loss is the total loss, what is returned
+        is a view of that. It is valid until the next but one `step`.
         """
         path_loss = self.config.path_loss
         path_gradient = self.flat.grad[: self.shared_size]
         if path_loss != "total":
-            self._backward(loss.path_loss(path_loss), forget=False)
+            self._backward(path_loss, forget=False)
             path_gradient = path_gradient.clone()
-        self._backward(loss.total, forget=True)
+        self._backward("total", forget=True)
         return path_gradient
 
     def step(self) -> None:
         """Change all parameters by one step of RMSProp."""
         scale = 1.0
         if math.isfinite(self.config.max_grad_norm):
-            norm = torch.linalg.vector_norm(self.flat.grad, dtype=torch.float64)
-            scale = (self.config.max_grad_norm / norm).clamp(max=1.0).item()
+            length = norm(self.flat.grad)
+            if length > self.config.max_grad_norm:  # not if it is NaN, which the step finds
+                scale = self.config.max_grad_norm / length
         # The gradient itself stays as it is: whoever follows the path keeps a view of it.
         self.step_length = self.optimizer.step(self.shared_size, grad_scale=scale)
         self.passes.refresh()
@@ -255,9 +268,9 @@ class A2CLearner:
         the update took, at another point. Where it was taken, it is what `losses` returned, to the
         bit.
         """
-        passes = [self.passes.forward(observations) for observations in batch.observations]
-        logits, values = (torch.stack(outputs) for outputs in zip(*passes, strict=True))
-        return self._loss(logits, values, batch)
+        passes = [_on_cpu(self.passes.forward(each)) for each in batch.observations]
+        predictions = Predictions(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
+        return self._loss(predictions, batch.targets)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of all that the future depends on; only between updates."""
@@ -298,45 +311,46 @@ class A2CLearner:
             name: view.clone() for name, view in self.flat.layout.named(self.flat.vector).items()
         }
 
-    def _backward(self, loss: Tensor, *, forget: bool) -> None:
+    def _backward(self, part: PathLoss, *, forget: bool) -> None:
         """Overwrite `flat.grad` with the gradient of a part of the loss."""
-        gradients = torch.autograd.grad(
-            loss, self._outputs, retain_graph=not forget, allow_unused=True, materialize_grads=True
-        )
-        self.passes.backward(*gradients, forget=forget)
+        assert self._unrolled is not None, "losses comes before its gradient"
+        gradient = a2c_gradient(*self._unrolled, self._weights[part])
+        device = self.flat.vector.device
+        self.passes.backward(*(each.to(device) for each in gradient), forget=forget)
+        if forget:
+            self._unrolled = None
 
-    def _loss(self, logits: Tensor, values: Tensor, batch: Batch) -> A2CLoss:
+    def _loss(self, predictions: Predictions, targets: Targets) -> A2CLoss:
         return a2c_loss(
-            logits.flatten(0, 1),
-            values.flatten(),
-            batch.actions.flatten(),
-            batch.returns.flatten(),
+            predictions,
+            targets,
             value_coefficient=self.config.value_coefficient,
             entropy_coefficient=self.config.entropy_coefficient,
-            advantages=batch.advantages.flatten(),
         )
 
     @torch.no_grad()
     def _returns(self, outcomes: list[_Outcome], next_observations: Tensor) -> Tensor:
-        device = self.flat.vector.device
         rewards, terminated, truncated = (
-            torch.stack(parts).to(device)
+            torch.stack(parts)
             for parts in zip(
                 *((o.rewards, o.terminated, o.truncated) for o in outcomes), strict=True
             )
         )
         clip = self.config.reward_clip
-
         truncation_values = torch.zeros_like(rewards)
         cut_off = truncated & ~terminated
         last = [outcomes[t].last_observations[b] for t, b in cut_off.nonzero().tolist()]
         if last:
-            truncation_values[cut_off] = self.passes.forward(torch.stack(last)).values
+            truncation_values[cut_off] = self.passes.forward(torch.stack(last)).values.cpu()
         return n_step_returns(
             rewards.clamp(-clip, clip),
             terminated=terminated,
             truncated=truncated,
             truncation_values=truncation_values,
-            bootstrap_values=self.passes.forward(next_observations).values,
+            bootstrap_values=self.passes.forward(next_observations).values.cpu(),
             gamma=self.config.gamma,
         )
+
+
+def _on_cpu(outputs: Outputs) -> Predictions:
+    return Predictions(outputs.logits.cpu(), outputs.values.cpu())

@@ -99,8 +99,9 @@ class AgentConfig:
 
     precision: Precision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the
-    path's sums are float32. auto, resolved when a run is made: bfloat16 on a CPU with the units
-    for it (AMX or AVX512_BF16), where it is much faster, otherwise float32."""
+    path's sums are float32. auto, resolved when a run is made: bfloat16 for the encoders of screens
+    on a CPU with the units for it (AMX or AVX512_BF16), where it is much faster, otherwise float32,
+    as for minatar and mlp."""
 
     device: Device = "auto"
     """Where the network is computed. auto is cpu: what is measured, and what the promise of the

@@ -19,8 +19,10 @@ def resolve(config: AgentConfig) -> AgentConfig:
     if device == "auto":
         device = "cpu"
     if precision == "auto":
-        # Units for bfloat16 speed convolutions up; of a vector they would round off what counts.
-        fast = device == "cpu" and has_bfloat16_units() and config.encoder != "mlp"
+        # Units for bfloat16 speed large convolutions up; the loops for a small one know float32
+        # alone, and of a vector bfloat16 would round off what counts.
+        large = config.encoder not in ("minatar", "mlp")
+        fast = device == "cpu" and has_bfloat16_units() and large
         precision = "bfloat16" if fast else "float32"
     return replace(config, device=device, precision=precision)
 

@@ -5,11 +5,14 @@ T: unroll, agent steps of each environment between two updates. B: environments.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from leap_rl.kernels import kernel
 
-@torch.no_grad()
+
 def n_step_returns(
     rewards: Tensor,
     *,
@@ -40,13 +43,38 @@ def n_step_returns(
         gamma: γ, the discount.
 
     Returns:
-        [T, B], without gradient.
+        [T, B].
     """
-    returns: list[Tensor] = []
-    following = bootstrap_values
-    for t in reversed(range(len(rewards))):
-        following = torch.where(truncated[t], truncation_values[t], following)
-        following = torch.where(terminated[t], torch.zeros_like(following), following)
-        following = rewards[t] + gamma * following
-        returns.append(following)
-    return torch.stack(returns[::-1])
+    returns = torch.empty_like(rewards)
+    _add_up(
+        rewards.numpy(),
+        terminated.numpy(),
+        truncated.numpy(),
+        truncation_values.numpy(),
+        bootstrap_values.contiguous().numpy(),
+        gamma,
+        returns.numpy(),
+    )
+    return returns
+
+
+@kernel
+def _add_up(
+    rewards: Any,
+    terminated: Any,
+    truncated: Any,
+    truncation_values: Any,
+    bootstrap_values: Any,
+    gamma: Any,
+    returns: Any,
+) -> None:
+    """Write the returns [T, B], each environment's from its last agent step to its first."""
+    for b in range(rewards.shape[1]):
+        following = 1.0 * bootstrap_values[b]  # float64, rounded where it is written
+        for t in range(rewards.shape[0] - 1, -1, -1):
+            if terminated[t, b]:
+                following = 0.0
+            elif truncated[t, b]:
+                following = 1.0 * truncation_values[t, b]
+            following = rewards[t, b] + gamma * following
+            returns[t, b] = following

@@ -145,6 +145,24 @@ def check_same_shape(name: str, tensor: Tensor, like: Tensor) -> None:
         )
 
 
+def norm(vector: Tensor) -> float:
+    """Return the length of a flat vector, float32 [N] on any device, summed in float64."""
+    if vector.device.type != "cpu":
+        return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+    squares = torch.zeros(_LANES, dtype=torch.float64)
+    _add_squares(vector.view(-1, _LANES).numpy(), squares.numpy())
+    return math.sqrt(squares.sum())
+
+
+@kernel
+def _add_squares(vector: Any, squares: Any) -> None:
+    """Add the squares of [N / 16, 16] to the float64 sums [16]."""
+    for row in range(vector.shape[0]):
+        for lane in range(16):
+            element = 1.0 * vector[row, lane]
+            squares[lane] += element * element
+
+
 @kernel
 def _rmsprop(
     theta: Any, grad: Any, mean_square: Any, new_theta: Any, rates: Any, squares: Any

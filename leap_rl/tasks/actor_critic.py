@@ -94,7 +94,7 @@ class ActorCriticTask:
     def advance(self, observe: Observe) -> Progress:
         """Act for T agent steps in each environment, then update once."""
         loss, batch, episodes, rewards = self._unroll()
-        gradient = self.learner.backward(loss)
+        gradient = self.learner.backward()
         observe(
             self.learner.shared,
             self._path_loss(loss),
@@ -109,7 +109,7 @@ class ActorCriticTask:
         return Progress(
             updates=self._updates,
             agent_steps=self._agent_steps,
-            losses={name: float(value.detach()) for name, value in loss._asdict().items()},
+            losses={name: value.item() for name, value in loss._asdict().items()},
             episodes=[
                 EpisodeEnd(episode.agent_steps, episode.raw_return, episode.length)
                 for episode in episodes
@@ -126,7 +126,7 @@ class ActorCriticTask:
         return Point(
             theta=self.learner.shared,
             loss=self._path_loss(loss),
-            grad=self.learner.backward(loss) if with_grad else None,
+            grad=self.learner.backward() if with_grad else None,
             previous_batch_loss=self._previous_batch_loss,
             step_length=self.learner.step_length,
         )
@@ -208,7 +208,7 @@ class ActorCriticTask:
         return loss, batch, episodes, rewards
 
     def _path_loss(self, loss: A2CLoss) -> Tensor:
-        return loss.path_loss(self.learner.config.path_loss).detach()
+        return loss.path_loss(self.learner.config.path_loss)
 
 
 def _with_prefix(prefix: str, state: Mapping[str, NDArray[Any]]) -> TaskState:

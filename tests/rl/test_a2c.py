@@ -14,7 +14,8 @@ from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.parameters import flatten_parameters
 from leap_rl.rl.a2c import A2CLearner, Batch
 from leap_rl.rl.config import AgentConfig, InitialWeights, PathLoss
-from leap_rl.rl.loss import A2CLoss, a2c_loss
+from leap_rl.rl.loss import A2CLoss, Predictions
+from tests.rl.literal_loss import literal_loss
 
 SHAPE = (20, 20, 3)
 NUM_ACTIONS = 4
@@ -102,8 +103,8 @@ def values_of(learner: A2CLearner, observations: Tensor) -> Tensor:
 
 
 def update(learner: A2CLearner, unroll: Unroll) -> None:
-    loss, _ = unroll.play(learner)
-    learner.backward(loss)
+    unroll.play(learner)
+    learner.backward()
     learner.step()
 
 
@@ -166,15 +167,13 @@ def test_heads_start_as_the_config_says() -> None:
 def test_computing_once_is_computing_anew() -> None:
     unroll, learner = unroll_with_ends(), make()
     loss, batch = unroll.play(learner)
-    path_gradient = learner.backward(loss)
+    path_gradient = learner.backward()
 
     fresh = make()
     logits, values = fresh.network(unroll.observations.flatten(0, 1))
-    expected = a2c_loss(
-        logits,
-        values,
-        batch.actions.flatten(),
-        batch.returns.flatten(),
+    expected = literal_loss(
+        Predictions(logits, values),
+        batch.targets,
         value_coefficient=0.5,
         entropy_coefficient=0.01,
     )
@@ -221,9 +220,7 @@ def test_returns_bootstrap_from_the_right_observations() -> None:
         ],
         dim=1,
     )
-    assert torch.allclose(batch.returns, expected, atol=1e-6)
-    assert not batch.returns.requires_grad
-    assert not batch.advantages.requires_grad
+    assert torch.allclose(batch.targets.returns, expected, atol=1e-6)
 
 
 def test_rewards_are_clipped_on_both_sides() -> None:
@@ -231,10 +228,10 @@ def test_rewards_are_clipped_on_both_sides() -> None:
     unroll.rewards = torch.tensor([[7.0, -9.0, 5.0, 4.5], [-5.0, 0.0, 1e9, -5.01], [1.0] * 4])
     _, batch = unroll.play(make(AgentConfig(gamma=0.0)))
     clipped = torch.tensor([[5.0, -5.0, 5.0, 4.5], [-5.0, 0.0, 5.0, -5.0], [1.0] * 4])
-    assert torch.equal(batch.returns, clipped)
+    assert torch.equal(batch.targets.returns, clipped)
     assert unroll.rewards[0, 0] == 7, "the caller's rewards stay raw"
     _, batch = unroll.play(make(AgentConfig(gamma=0.0, reward_clip=float("inf"))))
-    assert torch.equal(batch.returns, unroll.rewards)
+    assert torch.equal(batch.targets.returns, unroll.rewards)
 
 
 def test_a_gradient_below_the_bound_is_not_scaled_up() -> None:
@@ -242,8 +239,8 @@ def test_a_gradient_below_the_bound_is_not_scaled_up() -> None:
         make(AgentConfig(max_grad_norm=bound)) for bound in (math.inf, 1e6, 1e-3)
     )
     for learner in (unbounded, loose, tight):
-        loss, _ = make_unroll().play(learner)
-        learner.backward(loss)
+        make_unroll().play(learner)
+        learner.backward()
         learner.step()
     assert torch.equal(loose.flat.vector, unbounded.flat.vector)
     assert not torch.equal(tight.flat.vector, unbounded.flat.vector)
@@ -253,18 +250,18 @@ def test_a_gradient_below_the_bound_is_not_scaled_up() -> None:
 def test_a_path_over_a_part_of_the_loss(path_loss: PathLoss) -> None:
     unroll = make_unroll()
     learner, whole = make(AgentConfig(path_loss=path_loss)), make()
-    loss, batch = unroll.play(learner)
-    path_gradient = learner.backward(loss)
-    whole_loss, _ = unroll.play(whole)
-    whole.backward(whole_loss)
+    _, batch = unroll.play(learner)
+    path_gradient = learner.backward()
+    unroll.play(whole)
+    whole.backward()
     assert torch.equal(learner.flat.grad, whole.flat.grad), "the update descends the total"
     value_head = learner.flat.layout.named(learner.flat.grad)["value.weight"]
     assert value_head.abs().max() > 1e-3
 
     fresh = make()
     logits, values = fresh.network(unroll.observations.flatten(0, 1))
-    advantages = batch.returns.flatten() - values
-    log_taken = torch.log_softmax(logits, -1)[torch.arange(T * B), batch.actions.flatten()]
+    advantages = batch.targets.returns.flatten() - values
+    log_taken = torch.log_softmax(logits, -1)[torch.arange(T * B), batch.targets.actions.flatten()]
     parts = {
         "policy": -(log_taken * advantages.detach()).mean(),
         "value": (advantages * advantages).mean(),
@@ -301,8 +298,8 @@ def test_gradients_are_not_summed_across_updates() -> None:
     grads = []
     for _ in range(2):
         learner.action_generator.manual_seed(3)
-        loss, _ = unroll.play(learner)
-        learner.backward(loss)
+        unroll.play(learner)
+        learner.backward()
         learner.step()
         grads.append(learner.flat.spare_grad.clone())
     assert torch.allclose(grads[0], grads[1], rtol=1e-3, atol=1e-7)
@@ -315,8 +312,8 @@ def test_an_unroll_whose_gradient_nobody_asked_for_is_forgotten() -> None:
         if skips:
             unroll.play(learner)
             learner.action_generator.manual_seed(2)
-        loss, _ = unroll.play(learner)
-        gradients.append(learner.backward(loss).clone())
+        unroll.play(learner)
+        gradients.append(learner.backward().clone())
     assert torch.equal(*gradients)
 
 
@@ -325,23 +322,21 @@ def test_evaluate_is_the_same_function_at_another_point() -> None:
     loss, batch = unroll.play(learner)
     acted_values = values_of(learner, unroll.observations.flatten(0, 1))
     here = learner.evaluate(batch)
-    assert all(torch.equal(a, b.detach()) for a, b in zip(here, loss, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(here, loss, strict=True))
 
-    learner.backward(loss)
+    learner.backward()
     before = learner.flat.vector.double()
     learner.step()
     after = learner.evaluate(batch)
-    assert not any(part.requires_grad for part in after)
     with torch.no_grad():
         logits, values = learner.network(unroll.observations.flatten(0, 1))
-    expected = a2c_loss(
-        logits,
-        values,
-        batch.actions.flatten(),
-        batch.returns.flatten(),
+    acted = batch.targets.returns - acted_values.view(T, B)
+    torch.testing.assert_close(batch.targets.advantages, acted, rtol=1e-4, atol=1e-5)
+    expected = literal_loss(
+        Predictions(logits, values),
+        batch.targets,
         value_coefficient=0.5,
         entropy_coefficient=0.01,
-        advantages=batch.returns.flatten() - acted_values,
     )
     for part, anew in zip(after, expected, strict=True):
         assert part.item() == pytest.approx(anew.item(), rel=1e-4)
@@ -367,17 +362,17 @@ def test_the_batch_holds_what_was_acted() -> None:
     _, batch = learner.losses(unroll.next_observations)
     assert actions[0].shape == (B,)
     assert actions[0].dtype == torch.int64
-    assert torch.equal(batch.actions, torch.stack(actions))
+    assert torch.equal(batch.targets.actions, torch.stack(actions))
     assert torch.equal(torch.stack(batch.observations), unroll.observations)
 
 
 def run_updates(learner: A2CLearner, seeds: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     actions = []
     for seed in seeds:
-        loss, batch = make_unroll(seed).play(learner)
-        learner.backward(loss)
+        _, batch = make_unroll(seed).play(learner)
+        learner.backward()
         learner.step()
-        actions.append(batch.actions)
+        actions.append(batch.targets.actions)
     return learner.flat.vector.clone(), torch.stack(actions)
 
 
@@ -450,8 +445,8 @@ def test_it_learns_which_action_goes_with_which_screen() -> None:
             rewards.append(right.mean().item())
             learner.record(right, terminated=ended, truncated=not_cut, last_observations={})
             wanted, observations = deal()
-        loss, _ = learner.losses(observations)
-        learner.backward(loss)
+        learner.losses(observations)
+        learner.backward()
         learner.step()
     assert sum(rewards[:5]) / 5 < 0.4
     assert sum(rewards[-50:]) / 50 > 0.9

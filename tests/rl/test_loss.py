@@ -6,27 +6,46 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.rl.loss import A2CLoss, a2c_loss, sample_actions
+from leap_rl.rl.loss import (
+    A2CLoss,
+    Predictions,
+    Targets,
+    Weights,
+    a2c_gradient,
+    a2c_loss,
+    sample_actions,
+)
+from tests.rl.literal_loss import literal_loss
+
+C_V, C_E = 0.5, 0.3
 
 
-def random_batch(num: int = 12, num_actions: int = 4) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def random_batch(*shape: int, num_actions: int = 4) -> tuple[Predictions, Targets]:
+    """Not at the parameters that acted: the advantages are others than R - V."""
     generator = torch.Generator().manual_seed(0)
 
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    def normal(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator)
 
-    logits, values = 2.0 * normal(num, num_actions), normal(num)
-    actions = torch.randint(0, num_actions, (num,), generator=generator)
-    return logits.requires_grad_(), values.requires_grad_(), actions, 2.0 * normal(num)
+    actions = torch.randint(0, num_actions, shape, generator=generator)
+    return (
+        Predictions(2.0 * normal(*shape, num_actions), normal(*shape)),
+        Targets(actions, 2.0 * normal(*shape), normal(*shape)),
+    )
+
+
+def exact(predictions: Predictions) -> Predictions:
+    """In float64, to be differentiated."""
+    return Predictions(*(part.double().requires_grad_() for part in predictions))
 
 
 def test_by_hand() -> None:
     # Row 0: uniform over 3, advantage 2. Row 1: policy (1/2, 1/4, 1/4), action 1, advantage -1.
     loss = a2c_loss(
-        torch.tensor([[0.0, 0.0, 0.0], [math.log(2.0), 0.0, 0.0]]),
-        torch.tensor([1.0, 5.0]),
-        torch.tensor([2, 1]),
-        torch.tensor([3.0, 4.0]),
+        Predictions(
+            torch.tensor([[0.0, 0.0, 0.0], [math.log(2.0), 0.0, 0.0]]), torch.tensor([1.0, 5.0])
+        ),
+        Targets(torch.tensor([2, 1]), torch.tensor([3.0, 4.0]), torch.tensor([2.0, -1.0])),
         value_coefficient=0.5,
         entropy_coefficient=0.1,
     )
@@ -36,106 +55,82 @@ def test_by_hand() -> None:
     assert loss.value.item() == pytest.approx((4 + 1) / 2)
     assert loss.entropy.item() == pytest.approx(entropy)
     assert loss.total.item() == pytest.approx(policy + 0.5 * 2.5 - 0.1 * entropy)
-    assert all(part.ndim == 0 for part in loss)
+    assert all(part.ndim == 0 and part.dtype == torch.float64 for part in loss)
+
+
+@pytest.mark.parametrize("num_actions", [1, 6, 18])
+def test_the_loss_is_the_literal_one(num_actions: int) -> None:
+    predictions, targets = random_batch(5, 3, num_actions=num_actions)
+    coefficients = {"value_coefficient": C_V, "entropy_coefficient": C_E}
+    expected = literal_loss(exact(predictions), targets, **coefficients)
+    for part, literal in zip(a2c_loss(predictions, targets, **coefficients), expected, strict=True):
+        assert part.item() == pytest.approx(literal.item(), rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("part", "weights"),
+    [
+        ("total", Weights(policy=1.0, value=C_V, entropy=-C_E)),
+        ("policy", Weights(policy=1.0)),
+        ("value", Weights(value=1.0)),
+        ("entropy", Weights(entropy=1.0)),
+    ],
+)
+def test_the_gradient_of_each_part_is_autograds(part: str, weights: Weights) -> None:
+    predictions, targets = random_batch(5, 3)
+    at = exact(predictions)
+    loss = literal_loss(at, targets, value_coefficient=C_V, entropy_coefficient=C_E)
+    expected = torch.autograd.grad(getattr(loss, part), at, allow_unused=True)
+    for own, literal in zip(a2c_gradient(predictions, targets, weights), expected, strict=True):
+        if literal is None:
+            assert not own.any()
+        else:
+            assert own.shape == literal.shape
+            assert literal.abs().max() > 1e-2
+            torch.testing.assert_close(own.double(), literal, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("num_actions", [1, 6, 18])
 def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
     loss = a2c_loss(
-        torch.full((5, num_actions), 3.7),
-        torch.zeros(5),
-        torch.zeros(5, dtype=torch.int64),
-        torch.zeros(5),
+        Predictions(torch.full((5, num_actions), 3.7), torch.zeros(5)),
+        Targets(torch.zeros(5, dtype=torch.int64), torch.zeros(5), torch.zeros(5)),
         value_coefficient=1.0,
         entropy_coefficient=1.0,
     )
-    assert loss.entropy.item() == pytest.approx(math.log(num_actions), abs=1e-6)
-    assert loss.total.item() == pytest.approx(-math.log(num_actions), abs=1e-6)
+    assert loss.entropy.item() == pytest.approx(math.log(num_actions), abs=1e-12)
+    assert loss.total.item() == pytest.approx(-math.log(num_actions), abs=1e-12)
 
 
 def test_a_certain_policy_has_no_entropy_and_no_nan() -> None:
-    logits = torch.tensor([[500.0, -500.0]], requires_grad=True)
-    loss = a2c_loss(
-        logits,
-        torch.zeros(1),
-        torch.tensor([0]),
-        torch.ones(1),
-        value_coefficient=0.5,
-        entropy_coefficient=0.01,
-    )
+    predictions = Predictions(torch.tensor([[500.0, -500.0]]), torch.zeros(1))
+    targets = Targets(torch.tensor([0]), torch.ones(1), torch.ones(1))
+    loss = a2c_loss(predictions, targets, value_coefficient=0.5, entropy_coefficient=0.01)
     assert loss.entropy.item() == 0
-    (grad,) = torch.autograd.grad(loss.total, logits)
-    assert torch.equal(grad, torch.zeros(1, 2))
+    gradient = a2c_gradient(predictions, targets, Weights(policy=1.0, entropy=-0.01))
+    assert torch.equal(gradient.logits, torch.zeros(1, 2))
 
 
-def test_gradients_in_closed_form() -> None:
-    logits, values, actions, returns = random_batch()
-    c_v, c_e = 0.5, 0.3
-    loss = a2c_loss(
-        logits, values, actions, returns, value_coefficient=c_v, entropy_coefficient=c_e
-    )
-    grad_logits, grad_values = torch.autograd.grad(loss.total, (logits, values))
-    num = len(values)
-    with torch.no_grad():
-        policy = torch.softmax(logits, dim=-1)
-        taken = torch.nn.functional.one_hot(actions, logits.shape[1])
-        advantage = (returns - values).unsqueeze(1)
-        entropy = -(policy * policy.log()).sum(1, keepdim=True)
-        expected = (advantage * (policy - taken) + c_e * policy * (policy.log() + entropy)) / num
-    assert torch.allclose(grad_logits, expected, atol=1e-12)
-    # From the squared error alone: the policy's term takes the advantage as a constant.
-    assert torch.allclose(grad_values, 2 * c_v * (values - returns) / num, atol=1e-12)
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_not_hidden(wrong: float) -> None:
+    for part in ("logits", "values"):
+        predictions, targets = random_batch(6)
+        # Of an action that was not taken.
+        index = (0, 1 + int(targets.actions[0]) % 3) if part == "logits" else (0,)
+        getattr(predictions, part)[index] = wrong
+        loss = a2c_loss(predictions, targets, value_coefficient=0.5, entropy_coefficient=0.1)
+        assert not math.isfinite(loss.total.item())
+    actions = sample_actions(torch.full((8, 3), wrong), torch.Generator().manual_seed(0))
+    assert ((actions >= 0) & (actions < 3)).all()
 
 
-def test_who_receives_gradient() -> None:
-    logits, values, actions, returns = random_batch()
-    returns.requires_grad_()
-    loss = a2c_loss(
-        logits, values, actions, returns, value_coefficient=0.5, entropy_coefficient=0.1
-    )
-    receives = {
-        name: [
-            grad is not None and bool(grad.any())
-            for grad in torch.autograd.grad(
-                part, (logits, values, returns), retain_graph=True, allow_unused=True
-            )
-        ]
-        for name, part in loss._asdict().items()
-    }
-    assert receives == {
-        "total": [True, True, False],
-        "policy": [True, False, False],
-        "value": [False, True, False],
-        "entropy": [True, False, False],
-    }
-
-
-def test_given_advantages_weigh_the_policy_alone_and_receive_no_gradient() -> None:
-    logits, values, actions, returns = random_batch()
-    own = (returns - values).detach().requires_grad_()
-    moved = values + 1.0
-    loss = a2c_loss(
-        logits,
-        moved,
-        actions,
-        returns,
-        value_coefficient=0.5,
-        entropy_coefficient=0.1,
-        advantages=own,
-    )
-    at_own = a2c_loss(
-        logits, values, actions, returns, value_coefficient=0.5, entropy_coefficient=0.1
-    )
-    assert loss.policy.item() == pytest.approx(at_own.policy.item(), abs=1e-12)
-    assert loss.value.item() == pytest.approx((returns - values - 1).square().mean().item())
-    assert torch.autograd.grad(loss.total, own, allow_unused=True)[0] is None
-
-
-def test_a_batch_repeated_has_the_same_loss() -> None:
-    batch = random_batch()
-    twice = [torch.cat([part, part]) for part in batch]
-    once = a2c_loss(*batch, value_coefficient=0.5, entropy_coefficient=0.1)
-    again = a2c_loss(*twice, value_coefficient=0.5, entropy_coefficient=0.1)
+def test_a_batch_repeated_has_the_same_loss_whatever_lies_how_in_memory() -> None:
+    predictions, targets = random_batch(12)
+    coefficients = {"value_coefficient": 0.5, "entropy_coefficient": 0.1}
+    once = a2c_loss(predictions, targets, **coefficients)
+    twice = Predictions(*(torch.stack([part, part], dim=1) for part in predictions))
+    crossed = Predictions(twice.logits.transpose(0, 1), twice.values.t())
+    again = a2c_loss(crossed, Targets(*(part.repeat(2, 1) for part in targets)), **coefficients)
     for a, b in zip(once, again, strict=True):
         assert a.item() == pytest.approx(b.item(), abs=1e-12)
 

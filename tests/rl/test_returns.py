@@ -116,17 +116,3 @@ def test_against_the_sums_written_out(gamma: float) -> None:
     )
     expected = oracle(rewards, term, trunc, cut, boot, gamma)
     assert torch.allclose(returns.double(), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_returns_carry_no_gradient() -> None:
-    values = torch.ones(2, requires_grad=True)
-    no = torch.zeros(3, 2, dtype=torch.bool)
-    returns = n_step_returns(
-        torch.ones(3, 2),
-        terminated=no,
-        truncated=no,
-        truncation_values=torch.ones(3, 2, requires_grad=True),
-        bootstrap_values=values,
-        gamma=0.9,
-    )
-    assert not returns.requires_grad

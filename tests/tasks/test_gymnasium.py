@@ -99,7 +99,7 @@ def first_targets(game: str) -> tuple[ActorCriticTask, list[VectorStep], torch.T
 
     task.envs.step = watched  # type: ignore[method-assign]
     _, batch, _, _ = task._unroll()
-    return task, steps, batch.returns
+    return task, steps, batch.targets.returns
 
 
 def test_a_cut_off_episode_is_bootstrapped_and_one_that_ended_is_not() -> None:

@@ -1,0 +1,246 @@
+"""The passes of a small network: one convolution over few cells, one linear layer, the heads.
+
+For 16 observations of 10 × 10 cells a library's convolution spends its time on being called. Most
+cells of such a game are empty, so that here compiled loops add up what the others say, and skip
+gradients that a ReLU has made zero. The linear layers are products of matrices in float32: at this
+size a product in bfloat16 costs more than it saves, its matrices being packed anew in each call.
+
+T: agent steps in an unroll. B: observations in an agent step. N = T·B. A: actions. H, W, C: an
+observation's height, width and channels. k: side of the convolution's kernel. O: its outputs.
+R = (H - k + 1)·(W - k + 1)·O. J: features of the encoder.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from leap_rl.kernels import kernel
+from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.direct import PIXEL_SCALE, given, is_plain
+from leap_rl.networks.passes import Outputs
+
+LARGEST = 8192
+"""R up to which a network is small."""
+
+
+def is_small(network: ActorCritic) -> bool:
+    """Whether `SmallPasses` can compute a network, and fast."""
+    layers = [layer for layer in network.encoder if isinstance(layer, nn.Conv2d)]
+    return (
+        is_plain(network)
+        and len(layers) == 1
+        and layers[0].stride == (1, 1)
+        and cast(nn.Linear, network.encoder.get_submodule("linear")).in_features <= LARGEST
+    )
+
+
+class _Step(NamedTuple):
+    """What one agent step leaves for the backward pass."""
+
+    observations: Tensor
+    """uint8 [B, H, W, C]."""
+    convolved: Tensor
+    """[B, R], of the convolution, after its ReLU."""
+    features: Tensor
+    """[J, B], of the encoder."""
+
+
+class SmallPasses:
+    """The passes of a network that `is_small`, on the CPU.
+
+    Activations of the linear layers are kept as [J, B]: all products then take the weights as they
+    lie.
+
+    Args:
+        network: Its parameters and gradients are in a flat vector.
+        dtype: Of weights and activations: float32, or float64 for tests.
+    """
+
+    def __init__(self, network: ActorCritic, *, dtype: torch.dtype = torch.float32) -> None:
+        assert is_small(network)
+        self._dtype = dtype
+        self._convolution = cast(nn.Conv2d, network.encoder.get_submodule("conv1"))
+        self._linear = cast(nn.Linear, network.encoder.get_submodule("linear"))
+        self._policy, self._value = network.policy, network.value
+        self._unroll: list[_Step] = []
+        outputs, channels, side, _ = self._convolution.weight.shape
+        # What a cell adds to a line of outputs is a run of numbers: [C, k, k, O], from the cell's
+        # own column to the left.
+        self._filters = torch.empty(channels, side, side, outputs, dtype=dtype)
+        self._filters_by_run = self._filters.flatten(2).numpy()
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Take over parameters that have changed."""
+        filters = self._convolution.weight.permute(1, 2, 3, 0)
+        torch.mul(filters.flip(2), PIXEL_SCALE, out=self._filters)
+        # What empty observations are convolved to.
+        bias = given(self._convolution.bias).to(self._dtype)
+        self._blank = bias.repeat(self._linear.in_features // len(bias)).numpy()
+        self._weight = self._linear.weight.to(self._dtype)
+        self._bias = self._linear.bias.to(self._dtype).unsqueeze(1)
+        # Both heads are one matrix, [A + 1, J].
+        self._heads = torch.cat([self._policy.weight, self._value.weight]).to(self._dtype)
+        heads_bias = torch.cat([self._policy.bias, self._value.bias])
+        self._heads_bias = heads_bias.to(self._dtype).unsqueeze(1)
+
+    @torch.no_grad()
+    def forward(self, observations: Tensor) -> Outputs:
+        """Go through the network once, keeping nothing."""
+        return self._forward(observations)[0]
+
+    @torch.no_grad()
+    def record(self, observations: Tensor) -> Outputs:
+        """Go through the network and keep what the gradient needs."""
+        outputs, step = self._forward(observations)
+        self._unroll.append(step)
+        return outputs
+
+    def _forward(self, observations: Tensor) -> tuple[Outputs, _Step]:
+        shape = self._convolved_shape(observations)
+        convolved = torch.empty(shape, dtype=self._dtype)
+        blank = self._blank.reshape(shape[1:])
+        cell = torch.empty_like(self._filters[0]).flatten(1)
+        _convolve(
+            observations.numpy(), self._filters_by_run, blank, cell.numpy(), convolved.numpy()
+        )
+        convolved = convolved.flatten(1)
+        features = torch.addmm(self._bias, self._weight, convolved.t()).clamp_min_(0.0)
+        heads = torch.addmm(self._heads_bias, self._heads, features).to(torch.float32)
+        return Outputs(heads[:-1].t(), heads[-1]), _Step(observations, convolved, features)
+
+    @torch.no_grad()
+    def backward(self, logits_grad: Tensor, values_grad: Tensor, *, forget: bool = True) -> None:
+        """Overwrite the flat gradient with that of the recorded unroll."""
+        convolved = torch.cat([step.convolved for step in self._unroll])
+        features = torch.cat([step.features for step in self._unroll], dim=1)
+        grad = torch.cat([logits_grad, values_grad.unsqueeze(2)], dim=2).flatten(0, 1)
+        grad = grad.t().to(self._dtype)  # [A + 1, N]
+        heads_grad, bias_grad = grad @ features.t(), grad.sum(1)
+        given(self._policy.weight.grad).copy_(heads_grad[:-1])
+        given(self._value.weight.grad).copy_(heads_grad[-1:])
+        given(self._policy.bias.grad).copy_(bias_grad[:-1])
+        given(self._value.bias.grad).copy_(bias_grad[-1:])
+        grad = _through_relu(self._heads.t() @ grad, features)
+        weight_grad = given(self._linear.weight.grad)
+        if weight_grad.dtype == self._dtype:
+            torch.mm(grad, convolved, out=weight_grad)
+        else:
+            weight_grad.copy_(grad @ convolved)
+        given(self._linear.bias.grad).copy_(grad.sum(1))
+        self._convolution_backward(_through_relu(grad.t() @ self._weight, convolved))
+        if forget:
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop what was recorded, if anything was."""
+        self._unroll = []
+
+    def _convolution_backward(self, grad: Tensor) -> None:
+        """Overwrite the convolution's gradients from that of its outputs, [N, R]."""
+        filters_grad = torch.zeros_like(self._filters)
+        for step, part in zip(self._unroll, grad.chunk(len(self._unroll)), strict=True):
+            shape = self._convolved_shape(step.observations)
+            _convolve_backward(
+                step.observations.numpy(), part.view(shape).numpy(), filters_grad.flatten(2).numpy()
+            )
+        filters_grad.mul_(PIXEL_SCALE)
+        given(self._convolution.weight.grad).copy_(filters_grad.flip(2).permute(3, 0, 1, 2))
+        bias_grad = grad.view(-1, filters_grad.shape[3]).sum(0)
+        given(given(self._convolution.bias).grad).copy_(bias_grad)
+
+    def _convolved_shape(self, observations: Tensor) -> tuple[int, int, int]:
+        batch, height, width, _ = observations.shape
+        _, side, _, outputs = self._filters.shape
+        return batch, height - side + 1, (width - side + 1) * outputs
+
+
+def _through_relu(grad: Tensor, outputs: Tensor) -> Tensor:
+    """Zero the gradient where the ReLU's output is zero, in place."""
+    torch.ops.aten.threshold_backward.grad_input(grad, outputs, 0, grad_input=grad)
+    return grad
+
+
+@kernel
+def _convolve(pixels: Any, filters: Any, blank: Any, cell: Any, outputs: Any) -> None:
+    """Convolve and apply the ReLU: add each cell that is not empty to the outputs that see it.
+
+    Args:
+        pixels: uint8 [B, H, W, C].
+        filters: [C, k, k·O], see `SmallPasses`.
+        blank: [H - k + 1, (W - k + 1)·O], the outputs where all cells are empty: the bias.
+        cell: [k, k·O], room for what a cell adds.
+        outputs: [B, H - k + 1, (W - k + 1)·O], written to.
+    """
+    channels, side, run = filters.shape
+    count = run // side
+    rows, columns = outputs.shape[1], outputs.shape[2]
+    for b in range(pixels.shape[0]):
+        for top in range(rows):
+            target, empty = outputs[b, top], blank[top]
+            for m in range(columns):
+                target[m] = empty[m]
+        last = pixels[b, 0, 0]  # of which `cell` is known
+        known = False
+        for y in range(pixels.shape[1]):
+            for x in range(pixels.shape[2]):
+                empty, alike = True, known
+                for c in range(channels):
+                    empty &= pixels[b, y, x, c] == 0
+                    alike &= pixels[b, y, x, c] == last[c]
+                if empty:
+                    continue
+                if not alike:  # many cells are like the one before
+                    last, known = pixels[b, y, x], True
+                    cell[:] = 0
+                    for c in range(channels):
+                        if last[c] == 0:
+                            continue
+                        pixel = filters.dtype.type(last[c])
+                        for i in range(side):
+                            target, part = cell[i], filters[c, i]
+                            for m in range(run):
+                                target[m] += pixel * part[m]
+                first = (x - side + 1) * count  # of the outputs of a line that see the cell
+                start, stop = max(first, 0), min(first + run, columns)
+                for top in range(max(0, y - side + 1), min(y + 1, rows)):
+                    target = outputs[b, top, start:stop]
+                    part = cell[y - top, start - first : stop - first]
+                    for m in range(stop - start):
+                        target[m] += part[m]
+        for top in range(rows):
+            target = outputs[b, top]
+            for m in range(columns):
+                target[m] = 0 if target[m] < 0 else target[m]  # NaN stays, to be found
+
+
+@kernel
+def _convolve_backward(pixels: Any, grad: Any, filters_grad: Any) -> None:
+    """Add the gradient by the filters.
+
+    Args:
+        pixels: uint8 [B, H, W, C].
+        grad: [B, H - k + 1, (W - k + 1)·O], by the outputs.
+        filters_grad: [C, k, k·O], added to.
+    """
+    channels, side, run = filters_grad.shape
+    rows, columns = grad.shape[1], grad.shape[2]
+    count = run // side
+    for b in range(pixels.shape[0]):
+        for y in range(pixels.shape[1]):
+            for x in range(pixels.shape[2]):
+                for c in range(channels):
+                    if pixels[b, y, x, c] == 0:
+                        continue
+                    pixel = filters_grad.dtype.type(pixels[b, y, x, c])
+                    first = (x - side + 1) * count
+                    start, stop = max(first, 0), min(first + run, columns)
+                    for top in range(max(0, y - side + 1), min(y + 1, rows)):
+                        target = filters_grad[c, y - top, start - first : stop - first]
+                        part = grad[b, top, start:stop]
+                        for m in range(stop - start):
+                            target[m] += pixel * part[m]
