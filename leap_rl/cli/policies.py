@@ -72,7 +72,6 @@ def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
         optimizer=optimizer,
         layout=tasks.shared_layout(),
         frames_per_agent_step=tasks.frames_per_agent_step,
-        geometric_mean=config.meta.task_unit == "geometric_mean",
         unit=config.task.unit,
         validation=_make_validation(config),
     )

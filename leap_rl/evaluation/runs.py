@@ -1,4 +1,4 @@
-"""Meta-training as a part of an experiment: `leap-rl train`, gone on with where it stopped."""
+"""The commands of leap-rl as parts of an experiment, each resumed where it stopped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.evaluation.results import Evaluation, read_evaluation
 from leap_rl.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.errors import RunFailedError
@@ -15,6 +16,8 @@ from leap_rl.training.initialization import FILE_NAME
 
 EXIT_REFUSED: Final = 2
 """Of leap-rl, for bad input."""
+
+_QUIET: Final = ("--tracking.console", "quiet", "--tracking.tensorboard", "false")
 
 
 def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
@@ -34,12 +37,35 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
     folder = RunFolder(path)
     if not folder.exists():
         # What was torn before it was a run is of no use.
-        quiet = ["--tracking.console", "quiet", "--tracking.tensorboard", "false"]
         where = ["--run_dir", str(path), "--runtime.kind", "local"]
-        _leap_rl("train", *argv, "--meta.meta_steps", str(meta_steps), *where, *quiet)
+        _leap_rl("train", *argv, "--meta.meta_steps", str(meta_steps), *where, *_QUIET)
     elif (folder.latest() or 0) < meta_steps:
         _leap_rl("resume", str(path), *argv, "--meta.meta_steps", str(meta_steps))
     return folder.checkpoint(meta_steps) / FILE_NAME
+
+
+def evaluate(path: Path, argv: Sequence[str], *, trainers: int = 1) -> Evaluation:
+    """Evaluate initializations in processes of their own, and return what their agents learned.
+
+    Args:
+        path: The evaluation's folder. One that is there is resumed, or taken as it is if it is
+            done.
+        argv: Options of `leap-rl evaluate`.
+        trainers: How many agents learn at a time; more than one take Ray.
+
+    Raises:
+        ValueError: The command refuses the options; the message is its own.
+        RunFailedError: It failed otherwise; the message ends with its last line.
+    """
+    folder = RunFolder(path)
+    if not folder.exists():
+        runtime = ["--runtime.kind", "local"]
+        if trainers > 1:
+            runtime = ["--runtime.kind", "ray", "--runtime.trainers", str(trainers)]
+        _leap_rl("evaluate", *argv, "--out", str(path), *runtime, *_QUIET)
+    elif not folder.latest():
+        _leap_rl("resume", str(path))
+    return read_evaluation(folder)
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ _Method = Literal["leap", "reptile", "fomaml", "maml", "finetune"]
 _Power = Literal[1, 2]
 _LossDifference = Literal["next_batch", "same_batch"]
 _Metric = Literal["auto", "euclidean", "optimizer"]
-_TaskUnit = Literal["none", "path", "geometric_mean"]
+_TaskUnit = Literal["none", "path"]
 _Optimizer = Literal["auto", "sgd", "adam"]
 
 _OF_LEAP = (
@@ -62,11 +62,10 @@ class MetaConfig:
     loss that the gradient predicts (docs/methods.md). auto, resolved when a run is made: euclidean
     for tasks learned by plain gradient descent, for which the two agree; optimizer for agents."""
 
-    task_unit: Literal["none", "path", "geometric_mean"] = "path"
+    task_unit: Literal["none", "path"] = "path"
     """The unit of a task's distance, so that a game with large rewards does not own the mean. path,
     in the optimizer's metric alone: the mean weight of the task's own segments; its contribution
-    then is as long as Reptile's, times p. geometric_mean: the tasks' distances enter by their
-    geometric mean. none: as in the paper."""
+    then is as long as Reptile's, times p. none: as in the paper."""
 
     loss_in_path: bool = True
     """Whether the path runs over the loss surface (the paper's choice) or through the parameters

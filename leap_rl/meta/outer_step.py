@@ -127,28 +127,6 @@ class OuterStep:
         self._optimizer.state[self._theta] = state
 
 
-def scaled_to_geometric_mean(
-    contributions: Sequence[Tensor], distances: Sequence[float]
-) -> list[Tensor]:
-    """Return contributions whose mean is the gradient of the tasks' geometric mean distance.
-
-    Of G = (prod d)^(1/n) the gradient is (1/n) sum (G / d) grad_d, so each is scaled by G / d. A
-    task of distance 0 did not move: its contribution is 0, and it has no say in G.
-
-    Args:
-        contributions: grad_d of each task, float32 [P].
-        distances: d of each, at least 0.
-    """
-    logs = [math.log(distance) for distance in distances if distance > 0]
-    if not logs:
-        return list(contributions)
-    mean = math.exp(math.fsum(logs) / len(logs))
-    return [
-        contribution * (mean / distance) if distance > 0 else contribution
-        for contribution, distance in zip(contributions, distances, strict=True)
-    ]
-
-
 def _mean(contributions: Sequence[Tensor], *, like: Tensor) -> Tensor:
     """The mean in float64, in order, as float32 [P]."""
     if not contributions:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from leap_rl.messages import FloatVector
 from leap_rl.meta.gradient_path import NonFiniteError
-from leap_rl.meta.outer_step import OuterStep, scaled_to_geometric_mean
+from leap_rl.meta.outer_step import OuterStep
 from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.parameters import Layout
 from leap_rl.run_folder import RunFolder, RunFolderError
@@ -71,8 +71,6 @@ class MetaTrainingFactory:
     optimizer: Literal["adam", "sgd"]
     layout: Layout
     frames_per_agent_step: int
-    geometric_mean: bool = False
-    """Whether the tasks' distances enter the mean by their geometric mean."""
     unit: Unit = "agent_steps"
     """What the tasks call what they count as agent steps."""
     validation: Validation | None = None
@@ -175,9 +173,6 @@ class MetaTraining:
         dropped = [slot for slot in dropped if not slot.spec.validates]
         # Copies: a contribution may lie in memory that its runtime shares read-only.
         contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
-        if self._plan.geometric_mean:
-            distances = [_distance(slot.record.path) for slot in slots]
-            contributions = scaled_to_geometric_mean(contributions, distances)
         initialization_norm = _norm(self._outer.theta)
         everyone: list[FilledSlot | DroppedSlot] = [*slots, *dropped]
         try:
@@ -227,10 +222,6 @@ def initialization_files(layout: Layout, outer: OuterStep) -> dict[str, bytes]:
 
 def _norm(vector: Tensor) -> float:
     return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-
-
-def _distance(path: Mapping[str, float]) -> float:
-    return path["energy"] if "energy" in path else path["length"]
 
 
 def _cosines(

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from leap_rl.meta import NonFiniteError, OuterStep
-from leap_rl.meta.outer_step import scaled_to_geometric_mean
 
 P = 23
 
@@ -34,34 +33,6 @@ def test_sgd_steps_by_the_rate_times_the_mean():
     assert result.mean_norm == pytest.approx(math.hypot(*result.mean.tolist()))
     assert result.step_norm == pytest.approx(0.25 * result.mean_norm, rel=1e-5)
     assert result.theta.dtype == result.mean.dtype == torch.float32
-
-
-def test_the_geometric_mean_of_distances_has_the_gradient_of_autograd():
-    """d_i = |theta - a_i|^2: grad of (prod d)^(1/n) through autograd in float64."""
-    generator = torch.Generator().manual_seed(5)
-    theta = torch.randn(P, generator=generator, dtype=torch.float64).requires_grad_()
-    targets = [scale * torch.randn(P, generator=generator).double() for scale in (1.0, 10.0, 100.0)]
-    distances = [(theta - target).square().sum() for target in targets]
-    (expected,) = torch.autograd.grad(torch.stack(distances).log().mean().exp(), theta)
-    contributions = [2 * (theta.detach() - target).float() for target in targets]
-    scaled = scaled_to_geometric_mean(contributions, [d.item() for d in distances])
-    torch.testing.assert_close(torch.stack(scaled).mean(0).double(), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_equal_distances_and_single_tasks_leave_the_papers_mean():
-    contributions = make_contributions(batch_size=3)
-    scaled = scaled_to_geometric_mean(contributions, [7.5] * 3)
-    for one, other in zip(scaled, contributions, strict=True):
-        torch.testing.assert_close(one, other)
-    (alone,) = scaled_to_geometric_mean(contributions[:1], [123.0])
-    torch.testing.assert_close(alone, contributions[0])
-
-
-def test_a_task_that_did_not_move_has_no_say_in_the_geometric_mean():
-    contributions = [torch.ones(P), torch.zeros(P), torch.ones(P)]
-    scaled = scaled_to_geometric_mean(contributions, [4.0, 0.0, 9.0])
-    assert [c[0].item() for c in scaled] == pytest.approx([6 / 4, 0.0, 6 / 9])
-    assert scaled_to_geometric_mean(contributions[1:2], [0.0]) == contributions[1:2]
 
 
 def test_adam_is_the_published_algorithm():

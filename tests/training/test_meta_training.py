@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,20 +98,6 @@ def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
     assert row["agent_steps"] == 20
     assert row["frames"] == 80
     assert row["return/pong/mean"] == 2.5
-
-
-def test_distances_may_enter_the_mean_by_their_geometric_mean(tmp_path: Path) -> None:
-    """Of energies 1 and 16 it is 4: one gradient counts four times, the other a quarter."""
-    folder = RunFolder(tmp_path)
-    plan = replace(factory(meta_lr=1.0), geometric_mean=True)
-    plan.write_first_checkpoint(folder, torch.zeros(SIZE))
-    policy = plan(folder)
-    slots = []
-    for value, energy in ((1.0, 1.0), (2.0, 16.0)):
-        plain = slot(np.full(SIZE, value, dtype=np.float32))
-        slots.append(replace(plain, record=replace(plain.record, path={"energy": energy})))
-    policy.close(0, slots, dropped=(), elapsed_s=1.0)
-    np.testing.assert_allclose(policy.theta0(), -(4 * 1.0 + 2.0 / 4) / 2, rtol=1e-6)
 
 
 def test_a_meta_steps_row_says_which_games_pull_together(tmp_path: Path) -> None:

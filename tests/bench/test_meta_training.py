@@ -1,9 +1,11 @@
-"""benchmarks/meta_training_curves.py: its protocols, what a cell computes, what it shows."""
+"""benchmarks/meta_training.py: its protocols, what a cell computes, what it shows."""
 
 from __future__ import annotations
 
 import argparse
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,10 @@ import pytest
 
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
-from leap_rl.evaluation.cells import key_of
+from leap_rl.evaluation.cells import CellFile, key_of
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = runpy.run_path(str(ROOT / "benchmarks/meta_training_curves.py"))
+SCRIPT = runpy.run_path(str(ROOT / "benchmarks/meta_training.py"))
 PROTOCOLS = sorted((ROOT / "benchmarks/protocols").glob("*.yaml"))
 SINGLE_GAME = ROOT / "benchmarks/protocols/single_game.yaml"
 
@@ -36,7 +38,7 @@ def given(protocol: Path, out: Path) -> argparse.Namespace:
 
 
 def cells(protocol: Path) -> list[dict[str, Any]]:
-    return SCRIPT["cells_of"](given(protocol, Path("out")))
+    return SCRIPT["training_cells"](given(protocol, Path("out")))
 
 
 def config_of(cell: dict[str, Any]) -> TrainConfig:
@@ -110,11 +112,66 @@ def test_the_table_is_of_means_over_seeds(
     table = (tmp_path / "out/toy.md").read_text()
     assert table in capsys.readouterr().out
     row = next(line for line in table.splitlines() if "reptile" in line)
-    assert [part.strip() for part in row.strip("|").split("|")][:7] == [
-        *["catch", "reptile", "catch", "2", "1.00", "3.50", "6.50"]
+    assert [part.strip() for part in row.strip("|").split("|")][:9] == [
+        *["catch", "reptile", "catch", "2", "1.00", "1.00", "1.00", "3.50", "6.50"]
     ]
     assert "2.50 (" in row  # the rise: 2 and 3
     assert (tmp_path / "out/toy.svg").exists()
+
+
+def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(f"{TOY}evaluation: {{agents: 2}}\n")
+    (cell,) = found = SCRIPT["evaluation_cells"](given(path, tmp_path))
+    assert SCRIPT["all_cells"](given(path, tmp_path))[4:] == found
+    assert cell["evaluation"] == {"agents": 2, "agent_steps": 2000, "games": ["catch"]}
+    assert [run["seed"] for run in cell["runs"]["reptile"]] == [0, 1]
+    training = {
+        "returns": {"catch": [1.0, 3.0]},
+        "final_returns": {"catch": [2.0, 6.0]},
+    }
+    evaluated = {
+        "verdicts": ["leap against random: better in 1 of 1 game."],
+        "tables": [
+            {"title": "leap against random, game by game", "rows": [{"game": "catch"}]},
+            {"title": "Over all games", "rows": [{"initialization": "leap"}]},
+        ],
+        "rewards": {name: {"catch": [[1.0] * 20, [3.0] * 20]} for name in ("random", "leap")},
+    }
+    results = {key_of(one): training for one in cells(path)} | {key_of(cell): evaluated}
+    SCRIPT["report"](given(path, tmp_path / "out"), results)
+    verdicts = (tmp_path / "out/toy_evaluation_verdicts.md").read_text()
+    assert verdicts == "* catch: leap against random: better in 1 of 1 game.\n"
+    table = (tmp_path / "out/toy_evaluation.md").read_text()
+    assert "| catch | leap against random | catch |" in table
+    assert "Over all" not in table
+    assert (tmp_path / "out/toy_evaluation.svg").exists()
+
+
+@pytest.mark.slow
+def test_what_was_meta_trained_is_evaluated(tmp_path: Path) -> None:
+    path = tmp_path / "toy.yaml"
+    small = TOY.replace("2000", "400").replace("seeds: [0, 1]", "seeds: [0]")
+    asked = "evaluation: {agents: 2, agent_steps: 600, games: {catch: [catch]}, own_start: true}"
+    path.write_text(f"{small}{asked}\n")
+    (cell,) = SCRIPT["evaluation_cells"](given(path, tmp_path))
+    assert [len(runs) for runs in cell["runs"].values()] == [1, 1]
+    script = str(ROOT / "benchmarks/meta_training.py")
+    argv = [sys.executable, script, str(path), "--out", str(tmp_path / "out"), "--processes", "1"]
+    told = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert "3 of 3" in told
+    verdicts = (tmp_path / "out/toy_evaluation_verdicts.md").read_text().splitlines()
+    assert [line.partition(":")[0] for line in verdicts] == ["* catch"] * len(verdicts)
+    assert any("leap against random" in line for line in verdicts)
+    assert any("leap against leap@0" in line for line in verdicts)
+    table = (tmp_path / "out/toy_evaluation.md").read_text()
+    assert "reptile against random | catch" in table
+    (evaluation,) = (tmp_path / "out/evaluations").iterdir()
+    assert (evaluation / "checkpoints/000001/state.json").exists()
+    results = CellFile(tmp_path / "out/cells.jsonl").read()
+    again = given(path, tmp_path / "again")
+    SCRIPT["report"](again, results)
+    assert (tmp_path / "again/toy_evaluation.md").read_text() == table
 
 
 @pytest.mark.slow
