@@ -1,7 +1,7 @@
 """``bench overhead``: what Leap's sums cost an agent.
 
-One agent, three kinds of blocks in turns: without sums, with those of the energy (p = 2), with
-those of the length (p = 1). A block begins a path of its own where the parameters are, so that all
+One agent, five kinds of blocks in turns: without sums, and with those of the energy (p = 2) and of
+the length (p = 1), in the Euclidean metric and in the optimizer's. A block begins a path of its own where the parameters are, so that all
 kinds watch the same agent, whose emulators neither know nor care.
 
 Not counted is what Leap has cost by then: RMSProp sums the squares of what it moves, which are the
@@ -29,6 +29,8 @@ KINDS: Final[dict[str, Method]] = {
     "none": NoMethod(),
     "energy": Leap(p=2),
     "length": Leap(p=1),
+    "energy, optimizer": Leap(p=2, metric="optimizer", task_unit=True),
+    "length, optimizer": Leap(p=1, metric="optimizer", task_unit=True),
 }
 
 UPDATES_A_BLOCK = 4
@@ -127,13 +129,13 @@ def table(figures: Mapping[str, Any]) -> str:
         f"an update takes {figures['update_us']:,.0f} us of CPU time, acting included; "
         f"{figures['blocks']} blocks of {UPDATES_A_BLOCK}",
         "",
-        f"  {'sums':<8} {'us an update':>12}  {'share of an agent':>26}  "
+        f"  {'sums':<18} {'us an update':>12}  {'share of an agent':>26}  "
         f"{'blocks against blocks':>28}  agent steps/s",
-        f"  {'none':<72}  {figures['agent_steps_per_s']['none']:>20,.0f}",
+        f"  {'none':<82}  {figures['agent_steps_per_s']['none']:>20,.0f}",
     ]
     for kind, cost in figures["sums"].items():
         lines.append(
-            f"  {kind:<8} {cost['observe_us']:>12,.0f}  {_interval(cost['share']):>26}  "
+            f"  {kind:<18} {cost['observe_us']:>12,.0f}  {_interval(cost['share']):>26}  "
             f"{_interval(cost['share_end_to_end']):>28}  "
             f"{figures['agent_steps_per_s'][kind]:>13,.0f}"
         )
