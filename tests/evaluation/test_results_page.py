@@ -1,0 +1,43 @@
+"""The tables in docs/results.md are those that their protocols make of the cells beside them."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from leap_rl.evaluation.cells import CellFile
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs/results"
+PAGE = (ROOT / "docs/results.md").read_text()
+NAMES = sorted(path.name for path in RESULTS.iterdir())
+SCRIPT = runpy.run_path(str(ROOT / "benchmarks/meta_training.py"))
+
+
+def protocol_of(name: str) -> Path:
+    """An experiment that this version cannot run any more has its protocol beside its cells."""
+    own = RESULTS / name / f"{name}.yaml"
+    return own if own.exists() else ROOT / f"benchmarks/protocols/{name}.yaml"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_and_figures_are_made_again_from_their_cells(name: str, tmp_path: Path) -> None:
+    argv = [str(protocol_of(name)), "--out", str(tmp_path)]
+    given = SCRIPT["options"]().parse_args(argv)
+    SCRIPT["report"](given, CellFile(RESULTS / name / "cells.jsonl").read())
+    made = {path.name: path.read_text() for path in tmp_path.glob("*.md")}
+    assert made == {path.name: path.read_text() for path in (RESULTS / name).glob("*.md")}
+    assert all(text.strip() in PAGE for text in made.values())
+    drawn = sorted(path.name for path in tmp_path.glob("*.svg"))
+    assert drawn == sorted(path.name for path in (RESULTS / name).glob("*.svg"))
+    assert all(f"results/{name}/{each}" in PAGE for each in drawn)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_says_what_was_asked_and_how_it_was_run(name: str) -> None:
+    protocol = SCRIPT["read_protocol"](protocol_of(name))
+    assert protocol["question"] in PAGE
+    path = protocol_of(name).relative_to(ROOT)
+    assert str(path) in PAGE
