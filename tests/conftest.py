@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leap_rl.determinism import configure_torch, prepare_environment
+from leap_rl.compute.determinism import configure_torch, prepare_environment
 
 prepare_environment()
 configure_torch()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.run_folder import RunFolder
-from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.server.parameter_server import ParameterServer
 
 ROOT = Path(__file__).parents[1]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]

@@ -28,7 +28,7 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.cli.report import options as report_options
 from leap_rl.config import COMMANDS as RUNS
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
 OTHERS = ("resume", "fork", "report", "bench", "plan", "play")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.durable_files import (
+from leap_rl.storage.durable_files import (
     LEFT_S,
     remove,
     remove_leftovers,
     write_atomically,
     write_folder,
 )
-from leap_rl.links import read_regular
+from leap_rl.storage.links import read_regular
 
 
 def _interrupt(*_: object) -> None:

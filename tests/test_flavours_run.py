@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.cli import main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME
 from tests.tracking import tensorboard_file

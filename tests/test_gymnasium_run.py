@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME
-from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.server.parameter_server import ParameterServer
 from tests.envs.own_games import MODULE, WALK
 
 ROOT = Path(__file__).parents[1]

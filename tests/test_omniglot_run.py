@@ -11,21 +11,21 @@ import pytest
 import torch
 import yaml
 
-from leap_rl import processor
 from leap_rl.cli import main
 from leap_rl.cli.policies import make_tasks
 from leap_rl.cli.record import read_run
+from leap_rl.compute import processor
 from leap_rl.config import TrainConfig
 from leap_rl.meta.config import MetaConfig
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.supervised.unrolled import gradient_through_descent
 from leap_rl.tasks.omniglot import OmniglotTask
 from leap_rl.tasks.omniglot_data import read_omniglot
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME, load_tensors
-from leap_rl.training.meta_training import draw_games, task_seed
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
-from leap_rl.training.runtime_local import LocalLink
+from leap_rl.training.rounds.meta_training import draw_games, task_seed
+from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from tests.tasks.drawings import write_zip
 
 ROOT = Path(__file__).parents[1]
@@ -163,7 +163,7 @@ def test_maml_steps_by_the_gradient_through_all_updates(trained: tuple[list[str]
 @pytest.fixture(scope="module")
 def one_cluster() -> Iterator[None]:
     make_ray_runtime(trainers=2, address=LOCAL)
-    from leap_rl.training.runtime_ray import cluster
+    from leap_rl.training.runtime.ray.runtime import cluster
 
     with cluster(None, 2):
         yield

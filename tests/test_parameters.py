@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leap_rl.parameters import FlatParameters, Layout, Leaf, flatten_parameters, layout_of
+from leap_rl.networks.parameters import FlatParameters, Layout, Leaf, flatten_parameters, layout_of
 
 
 class Net(nn.Module):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl import run_lock
-from leap_rl.run_lock import LockedError, locked
+from leap_rl.storage import run_lock
+from leap_rl.storage.run_lock import LockedError, locked
 
 HERE = socket.gethostname()
 
@@ -49,7 +49,7 @@ def here() -> dict[str, str]:
 @contextmanager
 def another_process(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     code = (
-        "import sys; from pathlib import Path; from leap_rl.run_lock import locked\n"
+        "import sys; from pathlib import Path; from leap_rl.storage.run_lock import locked\n"
         f"with locked(Path({str(path)!r})): print('held', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from leap_rl.sealed import SealError, seal, unseal
+from leap_rl.storage.sealed import SealError, seal, unseal
 
 ARRAYS = {
     "empty": np.zeros(0, dtype=np.float32),

@@ -23,13 +23,17 @@ import numpy as np
 import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.run_folder import CHECKSUM, RunFolder, _checksum
-from leap_rl.sealed import seal
+from leap_rl.storage.run_folder import CHECKSUM, RunFolder, _checksum
+from leap_rl.storage.sealed import seal
 from leap_rl.storage.urls import redacted
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.interrupts import _descendants
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.ray_security import is_loopback, refuse_open_cluster, refuse_without_token
+from leap_rl.training.runtime.ray.security import (
+    is_loopback,
+    refuse_open_cluster,
+    refuse_without_token,
+)
+from leap_rl.training.server.parameter_server import ParameterServer
 
 ROOT = Path(__file__).parents[1]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
@@ -217,7 +221,7 @@ def test_initializations_that_lie_are_one_line(
 def test_a_pickle_in_a_sealed_snapshot_is_one_line(
     run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from leap_rl.sealed import unseal
+    from leap_rl.storage.sealed import unseal
 
     path = RunFolder(run).slots(2) / "001.snapshot"
     arrays, header = unseal(path.read_bytes())
@@ -724,7 +728,7 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[grpc.Statu
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setattr("leap_rl.training.ray_security.is_loopback", lambda address: False)
+    monkeypatch.setattr("leap_rl.training.runtime.ray.security.is_loopback", lambda address: False)
     yield f"127.0.0.1:{port}", answers
     server.stop(None)
 

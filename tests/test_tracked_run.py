@@ -15,7 +15,7 @@ import wandb
 from safetensors.numpy import load_file
 
 from leap_rl.cli import main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import METRICS, pattern_of
 from tests.tasks.drawings import write_zip

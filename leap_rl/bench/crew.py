@@ -15,7 +15,7 @@ from threading import BrokenBarrierError
 from types import TracebackType
 from typing import Any
 
-from leap_rl.determinism import configure_torch, prepare_environment
+from leap_rl.compute.determinism import configure_torch, prepare_environment
 from leap_rl.training.errors import RunFailedError
 
 TOGETHER_TIMEOUT_S = 300.0

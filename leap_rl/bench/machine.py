@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from leap_rl.determinism import processor_kind
+from leap_rl.compute.determinism import processor_kind
 
 MB = 1e6
 

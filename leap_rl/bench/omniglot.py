@@ -22,14 +22,13 @@ from leap_rl.bench.config import OmniglotBench
 from leap_rl.bench.machine import circumstances
 from leap_rl.bench.statistics import estimate
 from leap_rl.bench.stopwatch import Stopwatch
-from leap_rl.determinism import configure_torch
-from leap_rl.messages import ServerStatus
+from leap_rl.compute.determinism import configure_torch
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.meta.leap import Leap
 from leap_rl.networks.classifier import make_classifier
-from leap_rl.parameters import Layout
+from leap_rl.networks.parameters import Layout
 from leap_rl.rl.config import AgentConfig
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot import OmniglotTask
@@ -37,11 +36,12 @@ from leap_rl.tasks.omniglot_config import CLASSES, OmniglotConfig
 from leap_rl.tasks.omniglot_data import HANDS, SIDE
 from leap_rl.tasks.task import Task, TaskSpec
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.meta_training import MetaTrainingFactory
-from leap_rl.training.open_round import Patience
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
-from leap_rl.training.runtime import Job
-from leap_rl.training.runtime_local import LocalLink
+from leap_rl.training.messages import ServerStatus
+from leap_rl.training.rounds.meta_training import MetaTrainingFactory
+from leap_rl.training.runtime.job import Job
+from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+from leap_rl.training.server.open_round import Patience
 
 UPDATES_A_BLOCK = 5
 """Few, so that a block and its neighbor see the same machine."""

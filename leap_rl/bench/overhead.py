@@ -1,8 +1,9 @@
 """``bench overhead``: what Leap's sums cost an agent.
 
 One agent, five kinds of blocks in turns: without sums, and with those of the energy (p = 2) and of
-the length (p = 1), in the Euclidean metric and in the optimizer's. A block begins a path of its own where the parameters are, so that all
-kinds watch the same agent, whose emulators neither know nor care.
+the length (p = 1), in the Euclidean metric and in the optimizer's. A block begins a path of its own
+where the parameters are, so that all kinds watch the same agent, whose emulators neither know nor
+care.
 
 Not counted is what Leap has cost by then: RMSProp sums the squares of what it moves, which are the
 lengths of Leap's segments, in blocks of all kinds. `benchmarks/hot_loop.py` measures that.
@@ -20,7 +21,7 @@ from leap_rl.bench.config import OverheadConfig
 from leap_rl.bench.machine import Quiet, circumstances
 from leap_rl.bench.statistics import estimate
 from leap_rl.bench.stopwatch import Stopwatch
-from leap_rl.determinism import configure_torch
+from leap_rl.compute.determinism import configure_torch
 from leap_rl.meta.gradient_path import Method, NoMethod
 from leap_rl.meta.leap import Leap
 from leap_rl.rl.hardware import check_machine

@@ -19,11 +19,11 @@ from typing import Any
 from leap_rl.bench.config import ServerConfig
 from leap_rl.bench.machine import MB, circumstances
 from leap_rl.bench.streaming import LOG, CountedJob, FixedMethod, OneRound, StreamingTasks
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.training.open_round import Patience
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+from leap_rl.training.server.open_round import Patience
 
 FLOAT32_BYTES = 4
 

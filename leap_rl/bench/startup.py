@@ -43,7 +43,7 @@ print(time.monotonic() - started)
 """
 
 _RAY = """\
-from leap_rl.training.ray_environment import probe_own_cluster
+from leap_rl.training.runtime.ray.environment import probe_own_cluster
 print(probe_own_cluster())
 """
 

@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.durable_files import write_atomically
-from leap_rl.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.meta.gradient_path import NullPath
-from leap_rl.parameters import Layout
-from leap_rl.run_folder import RunFolder
+from leap_rl.networks.parameters import Layout
+from leap_rl.storage.durable_files import write_atomically
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec, TaskState
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot
-from leap_rl.training.runtime import Job
+from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.runtime.job import Job
+from leap_rl.training.server.parameter_server import ParameterServer
 
 UPDATE_S = 0.001
 LOG = "server_log.json"

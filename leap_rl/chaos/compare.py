@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
 
 WALL_CLOCK = ("time/", "throughput/")
 """Beginnings of the names of figures that are no two times the same."""

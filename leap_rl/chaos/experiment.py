@@ -13,10 +13,10 @@ from pathlib import Path
 
 from leap_rl.chaos.compare import differences
 from leap_rl.chaos.draw import draw_deaths
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults import PLAN_VARIABLE, Deaths
-from leap_rl.training.phases import Phase
+from leap_rl.training.faults.faults import PLAN_VARIABLE, Deaths
+from leap_rl.training.faults.phases import Phase
 
 Tell = Callable[[str], None]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from leap_rl.determinism import prepare_environment
+from leap_rl.compute.determinism import prepare_environment
 from leap_rl.storage.urls import redacted
 
 COMMANDS: Final = {

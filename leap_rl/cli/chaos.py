@@ -17,7 +17,7 @@ from leap_rl.cli.launch import new_folder, settle, shown
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.storage.urls import is_url
-from leap_rl.training.phases import Phase
+from leap_rl.training.faults.phases import Phase
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leap_rl.cli.launch import shown
 from leap_rl.config import EvaluateConfig
-from leap_rl.run_folder import RunFolder, file_name
+from leap_rl.storage.run_folder import RunFolder, file_name
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.sink import Tracker
 
@@ -37,8 +37,8 @@ def film_agents(
         console: Says what is filmed.
         check: Raises if the command is to stop.
     """
-    from leap_rl.determinism import configure_torch
-    from leap_rl.evaluation.results import agents_of
+    from leap_rl.compute.determinism import configure_torch
+    from leap_rl.training.rounds.agents import agents_of
 
     state = folder.read_state(0)["evaluation"]
     agents = agents_of(state)

@@ -89,7 +89,7 @@ def _package(requirement: Requirement) -> str:
 
 
 def _processor() -> str:
-    from leap_rl.determinism import processor_kind
+    from leap_rl.compute.determinism import processor_kind
 
     return f"{len(os.sched_getaffinity(0))} cores, {processor_kind()}"
 
@@ -127,7 +127,7 @@ def _roms() -> str:
 
 def _ray() -> str:
     from leap_rl.training.errors import RunFailedError
-    from leap_rl.training.ray_environment import probe_own_cluster
+    from leap_rl.training.runtime.ray.environment import probe_own_cluster
 
     try:
         seconds = probe_own_cluster()

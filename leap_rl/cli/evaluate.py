@@ -23,8 +23,8 @@ from leap_rl.cli.policies import make_evaluation, make_tasks
 from leap_rl.cli.record import Record, versions_here
 from leap_rl.cli.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
-from leap_rl.parameters import Layout
-from leap_rl.run_folder import RunFolder
+from leap_rl.networks.parameters import Layout
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import read_initialization
 

@@ -21,11 +21,11 @@ from leap_rl.cli.policies import make_meta_training
 from leap_rl.cli.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
 from leap_rl.cli.results import announce_initialization
 from leap_rl.config import TrainConfig, fingerprint
-from leap_rl.run_folder import LONGEST_NUMBER, RunFolder, RunFolderError
+from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder, RunFolderError
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import FILE_NAME
-from leap_rl.training.meta_training import OUTER_OPTIMIZER
+from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
 _HELP = """\
 usage: leap-rl fork RUN --at S [--run_dir NEW] [OPTIONS]

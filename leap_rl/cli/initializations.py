@@ -11,7 +11,7 @@ from typing import Any
 from leap_rl.cli import UsageError
 from leap_rl.cli.record import read_run
 from leap_rl.config import TrainConfig
-from leap_rl.run_folder import LONGEST_NUMBER, RunFolder
+from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 from leap_rl.training.initialization import FILE_NAME

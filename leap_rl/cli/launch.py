@@ -28,12 +28,11 @@ from leap_rl.config import (
     init_of,
     to_mapping,
 )
-from leap_rl.durable_files import make_folder, sync_folder
-from leap_rl.messages import ServerStatus
 from leap_rl.meta.gradient_path import NoMethod
-from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import redacted
 from leap_rl.tasks.config import TaskConfig
@@ -43,13 +42,14 @@ from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.sink import open_tracker
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults import ordered_deaths
+from leap_rl.training.faults.faults import ordered_deaths
+from leap_rl.training.faults.phases import Phase
 from leap_rl.training.initialization import read_initialization
 from leap_rl.training.interrupts import Interrupts, StopReason
-from leap_rl.training.open_round import Patience
-from leap_rl.training.phases import Phase
-from leap_rl.training.ray_environment import LOCAL, cluster_address, make_ray_runtime
-from leap_rl.training.runtime import Job, Runtime
+from leap_rl.training.messages import ServerStatus
+from leap_rl.training.runtime.job import Job, Runtime
+from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
+from leap_rl.training.server.open_round import Patience
 
 C = TypeVar("C", bound=Config)
 R = TypeVar("R", bound=TrainConfig | LearnConfig)
@@ -170,7 +170,7 @@ def _settle_task(task: TaskConfig) -> TaskConfig:
 def _settle_machine(config: C) -> C:
     """Return the config with what agents compute with; refuse a machine that cannot."""
     if config.task.kind == "omniglot":
-        from leap_rl.processor import check_precision
+        from leap_rl.compute.processor import check_precision
 
         if computes_here(config):
             check_precision("task.omniglot.precision", config.task.omniglot.precision)
@@ -353,7 +353,7 @@ def _initialization(
 def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
     runtime = config.runtime
     if runtime.kind == "local":
-        from leap_rl.training.runtime_local import LocalRuntime
+        from leap_rl.training.runtime.local import LocalRuntime
 
         return LocalRuntime(interrupts)
     trainers = None if runtime.trainers == "auto" else runtime.trainers

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 
 from leap_rl.config import Config, TrainConfig
-from leap_rl.messages import ServerStatus
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.sink import Tracker
 from leap_rl.tracking.views import RunView, TaskView
+from leap_rl.training.faults.phases import OnPhase, Phase, no_fault
 from leap_rl.training.initialization import FILE_NAME
-from leap_rl.training.phases import OnPhase, Phase, no_fault
+from leap_rl.training.messages import ServerStatus
 
 
 class Monitor:

@@ -10,7 +10,7 @@ from leap_rl.evaluation.results import read_evaluation
 from leap_rl.evaluation.statistics import Estimate, Mean
 from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.evaluation.verdict import conclusion_of, notes_of, verdict_of
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.sink import Cell, Tracker
 
 AGENTS = (

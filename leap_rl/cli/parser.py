@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import jsonargparse
 import yaml
 
-from leap_rl import cli, plain_yaml
+from leap_rl import cli
 from leap_rl.cli import UsageError
 from leap_rl.config import Config, TrainConfig
+from leap_rl.storage import plain_yaml
 from leap_rl.storage.urls import refuse_passwords
 
 jsonargparse.set_parsing_settings(

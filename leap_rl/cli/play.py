@@ -17,8 +17,8 @@ from leap_rl.cli.record import read_run
 from leap_rl.envs.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.names import split_name
 from leap_rl.rl.config import AgentConfig, Device, EncoderName, Precision
-from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import SEED_BITS
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import AtariConfig
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _resolve(game: str | None, path: Path) -> str:
 
 def _film(path: Path, game: str, config: PlayConfig) -> None:
     """Play, and write the clip."""
-    from leap_rl.determinism import configure_torch
+    from leap_rl.compute.determinism import configure_torch
     from leap_rl.envs.camera import frames_per_s
     from leap_rl.film.filming import film
     from leap_rl.film.playing import play

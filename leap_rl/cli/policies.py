@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig
-from leap_rl.evaluation.transfer import EvaluationFactory
 from leap_rl.tasks.config import LossDifference
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.training.learning import LearningFactory
-from leap_rl.training.meta_training import MetaTrainingFactory
-from leap_rl.training.rounds import RoundPolicyFactory
-from leap_rl.training.validation import Validation
+from leap_rl.training.rounds.learning import LearningFactory
+from leap_rl.training.rounds.meta_training import MetaTrainingFactory
+from leap_rl.training.rounds.policy import RoundPolicyFactory
+from leap_rl.training.rounds.transfer import EvaluationFactory
+from leap_rl.training.rounds.validation import Validation
 
 
 def make_tasks(config: Config) -> ConfiguredTasks:

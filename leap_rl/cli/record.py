@@ -11,10 +11,10 @@ from typing import Any
 from leap_rl import __version__
 from leap_rl.cli import UsageError
 from leap_rl.cli.parser import config_parser, parse
+from leap_rl.compute.determinism import processor_kind
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
-from leap_rl.determinism import processor_kind
-from leap_rl.run_folder import RunFolder
-from leap_rl.training.ray_environment import LOCAL, cluster_address
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
 
 PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "ray")
 """Besides leap_rl and Python: what the bits of a run depend on."""

@@ -13,8 +13,8 @@ from leap_rl import __version__
 from leap_rl.cli import UsageError
 from leap_rl.cli.launch import program, shown
 from leap_rl.cli.report_parts import part_of
-from leap_rl.durable_files import write_atomically
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.durable_files import write_atomically
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted
 

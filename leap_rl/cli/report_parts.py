@@ -25,7 +25,7 @@ from leap_rl.evaluation.run_part import (
 )
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import notes_of, verdict_of
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 
 

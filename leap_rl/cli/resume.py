@@ -12,7 +12,7 @@ from leap_rl.cli.launch import carry_out, program, shown
 from leap_rl.cli.record import StoredRun, differences, parse_over, read_run, versions_here
 from leap_rl.cli.results import announce_agents, announce_evaluation, announce_initialization
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, defining_options
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 
 _HELP = """\

@@ -11,7 +11,7 @@ from types import FrameType
 from leap_rl import cli
 from leap_rl.cli.launch import shown
 from leap_rl.config import Config
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 
 SUPERVISED = "LEAP_RL_SUPERVISED"
 """In the environment of a driver that is watched over."""

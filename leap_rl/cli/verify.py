@@ -14,10 +14,10 @@ from leap_rl.cli import EXIT_FAILED
 from leap_rl.cli.launch import shown
 from leap_rl.cli.record import StoredRun, read_run
 from leap_rl.config import TrainConfig
-from leap_rl.links import read_regular
-from leap_rl.run_folder import RunFolder, RunFolderError
-from leap_rl.sealed import SealError, unseal
+from leap_rl.storage.links import read_regular
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.tracking.jsonl import read_rows
 
 

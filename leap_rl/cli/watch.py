@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from leap_rl.cli.launch import program, shown
 from leap_rl.cli.record import read_run
 from leap_rl.config import Config, TrainConfig
-from leap_rl.run_folder import RunFolder
-from leap_rl.run_lock import Holder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.run_lock import Holder
 from leap_rl.tracking.console import make_console, print_view
 from leap_rl.tracking.live import read_live
 

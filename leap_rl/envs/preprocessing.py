@@ -36,8 +36,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_rl.compute.kernels import kernel
 from leap_rl.envs.atari_config import SCREEN
-from leap_rl.kernels import kernel
 
 WIDTH = 160
 """Columns of every game's screen."""

@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from leap_rl.determinism import configure_torch, prepare_environment
+from leap_rl.compute.determinism import configure_torch, prepare_environment
 from leap_rl.training.errors import RunFailedError
 
 Cell = Mapping[str, Any]

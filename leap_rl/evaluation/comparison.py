@@ -25,7 +25,7 @@ from leap_rl.evaluation.pairs import (
     spread,
     whole_seeds,
 )
-from leap_rl.evaluation.results import RANDOM, Evaluation
+from leap_rl.evaluation.results import Evaluation
 from leap_rl.evaluation.statistics import (
     Estimate,
     FloatArray,
@@ -47,6 +47,7 @@ from leap_rl.evaluation.summary import (
 from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.validation import check_evaluation
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.training.rounds.agents import RANDOM
 
 LEVEL = 0.9
 """The level to be reached is this part of the way from the baseline's first to its final one."""

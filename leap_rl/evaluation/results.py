@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
-from leap_rl.messages import CurvePoint, Episodes
-from leap_rl.run_folder import RunFolder, RunFolderError
-from leap_rl.sealed import SealError, unseal
-
-RANDOM = "random"
-"""Names the baseline: agents whose encoders start at random."""
-REWARDS = "rewards.safetensors"
-"""In the checkpoint of a complete evaluation: what each agent earned in each interval."""
-
-
-class Agent(NamedTuple):
-    """Whose a slot of an evaluation is."""
-
-    initialization: str
-    """A group of runs of one method, or `RANDOM`."""
-    run: int
-    """Which of the group's runs made the encoder that it starts with, from 0."""
-    game: str
-    seed: int
-    """Counts from 0. Agents of the same game and seed are pairs, whatever their run: they share
-    everything but the encoder's start."""
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.sealed import SealError, unseal
+from leap_rl.training.messages import CurvePoint, Episodes
+from leap_rl.training.rounds.agents import REWARDS, agents_of, reward_intervals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -41,7 +24,7 @@ class LearningCurve:
     run: int = 0
     game: str
     seed: int
-    """These four as in :class:`Agent`."""
+    """These four as in :class:`leap_rl.training.rounds.agents.Agent`."""
     restarted: bool = False
     """Whether its task diverged and began again with another seed, which no other agent has."""
     interval_ends: NDArray[np.int64]
@@ -134,48 +117,6 @@ def read_evaluation(folder: RunFolder) -> Evaluation:
     )
 
 
-def agents_of(described: Mapping[str, Any]) -> list[Agent]:
-    """Return whose each of an evaluation's slots is, in slot order.
-
-    Args:
-        described: `evaluation` in the state of its first checkpoint.
-    """
-    return [
-        Agent(name, run, game, seed)
-        for seed in range(described["seeds"])
-        for game in described["games"]
-        for name in described["initializations"]
-        for run in range(len(described["runs"].get(name, [name])))
-    ]
-
-
-def rewards_file(curves: Mapping[int, Sequence[CurvePoint]]) -> bytes:
-    """Return what agents earned, by slot, as the file `REWARDS`.
-
-    It has `slots` [N], and of each slot R intervals: `interval_ends` and `rewards`, [N, R]. All
-    agents have the same budget, and so as many intervals.
-    """
-    ends, rewards = zip(*map(_intervals, curves.values()), strict=True)
-    return bytes(
-        save(
-            {
-                "slots": np.array(list(curves), dtype=np.int64),
-                "interval_ends": np.stack(ends),
-                "rewards": np.stack(rewards),
-            }
-        )
-    )
-
-
-def _intervals(
-    curve: Sequence[CurvePoint],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    return (
-        np.array([point.agent_steps for point in curve], dtype=np.int64),
-        np.array([point.rewards for point in curve], dtype=np.float64),
-    )
-
-
 def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
     """Return what is known of each slot of a closed round; nothing of those that were dropped."""
     import pyarrow.parquet as pq
@@ -219,7 +160,7 @@ def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
         content = header.get("content", {})
         if "dropped" in content:
             continue
-        ends, rewards = _intervals([CurvePoint(**one) for one in content["record"]["curve"]])
+        ends, rewards = reward_intervals([CurvePoint(**one) for one in content["record"]["curve"]])
         found[slot] = {
             "restarted": content["restarts"] > 0,
             "interval_ends": ends,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leap_rl.evaluation.results import Evaluation, read_evaluation
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME

@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias
 
 from leap_rl.evaluation.measures import AgentMeasures
 from leap_rl.evaluation.normalization import Scale
-from leap_rl.evaluation.results import RANDOM, Evaluation
+from leap_rl.evaluation.results import Evaluation
 from leap_rl.evaluation.statistics import Estimate, Mean
+from leap_rl.training.rounds.agents import RANDOM
 
 Measure: TypeAlias = Literal["area", "final"]
 Yardstick: TypeAlias = Literal["baseline", "human"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from leap_rl.durable_files import open_atomically
+from leap_rl.storage.durable_files import open_atomically
 
 GIF_LONGEST_S = 60
 """Pillow holds all frames of a GIF in memory."""

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from leap_rl.parameters import Layout
+from leap_rl.networks.parameters import Layout
 
 M = TypeVar("M", bound=nn.Module)
 

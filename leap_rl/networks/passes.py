@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.parameters import FlatParameters
+from leap_rl.networks.parameters import FlatParameters
 
 Precision = Literal["float32", "bfloat16"]
 """Of weights and activations within the network; parameters and what comes out are float32."""

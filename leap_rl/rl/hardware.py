@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from leap_rl.processor import check_precision, has_bfloat16_units
+from leap_rl.compute.processor import check_precision, has_bfloat16_units
 from leap_rl.rl.config import AgentConfig
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from leap_rl.kernels import kernel
+from leap_rl.compute.kernels import kernel
 from leap_rl.rl.config import PathLoss
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leap_rl.kernels import kernel
+from leap_rl.compute.kernels import kernel
 
 
 def n_step_returns(

@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leap_rl.kernels import kernel
-from leap_rl.parameters import FlatParameters
+from leap_rl.compute.kernels import kernel
+from leap_rl.networks.parameters import FlatParameters
 from leap_rl.rl.config import RMSPropStart
 
 _LANES = 16

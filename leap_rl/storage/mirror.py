@@ -18,10 +18,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from leap_rl.durable_files import write_atomically
-from leap_rl.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
 from leap_rl.storage.conditional import ChangedError
+from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.object_store import ObjectStore, StoreError, Version, is_plain
+from leap_rl.storage.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
 
 GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
 """What changes all the time; for whoever looks on, not for who goes on."""

@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from leap_rl.run_lock import ALIVE_S, Holder, LockedError, holder_of, this_process
 from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.object_store import ObjectStore
+from leap_rl.storage.run_lock import ALIVE_S, Holder, LockedError, holder_of, this_process
 
 NAME: Final = ".lock"
 

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize
-from leap_rl.parameters import Layout, flatten_parameters
+from leap_rl.networks.parameters import Layout, flatten_parameters
 
 Share = Literal["all_but_last", "all"]
 Precision = Literal["float32", "bfloat16"]

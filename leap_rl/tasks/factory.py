@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from leap_rl.compute.processor import check_precision
 from leap_rl.envs.vector import GameVector
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import (
@@ -17,8 +18,7 @@ from leap_rl.networks.encoders import (
     make_encoder,
     shared_part,
 )
-from leap_rl.parameters import Layout, flatten_parameters, layout_of
-from leap_rl.processor import check_precision
+from leap_rl.networks.parameters import Layout, flatten_parameters, layout_of
 from leap_rl.rl.config import GAINS, AgentConfig
 from leap_rl.rl.hardware import check_machine
 from leap_rl.supervised.classifier import shared_layout

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.parameters import Layout, Leaf
+from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.task import (

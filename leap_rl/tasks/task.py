@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.parameters import Layout
+from leap_rl.networks.parameters import Layout
 
 TaskState: TypeAlias = dict[str, NDArray[Any]]
 """A frozen task: arrays by name."""

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from leap_rl.durable_files import write_atomically
-from leap_rl.links import read_regular
+from leap_rl.storage.durable_files import write_atomically
+from leap_rl.storage.links import read_regular
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.views import RunView, TaskView
 

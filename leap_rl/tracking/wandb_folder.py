@@ -20,7 +20,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from leap_rl.durable_files import write_atomically
+from leap_rl.storage.durable_files import write_atomically
 
 INITIALIZATION = "initialization"
 """The type of artifact, and the first part of its name."""

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import Tensor
 
-from leap_rl.parameters import Layout
+from leap_rl.networks.parameters import Layout
 from leap_rl.storage.object_store import read_file
 from leap_rl.storage.urls import redacted
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from leap_rl.networks.encoders import make_encoder
-from leap_rl.parameters import layout_of
+from leap_rl.networks.parameters import layout_of
 from leap_rl.tasks.config import TaskConfig
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "hot_loop.py"

@@ -11,7 +11,7 @@ import pytest
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
 from leap_rl.evaluation.runs import meta_train
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from tests.tasks.drawings import write_zip
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 from leap_rl.bench import server
 from leap_rl.bench.config import ServerConfig
 from leap_rl.bench.server import common_window
-from leap_rl.training.runtime_local import LocalRuntime
+from leap_rl.training.runtime.local import LocalRuntime
 
 
 def test_only_what_was_sent_while_all_streamed_counts() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from leap_rl.chaos.compare import differences
 from leap_rl.cli import main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 
 CATCH = [
     *["--task.kind", "catch", "--task.num_envs", "2", "--task.agent_steps", "320"],

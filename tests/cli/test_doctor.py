@@ -9,7 +9,7 @@ import pytest
 
 import leap_rl
 from leap_rl.cli import doctor, main
-from leap_rl.training import ray_environment
+from leap_rl.training.runtime.ray import environment as ray_environment
 
 
 @pytest.fixture(autouse=True)

@@ -16,16 +16,17 @@ from leap_rl.cli.evaluate import take_inits
 from leap_rl.cli.policies import make_evaluation, make_tasks
 from leap_rl.cli.record import read_run
 from leap_rl.config import EvaluateConfig
-from leap_rl.evaluation.results import RANDOM, LearningCurve, read_evaluation
-from leap_rl.messages import Complete
-from leap_rl.run_folder import RunFolder
+from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME, save_tensors
-from leap_rl.training.recorder import TaskRecorder
-from leap_rl.training.runtime_local import LocalLink
+from leap_rl.training.messages import Complete
+from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.trainer.recorder import TaskRecorder
 
 QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
 LOCALLY = ["--runtime.kind", "local", *QUIET]

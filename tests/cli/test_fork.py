@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from leap_rl.cli import main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME
-from leap_rl.training.meta_training import OUTER_OPTIMIZER
+from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
 ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME
 from tests.tracking import tensorboard_file
@@ -121,7 +121,7 @@ def test_a_write_that_fails_half_done_ends_the_run_in_one_line(
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
-        for module in ("leap_rl.durable_files", "leap_rl.tracking.jsonl"):
+        for module in ("leap_rl.storage.durable_files", "leap_rl.tracking.jsonl"):
             patch.setattr(f"{module}.open", FullDisk(target, after=3), raising=False)
         assert main(["train", *SHORT, "--run_dir", str(run)]) == EXIT_FAILED
     (line,) = capsys.readouterr().err.splitlines()

@@ -14,7 +14,7 @@ from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.record import read_run
 from leap_rl.config import COMMANDS, TrainConfig, defining_options
 from leap_rl.evaluation.run_part import history_sentence, run_verdict, slot_history
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]

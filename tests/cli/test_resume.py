@@ -11,7 +11,7 @@ import pytest
 from leap_rl.cli import main, record
 from leap_rl.cli.record import differences, versions_here
 from leap_rl.config import TrainConfig
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, launch, main
-from leap_rl.run_folder import RunFolder
-from leap_rl.sealed import unseal
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import read_live
 from leap_rl.training.errors import RunFailedError
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(180)
 HANGS = """
 import sys, time
 from leap_rl.cli import main
-from leap_rl.training.runtime_local import LocalLink
+from leap_rl.training.runtime.local import LocalLink
 
 def hang(self, message):
     print("hangs", flush=True)

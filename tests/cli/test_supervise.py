@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_TERMINATED, main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.interrupts import _descendants
 
 ROOT = Path(__file__).parents[2]

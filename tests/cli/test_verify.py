@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 BOWLS = [

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_INTERRUPTED, main, watch
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import QuietConsole
 from leap_rl.tracking.live import LIVE, LiveConsole, read_live
 from tests.tracking.test_live import VIEW

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from leap_rl.evaluation.results import RANDOM, Evaluation, LearningCurve
+from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.training.rounds.agents import RANDOM
 
 
 def agent(

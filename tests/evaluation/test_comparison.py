@@ -16,9 +16,10 @@ from leap_rl.evaluation.measures import (
     on_grid,
     reward_rates,
 )
-from leap_rl.evaluation.results import RANDOM, Evaluation, LearningCurve
+from leap_rl.evaluation.results import Evaluation, LearningCurve
 from leap_rl.evaluation.statistics import mean_interval, probability_of_improvement
 from leap_rl.evaluation.verdict import conclusion_of, notes_of, verdict_of
+from leap_rl.training.rounds.agents import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
 
 BUDGET = 100_000

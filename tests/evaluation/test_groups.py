@@ -12,7 +12,7 @@ from scipy import stats
 
 from leap_rl.evaluation.comparison import NON_INFERIORITY, summarize
 from leap_rl.evaluation.measures import area, final_performance, first_performance
-from leap_rl.evaluation.results import RANDOM, Evaluation, LearningCurve
+from leap_rl.evaluation.results import Evaluation, LearningCurve
 from leap_rl.evaluation.statistics import (
     bootstrap_interval,
     improvement_interval,
@@ -23,6 +23,7 @@ from leap_rl.evaluation.statistics import (
 from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.verdict import conclusion_of, final_conclusion, notes_of, verdict_of
+from leap_rl.training.rounds.agents import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
 
 BUDGET = 100_000

@@ -9,7 +9,6 @@ import pytest
 
 from leap_rl.evaluation.comparison import normalized_scores, summarize
 from leap_rl.evaluation.measures import area, grid, on_grid
-from leap_rl.evaluation.results import RANDOM
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.transfer_figures import (
     difference_panels,
@@ -21,6 +20,7 @@ from leap_rl.evaluation.transfer_figures import (
     seed_panels,
     title_of,
 )
+from leap_rl.training.rounds.agents import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
 
 BUDGET = 100_000

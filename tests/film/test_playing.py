@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from leap_rl.compute.processor import has_bfloat16_units
 from leap_rl.envs.atari import make_atari
 from leap_rl.envs.atari_config import AtariSettings
 from leap_rl.envs.games import ACTION_COUNTS
 from leap_rl.film.playing import Picture, Player, play
-from leap_rl.processor import has_bfloat16_units
 from leap_rl.rl.config import AgentConfig, Precision
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import AtariConfig, TaskConfig

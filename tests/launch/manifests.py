@@ -17,7 +17,7 @@ import jsonschema
 import kubernetes_validate.utils
 import yaml
 
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 # It reads megabytes of schemas for each manifest.
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)

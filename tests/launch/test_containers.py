@@ -142,11 +142,11 @@ def test_a_node_is_as_healthy_as_its_raylet(says: bytes) -> None:
 
 PROBED = """
 import os, subprocess, sys
-from leap_rl.training.ray_environment import make_ray_runtime
+from leap_rl.training.runtime.ray.environment import make_ray_runtime
 make_ray_runtime(trainers=1, address="local")
 os.environ["RAY_AUTH_MODE"] = sys.argv[1]
 import ray
-from leap_rl.training.runtime_ray import cluster
+from leap_rl.training.runtime.ray.runtime import cluster
 with cluster(None, cores_wanted=1):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
     sys.exit(subprocess.run([sys.executable, sys.argv[2], "127.0.0.1"], env=environment).returncode)

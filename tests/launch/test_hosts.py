@@ -14,7 +14,7 @@ import pytest
 
 from leap_rl.chaos.compare import differences
 from leap_rl.cli import main
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from tests.training.hosts import ROOT, Host, hosts, why_not
 
 PORT = 8265

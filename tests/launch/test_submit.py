@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from tests.launch.job_server import TOKEN, JobServer, job_server
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import torch
 
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize, make_encoder
-from leap_rl.parameters import flatten_parameters, layout_of
+from leap_rl.networks.parameters import flatten_parameters, layout_of
 
 SHAPE = (20, 20, 3)
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from leap_rl.networks.encoders import ENCODERS, OF_IMAGES, initialize, make_encoder
-from leap_rl.parameters import layout_of
+from leap_rl.networks.parameters import layout_of
 from leap_rl.rl.config import EncoderName
 
 ATARI = (84, 84, 3)

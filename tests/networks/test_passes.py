@@ -13,9 +13,9 @@ from torch import Tensor
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.direct import DirectPasses, space_to_depth
 from leap_rl.networks.encoders import initialize
+from leap_rl.networks.parameters import FlatParameters, flatten_parameters
 from leap_rl.networks.passes import AutogradPasses, Passes, make_passes
 from leap_rl.networks.small import SmallPasses
-from leap_rl.parameters import FlatParameters, flatten_parameters
 
 T, B, A = 3, 4, 5
 SHAPES = [(84, 84, 3), (84, 84, 4), (85, 91, 3), (47, 38, 2)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.networks.encoders import initialize, make_encoder
-from leap_rl.parameters import flatten_parameters
+from leap_rl.networks.parameters import flatten_parameters
 from leap_rl.rl.a2c import A2CLearner, Batch
 from leap_rl.rl.config import AgentConfig, InitialWeights, PathLoss
 from leap_rl.rl.loss import A2CLoss, Predictions

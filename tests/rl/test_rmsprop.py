@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from leap_rl.parameters import flatten_parameters
+from leap_rl.networks.parameters import flatten_parameters
 from leap_rl.rl.config import RMSPropStart
 from leap_rl.rl.rmsprop import RMSProp
 

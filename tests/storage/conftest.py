@@ -15,8 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from leap_rl import run_lock
-from leap_rl.storage import store_lock
+from leap_rl.storage import run_lock, store_lock
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl import run_lock
-from leap_rl.run_lock import LockedError
+from leap_rl.storage import run_lock
 from leap_rl.storage.object_store import ObjectStore
+from leap_rl.storage.run_lock import LockedError
 from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock, living
 
 Become = Callable[[str], Path]

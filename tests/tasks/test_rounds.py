@@ -15,7 +15,7 @@ from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import Progress, Task, TaskSpec
-from leap_rl.training.trainer import end_of_path
+from leap_rl.training.trainer.trainer import end_of_path
 
 BOWLS = ConfiguredTasks(
     task=TaskConfig(kind="quadratic", games="all", agent_steps=12, num_envs=2, unroll_length=1),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.run_folder import RunFolder
-from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import FakeClock, FakePolicy, make_server
 
 

@@ -13,7 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.messages import (
+from leap_rl.networks.parameters import Layout, Leaf
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec, TaskState
+from leap_rl.training.messages import (
     Assignment,
     Claim,
     Complete,
@@ -26,13 +29,16 @@ from leap_rl.messages import (
     Ticket,
     Work,
 )
-from leap_rl.parameters import Layout, Leaf
-from leap_rl.run_folder import RunFolder
-from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec, TaskState
-from leap_rl.training.open_round import Patience
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow, OnDivergence
-from leap_rl.training.slot_files import SlotFiles
+from leap_rl.training.rounds.policy import (
+    ClosedRound,
+    DroppedSlot,
+    FilledSlot,
+    LoggedRow,
+    OnDivergence,
+)
+from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.slot_files import SlotFiles
 
 SIZE = 16
 FINGERPRINT = "f" * 64

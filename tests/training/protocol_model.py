@@ -20,8 +20,10 @@ from unittest import mock
 
 import numpy as np
 
-from leap_rl import durable_files, links
-from leap_rl.messages import (
+from leap_rl.storage import durable_files, links
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.messages import (
     Abandon,
     Assignment,
     Bytes,
@@ -38,9 +40,7 @@ from leap_rl.messages import (
     Ticket,
     Work,
 )
-from leap_rl.run_folder import RunFolder
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.rounds import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
 from tests.training.fakes import SIZE
 
 ROUNDS = 5

@@ -13,7 +13,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import pyarrow.parquet as pq
 
-from leap_rl.messages import (
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.messages import (
     Abandon,
     Assignment,
     Claim,
@@ -26,11 +27,10 @@ from leap_rl.messages import (
     Wait,
     Work,
 )
-from leap_rl.run_folder import RunFolder
-from leap_rl.training.open_round import Patience
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.rounds import FilledSlot
-from leap_rl.training.slot_files import SlotFiles
+from leap_rl.training.rounds.policy import FilledSlot
+from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.slot_files import SlotFiles
 from tests.training.fakes import FINGERPRINT, FakeClock
 from tests.training.protocol_model import (
     Answer,

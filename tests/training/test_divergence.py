@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leap_rl.messages import Abandon, Continue, Counted, Diverged, Finished, Ticket
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import ProtocolError
-from leap_rl.training.parameter_server import MAX_RESTARTS, ParameterServer
-from leap_rl.training.rounds import OnDivergence
+from leap_rl.training.messages import Abandon, Continue, Counted, Diverged, Finished, Ticket
+from leap_rl.training.rounds.policy import OnDivergence
+from leap_rl.training.server.parameter_server import MAX_RESTARTS, ParameterServer
 from tests.training.fakes import (
     FakeClock,
     FakePolicy,

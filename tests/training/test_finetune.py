@@ -14,11 +14,10 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from leap_rl.cli import main
-from leap_rl.messages import Bytes
 from leap_rl.meta import Finetune, OuterStep
 from leap_rl.rl.config import AgentConfig
-from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
@@ -26,8 +25,9 @@ from leap_rl.tasks.quadratic import QuadraticTask, bowl
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME
-from leap_rl.training.meta_training import draw_games, task_seed
-from leap_rl.training.snapshot import go_on, keep
+from leap_rl.training.messages import Bytes
+from leap_rl.training.rounds.meta_training import draw_games, task_seed
+from leap_rl.training.trainer.snapshot import go_on, keep
 
 LR = 0.01
 BOWLS = ConfiguredTasks(

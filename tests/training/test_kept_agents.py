@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leap_rl.messages import Assignment, Bytes, Counted
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.training.messages import Assignment, Bytes, Counted
+from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
     FakePolicy,
     assigned,

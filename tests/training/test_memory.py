@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.run_folder import RunFolder
-from leap_rl.training.faults import PLAN_VARIABLE, Deaths
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.faults.faults import PLAN_VARIABLE, Deaths
+from leap_rl.training.faults.phases import Phase
 from leap_rl.training.interrupts import _descendants
-from leap_rl.training.phases import Phase
 
 ROOT = Path(__file__).parents[2]
 MIB = 2**20

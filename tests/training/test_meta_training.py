@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME, load_tensors, read_initialization
-from leap_rl.training.meta_training import MetaTrainingFactory, draw_games, task_seed
-from leap_rl.training.rounds import DroppedSlot, FilledSlot
+from leap_rl.training.rounds.meta_training import MetaTrainingFactory, draw_games, task_seed
+from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 from tests.training.fakes import SIZE, FakeTasks, claim, complete
 
 GAMES = tuple(f"game_{index}" for index in range(10))
@@ -56,7 +56,7 @@ def factory(optimizer: str = "sgd", meta_lr: float = 0.5) -> MetaTrainingFactory
 
 
 def slot(values: np.ndarray, game: str = "pong") -> FilledSlot:
-    from leap_rl.messages import Ticket
+    from leap_rl.training.messages import Ticket
 
     message = complete(Ticket(fingerprint="f", round=0, slot=0, attempt=1), claim(), values=values)
     return FilledSlot(

@@ -14,8 +14,8 @@ import pytest
 
 from leap_rl.chaos.compare import differences
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.run_folder import RunFolder
-from leap_rl.sealed import SealError, unseal
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.sealed import SealError, unseal
 from tests.training.hosts import PORT, ROOT, Host, hosts, why_not
 
 BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40000"]

@@ -23,9 +23,9 @@ from leap_rl.cli.launch import create_run
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.record import read_run
 from leap_rl.config import TrainConfig
-from leap_rl.messages import Assignment, Continue, Counted
-from leap_rl.run_folder import RunFolder
-from leap_rl.training.parameter_server import ParameterServer
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.messages import Assignment, Continue, Counted
+from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
     FINGERPRINT,
     FakePolicy,

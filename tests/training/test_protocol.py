@@ -25,8 +25,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from leap_rl.messages import Claim, Complete, Continue, Finished, Stream, Ticket
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.messages import Claim, Complete, Continue, Finished, Stream, Ticket
 from tests.training.fakes import FakeClock, FakePolicy, assigned, claim, frozen, make_server
 from tests.training.protocol_model import BATCH, ROUNDS, Disk, Life, Message, undisturbed
 from tests.training.protocol_watch import LEASE_S, NAMES, Watched

@@ -18,11 +18,11 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from leap_rl.messages import LiveFigures, RunningTask, ServerStatus
 from leap_rl.tracking.prometheus import SERIES
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
-from leap_rl.training.tally import Tally
+from leap_rl.training.messages import LiveFigures, RunningTask, ServerStatus
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+from leap_rl.training.server.tally import Tally
 from tests.training.fakes import FakeClock
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
 
@@ -78,7 +78,7 @@ def joined(page: Mapping[str, Metric], name: str) -> float:
 def test_a_page_that_fails_is_reported_once_and_left(
     fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from leap_rl.training import ray_metrics
+    from leap_rl.training.runtime.ray import metrics as ray_metrics
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("No space left on device")
@@ -165,7 +165,7 @@ def test_the_counts_of_the_dead_stay_on_the_page(run: subprocess.Popen[str], por
 
 def test_a_port_that_is_taken_is_one_line() -> None:
     make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
-    from leap_rl.training.runtime_ray import cluster
+    from leap_rl.training.runtime.ray.runtime import cluster
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -208,7 +208,7 @@ class Shown:
 @pytest.fixture
 def metrics(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, FakeClock]:
     make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
-    from leap_rl.training import ray_metrics
+    from leap_rl.training.runtime.ray import metrics as ray_metrics
 
     Shown.values, Shown.sets = defaultdict(dict), 0
     monkeypatch.setattr(ray_metrics, "_Counter", Shown)

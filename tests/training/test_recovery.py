@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from leap_rl.messages import Abandon, Continue, Counted, Finished
-from leap_rl.run_folder import RunFolder, RunFolderError
-from leap_rl.sealed import seal, unseal
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.slot_files import SlotFiles
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.sealed import seal, unseal
+from leap_rl.training.messages import Abandon, Continue, Counted, Finished
+from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.slot_files import SlotFiles
 from tests.training.fakes import (
     FakeClock,
     FakePolicy,
@@ -323,7 +323,7 @@ def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     server = make_server(folder, policy)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.run_folder.write_folder", disk_full)
+        patch.setattr("leap_rl.storage.run_folder.write_folder", disk_full)
         for _ in range(2):
             with pytest.raises(OSError, match="No space left"):
                 server.complete(message)
@@ -358,7 +358,7 @@ def test_a_claim_whose_lease_could_not_be_written_is_not_answered_by_an_old_one(
     ticket = assigned(server.claim(claim("a", number=1))).ticket
     server.complete(complete(ticket, claim("a", number=2)))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.run_folder.write_atomically", disk_full)
+        patch.setattr("leap_rl.storage.run_folder.write_atomically", disk_full)
         with pytest.raises(OSError, match="No space left"):
             server.claim(claim("a", number=3))
     assert assigned(server.claim(claim("a", number=3))).ticket.slot == 1

@@ -21,17 +21,17 @@ from safetensors.numpy import load_file
 from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
-from leap_rl.messages import Abandon, Complete, Counted
-from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME
-from leap_rl.training.meta_training import draw_games, task_seed
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.ray_environment import LOCAL, make_ray_runtime
-from leap_rl.training.rounds import DroppedSlot, FilledSlot
-from leap_rl.training.slot_files import SlotFiles
+from leap_rl.training.messages import Abandon, Complete, Counted
+from leap_rl.training.rounds.meta_training import draw_games, task_seed
+from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.slot_files import SlotFiles
 
 ROOT = Path(__file__).parents[2]
 
@@ -129,7 +129,7 @@ def test_the_run_equals_a_ten_line_loop(undisturbed: tuple[list[str], Path]) -> 
 def one_cluster() -> Iterator[None]:
     """A cluster that the runs of this process share: starting one takes a while."""
     make_ray_runtime(trainers=3, address=LOCAL)
-    from leap_rl.training.runtime_ray import cluster
+    from leap_rl.training.runtime.ray.runtime import cluster
 
     with cluster(None, 3):
         yield

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.messages import CurvePoint
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod
 from leap_rl.rl.config import AgentConfig
-from leap_rl.sealed import seal
+from leap_rl.storage.sealed import seal
 from leap_rl.tasks.config import AtariConfig, TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import Progress, Task, TaskSpec
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.recorder import TaskRecorder
-from leap_rl.training.snapshot import freeze, thaw
+from leap_rl.training.messages import CurvePoint
+from leap_rl.training.trainer.recorder import TaskRecorder
+from leap_rl.training.trainer.snapshot import freeze, thaw
 
 BOWLS = ConfiguredTasks(
     task=TaskConfig(kind="quadratic", games="all", agent_steps=40, num_envs=1, unroll_length=1),
@@ -189,7 +189,7 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "import numpy as np\n"
-        "from leap_rl.determinism import configure_torch\n"
+        "from leap_rl.compute.determinism import configure_torch\n"
         "configure_torch()\n"
         "from tests.training.test_snapshot import CATCH, Leap, begin, end, thaw\n"
         "parts = begin(CATCH, Leap(), seed=77)\n"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.messages import Diverged
-from leap_rl.run_folder import RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.prometheus import SERIES
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.tally import Tally
+from leap_rl.training.messages import Diverged
+from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.tally import Tally
 from tests.training.fakes import (
     FakeClock,
     FakePolicy,

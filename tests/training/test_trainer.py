@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.messages import (
+from leap_rl.meta import Leap
+from leap_rl.meta.gradient_path import GradientPath
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.errors import RunFailedError
+from leap_rl.training.messages import (
     Abandon,
     Assignment,
     Claim,
@@ -19,12 +23,8 @@ from leap_rl.messages import (
     Stream,
     Work,
 )
-from leap_rl.meta import Leap
-from leap_rl.meta.gradient_path import GradientPath
-from leap_rl.run_folder import RunFolder
-from leap_rl.training.errors import RunFailedError
-from leap_rl.training.parameter_server import ParameterServer
-from leap_rl.training.trainer import Due, Trainer
+from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.trainer.trainer import Due, Trainer
 from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server
 
 UPDATES = 5

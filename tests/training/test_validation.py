@@ -12,16 +12,16 @@ from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.initializations import find_initialization
 from leap_rl.cli.policies import make_tasks
 from leap_rl.cli.record import read_run
-from leap_rl.messages import Complete, CurvePoint, TaskRecord, Ticket
-from leap_rl.run_folder import RunFolder
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME, read_initialization
-from leap_rl.training.recorder import TaskRecorder
-from leap_rl.training.rounds import FilledSlot
-from leap_rl.training.runtime_local import LocalLink
-from leap_rl.training.validation import Judgement, Validation, learning_curve
+from leap_rl.training.messages import Complete, CurvePoint, TaskRecord, Ticket
+from leap_rl.training.rounds.policy import FilledSlot
+from leap_rl.training.rounds.validation import Judgement, Validation, learning_curve
+from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.trainer.recorder import TaskRecorder
 from tests.tasks.drawings import write_zip
 from tests.training.fakes import FakePolicy, assigned, claim, complete, make_server
 from tests.training.test_divergence import diverged

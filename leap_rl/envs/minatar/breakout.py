@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from leap_rl.compute.kernels import kernel
 from leap_rl.envs.minatar import common
 from leap_rl.envs.minatar.common import LEFT, NOTHING, RIGHT, begin, put, taken
 from leap_rl.envs.minatar.mersenne import below
-from leap_rl.kernels import kernel
 
 THINGS = ("paddle", "ball", "trail", "brick")
 ACTIONS = (NOTHING, LEFT, RIGHT)

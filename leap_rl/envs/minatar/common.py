@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from leap_rl.compute.kernels import kernel
 from leap_rl.envs.minatar import mersenne
-from leap_rl.kernels import kernel
 
 SIZE = 10
 """Rows and columns, in cells."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from leap_rl.compute.kernels import kernel
 from leap_rl.envs.minatar import common
 from leap_rl.envs.minatar.common import DOWN, FIRE, LEFT, NOTHING, RIGHT, UP, begin, put, taken
 from leap_rl.envs.minatar.mersenne import below, uniform
@@ -21,7 +22,6 @@ from leap_rl.envs.minatar.swimmers import (
     found,
     remove,
 )
-from leap_rl.kernels import kernel
 
 THINGS = (
     "sub_front",

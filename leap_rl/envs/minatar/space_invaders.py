@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from leap_rl.compute.kernels import kernel
 from leap_rl.envs.minatar import common
 from leap_rl.envs.minatar.common import FIRE, LEFT, NOTHING, RIGHT, begin, put, taken
-from leap_rl.kernels import kernel
 
 THINGS = ("cannon", "alien", "alien_left", "alien_right", "friendly_bullet", "enemy_bullet")
 ACTIONS = (NOTHING, LEFT, RIGHT, FIRE)

@@ -1,0 +1,164 @@
+"""Files that are there after a crash, whole, and nowhere but where they belong.
+
+What is written has at first a name that nobody can guess, so that two writers never share one and
+nothing can lie in wait there, and is then renamed. With a `root`, no link between it and the file
+is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from leap_rl.storage.links import enter_folder, naming, opened_folder
+
+LEFT_S: Final = 600.0
+"""A temporary file or folder that is older was left by a process that died."""
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+def write_atomically(
+    path: Path, data: bytes, *, root: Path | None = None, synced: bool = True
+) -> None:
+    """Write ``data`` to ``path`` such that a crash leaves the old content or the new.
+
+    Args:
+        path: The file; its folder is made if it is missing.
+        data: Its new content.
+        root: A folder that it lies in, below which no link is followed.
+        synced: Whether it is on the disk when this returns.
+
+    Raises:
+        OSError: It could not be written; the message names the file.
+    """
+    with open_atomically(path, root=root, synced=synced) as file:
+        file.write(data)
+
+
+@contextmanager
+def open_atomically(
+    path: Path, *, root: Path | None = None, synced: bool = True
+) -> Iterator[BinaryIO]:
+    """Open a file that is at ``path`` when the block is left, unless by an exception.
+
+    Args and errors are those of :func:`write_atomically`.
+    """
+    with naming(path), opened_folder(path.parent, root=root, make=True) as folder:
+        aside = _temporary(path.name)
+        try:
+            with _new_file(aside, folder, synced=synced) as file:
+                yield file
+            os.replace(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(aside, dir_fd=folder)  # a full disk needs the room
+            raise
+        if synced:
+            os.fsync(folder)
+
+
+def write_folder(path: Path, files: Mapping[str, bytes], *, root: Path | None = None) -> None:
+    """Write a folder of files, synced; a crash leaves the whole of it or nothing.
+
+    One that is there already is removed first.
+
+    Args:
+        path: The folder.
+        files: Contents by name.
+        root: A folder that it lies in, below which no link is followed.
+
+    Raises:
+        OSError: It could not be written; the message names the file.
+    """
+    with naming(path), opened_folder(path.parent, root=root, make=True) as parent:
+        aside = _temporary(path.name)
+        os.mkdir(aside, dir_fd=parent)
+        try:
+            folder = enter_folder(parent, path.with_name(aside))
+            try:
+                for name, data in files.items():
+                    with naming(path / name), _new_file(name, folder) as file:
+                        file.write(data)
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+            with suppress(FileNotFoundError):
+                shutil.rmtree(path.name, dir_fd=parent)
+            os.rename(aside, path.name, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True, dir_fd=parent)
+            raise
+        os.fsync(parent)
+
+
+def remove(path: Path, *, root: Path) -> None:
+    """Remove a file, or a folder with all that is in it; nothing if it is missing.
+
+    A link is removed itself; nothing is removed through one.
+
+    Args:
+        path: What to remove.
+        root: A folder that it lies in, below which no link is followed.
+
+    Raises:
+        OSError: There is a link on the way, or it could not be removed.
+    """
+    with suppress(FileNotFoundError), opened_folder(path.parent, root=root) as folder:
+        try:
+            os.unlink(path.name, dir_fd=folder)
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(path.name, dir_fd=folder)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove the temporary files and folders that dead processes have left below a folder."""
+    before = time.time() - LEFT_S
+    for parent, folders, files in os.walk(root):
+        for name in filter(_TEMPORARY.fullmatch, (*folders, *files)):
+            path = Path(parent, name)
+            with suppress(OSError):
+                if path.lstat().st_mtime < before:
+                    remove(path, root=root)
+        folders[:] = [name for name in folders if not _TEMPORARY.fullmatch(name)]
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing, and bring them onto the disk.
+
+    Raises:
+        OSError: It could not be made; the message names it.
+    """
+    with opened_folder(path, make=True):
+        pass
+
+
+def sync_folder(path: Path) -> None:
+    """Bring a folder's entries onto the disk: files that were made in it, renamed or removed.
+
+    Raises:
+        OSError: The disk fails; the message names the folder.
+    """
+    with naming(path), opened_folder(path) as folder:
+        os.fsync(folder)
+
+
+def _temporary(name: str) -> str:
+    return f".{name}.{secrets.token_hex(8)}.tmp"
+
+
+@contextmanager
+def _new_file(name: str, folder: int, *, synced: bool = True) -> Iterator[BinaryIO]:
+    with open(os.open(name, _NEW, 0o644, dir_fd=folder), "wb") as file:
+        yield file
+        file.flush()
+        if synced:
+            os.fsync(file.fileno())

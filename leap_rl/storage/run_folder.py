@@ -1,0 +1,554 @@
+"""A run's folder: its paths, and writes that are there whole or not at all.
+
+    RUN/config.yaml                     the resolved config with its fingerprint
+    RUN/checkpoints/000012/             the run between two rounds, written aside, then renamed
+        initialization.safetensors      the shared parameters by name
+        outer_optimizer.safetensors     the outer optimizer's state
+        state.json                      what is in the folder, with SHA-256 sums; the round's rows
+    RUN/checkpoints/latest              the newest checkpoint's number, moved last
+    RUN/slots/000012/007.safetensors    a completed slot of the open round
+    RUN/kept/000012/pong.safetensors    an agent that goes on after round 12, for methods that
+                                        keep their tasks
+    RUN/curves/000012.parquet           the episodes of round 12
+    RUN/agents/                         trained agents, where asked for
+    RUN/live.json                       how the run stands, while its driver lives; for display only
+    RUN/.lock                           held by the driver that works here, and who that is
+    RUN/.server                         held by its parameter server
+
+Everything is safetensors, JSON, Parquet and plain YAML: opening a stranger's run runs no code.
+config.yaml and state.json carry a sum of their own contents, so that damage to any file that a run
+goes on from is told; curves and agents are results, which no run reads. Symbolic links, pipes and
+devices are refused, but for wandb's own links: what is written here would go where they point. A
+driver and a server write as long as the locks that they took are those in the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from leap_rl.storage import plain_yaml
+from leap_rl.storage.durable_files import (
+    make_folder,
+    remove,
+    remove_leftovers,
+    write_atomically,
+    write_folder,
+)
+from leap_rl.storage.links import find_irregular, opened_folder, read_regular
+from leap_rl.storage.run_lock import Holder, LockedError, living_holder, locked
+
+LATEST = "latest"
+BEST = "best"
+STATE = "state.json"
+LONGEST_NUMBER = 18
+"""Digits of a checkpoint's number."""
+SCHEMA = 2
+"""Of state.json; 1 had no checksum."""
+CHECKSUM = "checksum"
+"""In config.yaml and state.json: the SHA-256 of everything else in it, as canonical JSON."""
+
+MIRRORED = ".mirror.json"
+"""In this machine's copy of a run that lives in an object store: what of it is there."""
+
+LOCK = ".lock"
+SERVER = ".server"
+IN_PLACE = (LOCK, SERVER, "metrics.jsonl")
+"""Written where they are. Every other file is replaced, which leaves its other names alone."""
+
+
+_STOPS = " while a run went on there; another command may work there now, so this one stops"
+
+
+class RunFolderError(ValueError):
+    """A run's folder lacks something, or what it holds is damaged."""
+
+
+class RunFolder:
+    """Reads and writes one run's folder on a local or shared file system.
+
+    One that lives in an object store is a `leap_rl.storage.run_folders.StoredRunFolder`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self.url: str | None = None
+        """Where the run lives, if that is not at `path`."""
+        self._locks: dict[str, os.stat_result] = {}
+        """The locks, by name, as they were when this process began to rely on them."""
+
+    @property
+    def place(self) -> str:
+        """Where the run lives, as `run_dir` says it."""
+        return self.url or str(self.path)
+
+    def refresh(self) -> None:
+        """Look at what others have made of the run, where it lives elsewhere."""
+
+    def publish(self, below: str) -> None:
+        """Bring what was written without the lock to where the run lives, if that is elsewhere.
+
+        Args:
+            below: What its names, in the folder, begin with.
+        """
+
+    def check(self) -> None:
+        """Raise if the run must not go on here.
+
+        Raises:
+            OSError: The lock, or the whole folder, was removed or replaced, so that another command
+                may work there.
+        """
+        for name, held in self._locks.items():
+            path = self.path / name
+            try:
+                there = os.stat(path, follow_symlinks=False)
+            except FileNotFoundError:
+                raise OSError(f"{path}: was removed{_STOPS}") from None
+            if not os.path.samestat(held, there):
+                raise OSError(f"{path}: was replaced{_STOPS}")
+
+    def rely_on_locks(self) -> None:
+        """From now on write only as long as the locks are those that are in the folder now.
+
+        For a server, whose driver holds one of them. Without locks, nothing changes.
+        """
+        for name in (LOCK, SERVER):
+            with suppress(FileNotFoundError):
+                descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                # As long as it is open no other file gets its number.
+                weakref.finalize(self, os.close, descriptor)
+                self._locks[name] = os.fstat(descriptor)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file of the folder: whole or not at all, and through no link.
+
+        Raises:
+            OSError: It could not be written, or the run must not go on here.
+        """
+        self.check()
+        write_atomically(path, data, root=self.path)
+
+    def remove(self, path: Path, *, ignore_errors: bool = False) -> None:
+        """Remove a file of the folder, or a folder in it, through no link.
+
+        Args:
+            path: What to remove.
+            ignore_errors: Whether it may stay, as a network file system keeps what is still open.
+
+        Raises:
+            OSError: It could not be removed, or the run must not go on here.
+        """
+        self.check()
+        with suppress(*([OSError] if ignore_errors else [])):
+            remove(path, root=self.path)
+
+    def set_aside(self, path: Path) -> Path:
+        """Rename a damaged file of the folder, through no link, and return its new path.
+
+        Raises:
+            OSError: It could not be renamed.
+        """
+        aside = path.with_name(f"{path.name}.damaged")
+        with opened_folder(path.parent, root=self.path) as parent:
+            os.replace(path.name, aside.name, src_dir_fd=parent, dst_dir_fd=parent)
+        return aside
+
+    # -- the config ---------------------------------------------------------------------------
+
+    @property
+    def config_path(self) -> Path:
+        """Where the resolved config lies."""
+        return self.path / "config.yaml"
+
+    def exists(self) -> bool:
+        """Whether a run was made here."""
+        return self.config_path.exists()
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write the resolved config; plain scalars, lists and mappings only."""
+        document = {CHECKSUM: _checksum(config), **config}  # first: what is cut off is noticed
+        self.write(self.config_path, plain_yaml.dump(document).encode())
+
+    def read_config(self) -> dict[str, Any]:
+        """Return the resolved config.
+
+        Raises:
+            RunFolderError: There is none, it is no YAML mapping of plain values, or it was changed
+                since it was written.
+        """
+        if not self.exists():
+            raise RunFolderError(
+                f"{self.place}: no run is here (config.yaml is missing); `leap-rl train` makes one"
+            )
+        try:
+            content = read_regular(self.config_path, 4 * plain_yaml.LARGEST + 1)
+            config = plain_yaml.load(content.decode("utf-8"))
+        except OSError as error:
+            raise RunFolderError(f"{self.config_path}: cannot be read: {error.strerror}") from None
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
+        if not isinstance(config, dict):
+            raise RunFolderError(f"{self.config_path}: must hold a mapping of options")
+        # Versions before this one wrote none.
+        if CHECKSUM in config and config.pop(CHECKSUM) != _checksum(config):
+            raise RunFolderError(
+                f"{self.config_path}: was changed since the run was made, or is damaged; options "
+                "are changed on the command line of `leap-rl resume` or `leap-rl fork`"
+            )
+        return config
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from working in the folder.
+
+        Raises:
+            RunFolderError: Another one does, there are symbolic links in it, or it is a mere copy
+                of a run in an object store.
+        """
+        make_folder(self.path)
+        self._refuse_copies()
+        self.refuse_links()
+        self._refuse_other_names()
+        try:
+            with locked(self.path / LOCK) as held:
+                self._locks[LOCK] = held
+                remove_leftovers(self.path)
+                try:
+                    yield
+                finally:
+                    del self._locks[LOCK]
+        except LockedError as error:
+            raise RunFolderError(
+                f"{self.path}: {error} works in this run's folder; wait for it, stop it, or choose "
+                "another folder"
+            ) from None
+
+    def worker(self) -> Holder | None:
+        """Return the process that works in the folder, if one is alive; takes no lock."""
+        return living_holder(self.path / LOCK)
+
+    def _refuse_copies(self) -> None:
+        if self.url is None and (self.path / MIRRORED).exists():
+            url = self.read_config().get("run_dir") if self.exists() else "s3://... or gs://..."
+            raise RunFolderError(
+                f"{self.path}: is this machine's copy of a run in an object store; name the run by "
+                f"its URL, {url}"
+            )
+
+    def refuse_links(self) -> None:
+        """Refuse a folder with links, pipes or devices, but for the links that wandb makes.
+
+        Raises:
+            RunFolderError: There is one.
+        """
+        found = next(find_irregular(self.path), None)
+        if found is not None:
+            path, kind = found
+            raise RunFolderError(
+                f"{path}: is {kind}, and what is written to a run's folder or read from it must "
+                "lie there; put a file or folder in its place"
+            )
+
+    def _refuse_other_names(self) -> None:
+        for path in (self.path / name for name in IN_PLACE):
+            if path.exists() and path.stat().st_nlink > 1:
+                raise RunFolderError(
+                    f"{path}: has another name elsewhere (a hard link), and the run would write "
+                    "into that file too; put a copy in its place"
+                )
+
+    @contextmanager
+    def serving(self, within_s: float = 30.0) -> Iterator[None]:
+        """Be the one parameter server that writes here.
+
+        A server may outlive its killed driver by seconds: that of the next driver waits for it.
+
+        Raises:
+            RunFolderError: Another one still writes here after ``within_s`` seconds.
+        """
+        deadline_s = time.monotonic() + within_s
+        with ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(locked(self.path / SERVER))
+                    break
+                except LockedError as error:
+                    if time.monotonic() > deadline_s:
+                        raise RunFolderError(
+                            f"{self.path}: the parameter server of another driver, {error}, still "
+                            "writes in this run's folder; end it, or wait for its end"
+                        ) from None
+                time.sleep(0.1)
+            yield
+
+    # -- checkpoints --------------------------------------------------------------------------
+
+    def checkpoint(self, number: int) -> Path:
+        """Return the folder of checkpoint ``number``, with its files."""
+        return self._checkpoint(number)
+
+    def _checkpoint(self, number: int) -> Path:
+        return self.path / "checkpoints" / f"{number:06d}"
+
+    def latest(self) -> int | None:
+        """Return the newest checkpoint's number, or none before the first."""
+        return self._pointer(LATEST)
+
+    def best(self) -> int | None:
+        """Return the number of the checkpoint that did best in validation, or none."""
+        return self._pointer(BEST)
+
+    def point_best(self, number: int) -> None:
+        """Say that checkpoint ``number`` did best in validation.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        self._point(BEST, number)
+
+    def _point(self, name: str, number: int) -> None:
+        self.write(self.path / "checkpoints" / name, f"{number:06d}\n".encode())
+
+    def _pointer(self, name: str) -> int | None:
+        pointer = self.path / "checkpoints" / name
+        try:
+            text = read_regular(pointer, 64).strip()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunFolderError(f"{pointer}: cannot be read: {error.strerror}") from None
+        if not text.isdigit() or len(text) > LONGEST_NUMBER:
+            raise RunFolderError(f"{pointer}: holds {text!r}, which is no checkpoint's number")
+        return int(text)
+
+    def checkpoints(self) -> list[int]:
+        """Return the numbers of all checkpoints that are there, damaged or not, in order."""
+        names = [path.name for path in (self.path / "checkpoints").glob("[0-9]*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def fall_back(self, fingerprint: str) -> str | None:
+        """See to it that the newest checkpoint is a whole one; the folder's lock must be held.
+
+        A run goes on from a checkpoint to the same bits as before: what a damaged one held is
+        computed again.
+
+        Args:
+            fingerprint: Of the run; checkpoints of another are taken for damaged.
+
+        Returns:
+            None where all is well; else one line that says what is damaged, why, and from which
+            checkpoint the run goes on.
+
+        Raises:
+            RunFolderError: No checkpoint is whole.
+        """
+        damage: RunFolderError | None = None
+        newest = None
+        try:
+            newest = self.latest()
+        except RunFolderError as error:
+            damage = error
+        there = self.checkpoints()
+        older = there if newest is None else [number for number in there if number < newest]
+        for number in ([] if newest is None else [newest]) + older[::-1]:
+            try:
+                _, state = self.read_checkpoint(number)
+                self.refuse_foreign(state, fingerprint)
+            except RunFolderError as error:
+                damage = damage or error
+                continue
+            if number == newest and damage is None:
+                return None
+            self._return_to(number)
+            reason = damage or f"{self.path / 'checkpoints' / LATEST}: is missing"
+            return f"{reason}; going on from checkpoint {number}, which is whole"
+        raise RunFolderError(
+            f"{damage}; no other checkpoint is whole: start anew in another folder"
+            if damage
+            else f"{self.path}: has no checkpoint; start anew in another folder"
+        )
+
+    def _return_to(self, number: int) -> None:
+        for slots in (self.path / "slots").glob("[0-9]*"):
+            if slots.name.isdecimal() and int(slots.name) > number:
+                self.remove(slots)  # they grew from a checkpoint that is to be made again
+        self._point(LATEST, number)
+
+    def write_checkpoint(
+        self,
+        number: int,
+        files: Mapping[str, bytes],
+        state: Mapping[str, Any],
+        *,
+        before_latest: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write checkpoint ``number`` whole, then point ``latest`` to it.
+
+        Args:
+            number: How many rounds are behind it.
+            files: Contents by file name.
+            state: What goes into state.json besides the files' SHA-256 sums; `rows`, if any, too.
+            before_latest: Called when the checkpoint is there and `latest` does not say so yet.
+
+        Raises:
+            OSError: It could not be written; the checkpoints that were there still are.
+        """
+        self.check()
+        manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
+        document[CHECKSUM] = _checksum(document)
+        content = {**files, STATE: _json_bytes(document)}
+        # Where one is already, a crash came between the renaming and the move of `latest`.
+        write_folder(self._checkpoint(number), content, root=self.path)
+        before_latest()
+        self._point(LATEST, number)
+
+    def read_state(self, number: int) -> dict[str, Any]:
+        """Return checkpoint ``number``'s state.json.
+
+        Raises:
+            RunFolderError: It is missing or damaged.
+        """
+        path = self._checkpoint(number) / STATE
+        try:
+            state = json.loads(read_regular(path))
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunFolderError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(state, dict) or state.get("schema") not in (1, SCHEMA):
+            raise RunFolderError(f"{path}: is not a checkpoint of this version of leap_rl")
+        needs_checksum = state["schema"] != 1 or CHECKSUM in state
+        if needs_checksum and state.pop(CHECKSUM, None) != _checksum(state):
+            raise RunFolderError(f"{path}: is damaged (its checksum is not the one recorded)")
+        if state.get("number") != number or not _is_whole(state):
+            raise RunFolderError(f"{path}: is not checkpoint {number} of a run")
+        for name in state["sha256"]:
+            if Path(name).name != name or name in ("", ".."):
+                raise RunFolderError(f"{path}: names {name!r}, which is no file of a checkpoint")
+        return state
+
+    def refuse_foreign(self, state: Mapping[str, Any], fingerprint: str) -> None:
+        """Refuse the state of a checkpoint that another run made.
+
+        Raises:
+            RunFolderError: It was made by a run with another fingerprint.
+        """
+        if state.get("fingerprint", fingerprint) != fingerprint:
+            raise RunFolderError(
+                f"{self._checkpoint(state['number'])}: belongs to another run than config.yaml"
+            )
+
+    def read_checkpoint(self, number: int) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Return checkpoint ``number``'s files by name and its state, their sums checked.
+
+        Raises:
+            RunFolderError: Something is missing or is not what was written.
+        """
+        state = self.read_state(number)
+        files = {}
+        for name, digest in state["sha256"].items():
+            path = self.checkpoint(number) / name
+            try:
+                data = read_regular(path)
+            except OSError as error:
+                raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
+            if hashlib.sha256(data).hexdigest() != digest:
+                raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
+            files[name] = data
+        return files, state
+
+    def thin_out(self, keep: int) -> None:
+        """Remove the parameters of old checkpoints; state.json, with rows and records, stays.
+
+        Args:
+            keep: How many of the newest keep theirs. So do the first one and the best.
+        """
+        there = self.checkpoints()
+        newest = [number for number in there if number <= (self.latest() or 0)][-keep:]
+        for number in sorted({*there} - {*newest, *there[:1], self.best()}):
+            for path in self._checkpoint(number).glob("*.safetensors"):
+                self.remove(path)
+
+    def is_thinned_out(self, number: int) -> bool:
+        """Whether checkpoint ``number`` has its record, and none of its parameters any more."""
+        folder = self.checkpoint(number)  # with its files, where they are not fetched yet
+        return (folder / STATE).exists() and not any(folder.glob("*.safetensors"))
+
+    # -- slots, curves, agents ----------------------------------------------------------------
+
+    def slots(self, round_number: int) -> Path:
+        """Return the folder of the completed slots of one round."""
+        return self.path / "slots" / f"{round_number:06d}"
+
+    def slot(self, round_number: int, slot: int) -> Path:
+        """Return the file of one completed slot."""
+        return self.slots(round_number) / f"{slot:03d}.safetensors"
+
+    def remove_slots(self, round_number: int) -> None:
+        """Remove the completed slots of a round that a checkpoint has taken in."""
+        self.remove(self.slots(round_number), ignore_errors=True)
+
+    def curves(self, round_number: int) -> Path:
+        """Return the file of one round's episodes."""
+        return self.path / "curves" / f"{round_number:06d}.parquet"
+
+    def kept_agent(self, round_number: int, game: str) -> Path:
+        """Return the file of an agent that goes on from one round to the next."""
+        return self.path / "kept" / f"{round_number:06d}" / f"{file_name(game)}.safetensors"
+
+    def kept_rounds(self) -> list[Path]:
+        """Return the folders of the rounds that left such agents."""
+        return sorted(path for path in (self.path / "kept").glob("[0-9]*") if path.name.isdecimal())
+
+    def agent(self, slot: int, game: str) -> Path:
+        """Return the file of a trained agent."""
+        return self.path / "agents" / f"{slot:03d}_{file_name(game)}.safetensors"
+
+
+def file_name(game: str) -> str:
+    """Return a game's name as a file may bear it: ids such as MinAtar/Asterix-v1 have a slash."""
+    return game.replace("/", "+")  # which no name has before its first @, nor a slash after it
+
+
+def _is_whole(state: Mapping[str, Any]) -> bool:
+    """Whether a state has the parts that every checkpoint has, each of its kind."""
+    rows, slots = state.get("rows"), state.get("slots", [])
+    return (
+        isinstance(state.get("sha256"), dict)
+        and isinstance(rows, list)
+        and all(isinstance(row, dict) and _is_row(row) for row in rows)
+        and isinstance(slots, list)
+        and all(isinstance(slot, dict) and type(slot.get("attempt")) is int for slot in slots)
+    )
+
+
+def _is_row(row: Mapping[str, Any]) -> bool:
+    axis, values = row.get("axis"), row.get("values")
+    return (
+        isinstance(axis, str)
+        and isinstance(values, dict)
+        and axis in values
+        and all(type(value) in (int, float) for value in values.values())
+    )
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(dict(document), sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return "none"  # what leap_rl writes can be said in JSON
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _json_bytes(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()

@@ -1,0 +1,1 @@
+"""What rounds are for: meta-training, learning, evaluation, validation meanwhile."""

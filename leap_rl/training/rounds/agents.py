@@ -1,0 +1,73 @@
+"""The agents of an evaluation: whose each slot is, and what each earned, as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from leap_rl.training.messages import CurvePoint
+
+RANDOM = "random"
+"""Names the baseline: agents whose encoders start at random."""
+REWARDS = "rewards.safetensors"
+"""In the checkpoint of a complete evaluation: what each agent earned in each interval."""
+
+
+class Agent(NamedTuple):
+    """Whose a slot of an evaluation is."""
+
+    initialization: str
+    """A group of runs of one method, or `RANDOM`."""
+    run: int
+    """Which of the group's runs made the encoder that it starts with, from 0."""
+    game: str
+    seed: int
+    """Counts from 0. Agents of the same game and seed are pairs, whatever their run: they share
+    everything but the encoder's start."""
+
+
+def agents_of(described: Mapping[str, Any]) -> list[Agent]:
+    """Return whose each of an evaluation's slots is, in slot order.
+
+    Args:
+        described: `evaluation` in the state of its first checkpoint.
+    """
+    return [
+        Agent(name, run, game, seed)
+        for seed in range(described["seeds"])
+        for game in described["games"]
+        for name in described["initializations"]
+        for run in range(len(described["runs"].get(name, [name])))
+    ]
+
+
+def rewards_file(curves: Mapping[int, Sequence[CurvePoint]]) -> bytes:
+    """Return what agents earned, by slot, as the file `REWARDS`.
+
+    It has `slots` [N], and of each slot R intervals: `interval_ends` and `rewards`, [N, R]. All
+    agents have the same budget, and so as many intervals.
+    """
+    ends, rewards = zip(*map(reward_intervals, curves.values()), strict=True)
+    return bytes(
+        save(
+            {
+                "slots": np.array(list(curves), dtype=np.int64),
+                "interval_ends": np.stack(ends),
+                "rewards": np.stack(rewards),
+            }
+        )
+    )
+
+
+def reward_intervals(
+    curve: Sequence[CurvePoint],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the ends of a curve's intervals in agent steps, and the rewards in each, [R]."""
+    return (
+        np.array([point.agent_steps for point in curve], dtype=np.int64),
+        np.array([point.rewards for point in curve], dtype=np.float64),
+    )

@@ -1,0 +1,108 @@
+"""Learning games without meta-learning: one round whose slots keep agents and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from leap_rl.networks.parameters import Layout
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.metrics import Unit
+from leap_rl.tracking.rows import dropped_row, learn_row
+from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
+from leap_rl.training.messages import FloatVector
+from leap_rl.training.rounds.meta_training import task_seed
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearningFactory:
+    """Makes a run's first checkpoint, and its policy from it."""
+
+    seed: int
+    games: tuple[str, ...]
+    layout: Layout
+    unit: Unit = "agent_steps"
+    """What the tasks call what they count as agent steps."""
+
+    def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
+        """Write the initialization, float32 [P], that every agent starts from."""
+        files = {FILE_NAME: save_tensors(self.layout.named(theta0))}
+        folder.write_checkpoint(0, files, {})
+
+    def __call__(self, folder: RunFolder) -> Learning:
+        """Restore the policy from the folder's first checkpoint.
+
+        Raises:
+            RunFolderError: The checkpoint is missing or damaged.
+        """
+        files, _ = folder.read_checkpoint(0)
+        try:
+            theta0 = self.layout.pack(load_tensors(files[FILE_NAME]))
+        except (KeyError, ValueError) as error:
+            raise RunFolderError(
+                f"{folder.checkpoint(0)}: is no checkpoint of this run: {error}"
+            ) from None
+        return Learning(self, theta0)
+
+
+class Learning:
+    """The policy of a learning run: a slot for each game, all from one initialization."""
+
+    keeps_agents = True
+    rounds = 1
+
+    def __init__(self, plan: LearningFactory, theta0: Tensor) -> None:
+        self._plan = plan
+        self._theta0: FloatVector = np.array(theta0.numpy())
+
+    def theta0(self, start: int = 0) -> FloatVector:
+        """Return the initialization, [P]; there is one."""
+        return self._theta0
+
+    def open(self, round_number: int) -> list[TaskSpec]:
+        """Return one task for each game."""
+        return [
+            TaskSpec(game=game, seed=task_seed(self._plan.seed, round_number, slot))
+            for slot, game in enumerate(self._plan.games)
+        ]
+
+    def close(
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
+    ) -> ClosedRound:
+        """Keep the learning curves, and which games have none."""
+        rows = [
+            LoggedRow(
+                axis=self._plan.unit,
+                values=learn_row(
+                    game=slot.spec.game,
+                    agent_steps=point.agent_steps,
+                    losses=point.losses,
+                    episode_return_sum=point.return_sum,
+                    episodes=point.episodes,
+                    agent_steps_per_s=point.agent_steps_per_s,
+                    unit=self._plan.unit,
+                ),
+            )
+            for slot in slots
+            for point in slot.record.curve
+        ]
+        rows += [
+            LoggedRow(
+                axis=self._plan.unit,
+                values=dropped_row(
+                    game=slot.spec.game, agent_steps=slot.agent_steps, unit=self._plan.unit
+                ),
+            )
+            for slot in dropped
+        ]
+        return ClosedRound(rows=rows)

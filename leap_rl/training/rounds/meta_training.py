@@ -1,0 +1,264 @@
+"""Meta-training: rounds that draw games, average contributions and step the initialization.
+
+The paper's algorithm 1, served to many trainers at once: line 4 is :func:`draw_games`, lines 5 to
+11 are the tasks that the trainers run, line 12 is :meth:`MetaTraining.close`.
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leap_rl.meta.gradient_path import NonFiniteError
+from leap_rl.meta.outer_step import OuterStep
+from leap_rl.meta.vectors import pairwise_cosines
+from leap_rl.networks.parameters import Layout
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.metrics import Unit
+from leap_rl.tracking.rows import MetaFigures, SlotFigures, meta_step_row
+from leap_rl.training.errors import RunFailedError
+from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
+from leap_rl.training.messages import FloatVector
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.validation import Judgement, Validation
+
+OUTER_OPTIMIZER = "outer_optimizer.safetensors"
+
+
+def draw_games(seed: int, meta_step: int, games: Sequence[str], batch_size: int) -> list[str]:
+    """Draw a meta-step's games without replacement; all of them come before any comes again.
+
+    Args:
+        seed: The run's seed.
+        meta_step: The meta-step.
+        games: The pool.
+        batch_size: How many to draw; more than the pool holds fill it more than once.
+    """
+    # Sorting by a keyed hash is a uniform shuffle that no library's next version can change.
+    batch: list[str] = []
+    for repetition in range(-(-batch_size // len(games))):
+        batch += sorted(
+            games, key=lambda game: derive_seed(seed, Purpose.GAMES, meta_step, repetition, game)
+        )
+    return batch[:batch_size]
+
+
+def task_seed(seed: int, round_number: int, slot: int) -> int:
+    """Return the own seed of the task in a round's slot."""
+    return derive_seed(seed, Purpose.TASK, round_number, slot)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetaTrainingFactory:
+    """Makes a run's first checkpoint, and its policy from the newest one."""
+
+    seed: int
+    games: tuple[str, ...]
+    batch_size: int
+    meta_steps: int
+    meta_lr: float
+    optimizer: Literal["adam", "sgd"]
+    layout: Layout
+    frames_per_agent_step: int
+    unit: Unit = "agent_steps"
+    """What the tasks call what they count as agent steps."""
+    validation: Validation | None = None
+    """Which games judge the initialization meanwhile."""
+
+    def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
+        """Write version 0 of the initialization, float32 [P]."""
+        files = initialization_files(self.layout, self._outer_step(theta0))
+        folder.write_checkpoint(0, files, {"agent_steps": 0})
+
+    def __call__(self, folder: RunFolder) -> MetaTraining:
+        """Restore the policy from the folder's newest checkpoint.
+
+        Raises:
+            RunFolderError: The checkpoint is missing or damaged.
+        """
+        number = folder.latest()
+        assert number is not None, "a run is made with its checkpoint 0"
+        files, state = folder.read_checkpoint(number)
+        try:
+            outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
+            outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
+            agent_steps = int(state["agent_steps"])
+            judgement = Judgement.from_state(state)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunFolderError(
+                f"{folder.checkpoint(number)}: is no checkpoint of this run: {error}"
+            ) from None
+        return MetaTraining(self, outer, agent_steps=agent_steps, judgement=judgement)
+
+    def adopt(self, files: Mapping[str, bytes], *, keep_optimizer: bool) -> dict[str, bytes]:
+        """Return the files of the checkpoint that a fork starts with.
+
+        Args:
+            files: Those of a run's checkpoint, by name.
+            keep_optimizer: Whether the outer optimizer goes on from its state there, or anew.
+
+        Raises:
+            ValueError: They do not fit this run's parameters or its optimizer.
+        """
+        outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
+        if keep_optimizer:
+            outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
+        return initialization_files(self.layout, outer)
+
+    def _outer_step(self, theta0: Tensor) -> OuterStep:
+        return OuterStep(theta0, optimizer=self.optimizer, meta_lr=self.meta_lr)
+
+
+class MetaTraining:
+    """The policy of a meta-training run; each of its rounds is a meta-step."""
+
+    keeps_agents = False
+
+    def __init__(
+        self,
+        plan: MetaTrainingFactory,
+        outer: OuterStep,
+        *,
+        agent_steps: int,
+        judgement: Judgement | None = None,
+    ) -> None:
+        self._plan = plan
+        self._outer = outer
+        self._judgement = judgement or Judgement()
+        self._agent_steps = agent_steps
+        self._theta0: FloatVector = outer.theta.numpy().copy()
+
+    @property
+    def rounds(self) -> int:
+        """How many meta-steps the run has."""
+        return self._plan.meta_steps
+
+    def theta0(self, start: int = 0) -> FloatVector:
+        """Return the initialization of the open meta-step, [P]; there is one."""
+        return self._theta0
+
+    def open(self, round_number: int) -> list[TaskSpec]:
+        """Draw the meta-step's games; those that judge its initialization come last."""
+        plan = self._plan
+        games = draw_games(plan.seed, round_number, plan.games, plan.batch_size)
+        batch = [
+            TaskSpec(game=game, seed=task_seed(plan.seed, round_number, slot))
+            for slot, game in enumerate(games)
+        ]
+        judging = plan.validation.specs(plan.seed, round_number) if plan.validation else []
+        return batch + judging
+
+    def close(
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
+    ) -> ClosedRound:
+        """Average the contributions in slot order and take one step of the initialization."""
+        judging = [slot for slot in slots if slot.spec.validates and not slot.cut_off]
+        slots = [slot for slot in slots if not slot.spec.validates]
+        dropped = [slot for slot in dropped if not slot.spec.validates]
+        # Copies: a contribution may lie in memory that its runtime shares read-only.
+        contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
+        initialization_norm = _norm(self._outer.theta)
+        everyone: list[FilledSlot | DroppedSlot] = [*slots, *dropped]
+        try:
+            result = self._outer.step(contributions)
+        except NonFiniteError as error:
+            raise RunFailedError(f"meta-step {round_number}: {error}") from None
+        self._judgement, validation = self._judgement.judge(round_number, judging)
+        row = meta_step_row(
+            meta_step=round_number,
+            slots=[
+                _figures(
+                    slot, contribution, result.mean, len(slots), self._plan.frames_per_agent_step
+                )
+                for slot, contribution in zip(slots, contributions, strict=True)
+            ],
+            meta=MetaFigures(
+                contribution_norm=result.mean_norm,
+                step_norm=result.step_norm,
+                initialization_norm=initialization_norm,
+                meta_step_s=elapsed_s,
+                tasks_restarted=sum(slot.restarts > 0 for slot in everyone),
+                tasks_cut_off=sum(slot.cut_off for slot in slots),
+                dropped=[slot.spec.game for slot in dropped],
+                cosines=_cosines([slot.spec.game for slot in slots], contributions),
+            ),
+            agent_steps_before=self._agent_steps,
+            validation=validation,
+            unit=self._plan.unit,
+        )
+        self._agent_steps += sum(slot.record.agent_steps for slot in slots)
+        self._theta0 = result.theta.numpy().copy()
+        return ClosedRound(
+            rows=[LoggedRow(axis="meta_step", values=row)],
+            files=initialization_files(self._plan.layout, self._outer),
+            state={"agent_steps": self._agent_steps, **self._judgement.state()},
+            best=self._judgement.best,
+        )
+
+
+def initialization_files(layout: Layout, outer: OuterStep) -> dict[str, bytes]:
+    """Return a checkpoint's files: the initialization by name, and the outer optimizer."""
+    return {
+        FILE_NAME: save_tensors(layout.named(outer.theta)),
+        OUTER_OPTIMIZER: save_tensors(outer.state_dict()),
+    }
+
+
+def _norm(vector: Tensor) -> float:
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+
+
+def _cosines(
+    games: Sequence[str], contributions: Sequence[Tensor]
+) -> dict[tuple[str, str], list[float]]:
+    """Those of each pair of slots, by their games; a pair in which one is zero has none."""
+    found: dict[tuple[str, str], list[float]] = {}
+    between = pairwise_cosines(contributions)
+    for first, second in combinations(range(len(games)), 2):
+        cosine = float(between[first, second])
+        if math.isfinite(cosine):
+            one, other = sorted((games[first], games[second]))
+            found.setdefault((one, other), []).append(cosine)
+    return found
+
+
+def _figures(
+    slot: FilledSlot,
+    contribution: Tensor,
+    mean: Tensor,
+    batch_size: int,
+    frames_per_agent_step: int,
+) -> SlotFigures:
+    contribution_norm, mean_norm = _norm(contribution), _norm(mean)
+    norms = contribution_norm * mean_norm
+    dot = float(contribution.double() @ mean.double())
+    return SlotFigures(
+        game=slot.spec.game,
+        agent_steps=slot.record.agent_steps,
+        frames_per_agent_step=frames_per_agent_step,
+        path=slot.record.path,
+        contribution_norm=contribution_norm,
+        cosine=dot / norms if norms > 0 else None,
+        share=dot / (batch_size * mean_norm**2) if mean_norm > 0 else None,
+        losses=slot.record.losses,
+        episode_return_sum=float(slot.episodes.returns.sum()),
+        episodes=len(slot.episodes.returns),
+        working_s=slot.record.working_s,
+        waiting_s=slot.record.waiting_s,
+    )

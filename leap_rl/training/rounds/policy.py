@@ -1,0 +1,122 @@
+"""What a round is for: the protocol between the parameter server and what it serves.
+
+A round is a batch of slots served together. The server sees to it that every slot is filled
+exactly once; the policy says which tasks fill them, what they start from, and what closing the
+round does: average and step (``meta_training.py``) or keep agents and curves (``learning.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.metrics import Axis
+from leap_rl.training.messages import Bytes, Episodes, FloatVector, TaskRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilledSlot:
+    """A slot whose task is complete."""
+
+    spec: TaskSpec
+    attempt: int
+    """The attempt that completed it."""
+    restarts: int = 0
+    """How often the task was started again with another seed, as its numbers went bad."""
+    cut_off: bool = False
+    """Whether the round closed before the task was complete: what follows is of its part so far."""
+    contribution: FloatVector
+    """The sum over all of the task's segments, [P]."""
+    record: TaskRecord
+    episodes: Episodes
+    kept: Bytes | None = None
+    """The task frozen at its end, for methods that keep their tasks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DroppedSlot:
+    """A slot whose task is left out of its round."""
+
+    spec: TaskSpec
+    attempt: int
+    restarts: int = 0
+    reason: str
+    agent_steps: int
+    """What its task had done by then."""
+
+
+OnDivergence = Literal["stop", "restart_task", "drop_task"]
+"""What happens when a task's numbers are no longer finite."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoggedRow:
+    """A row for the trackers, with the axis it belongs to."""
+
+    axis: Axis
+    values: Mapping[str, float | int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClosedRound:
+    """What closing a round leaves on disk."""
+
+    rows: Sequence[LoggedRow]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """The checkpoint's files by name."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """Entries of the checkpoint's state.json."""
+    best: int | None = None
+    """The checkpoint that did best in validation so far, if any did."""
+
+
+class RoundPolicy(Protocol):
+    """Says what a run's rounds consist of. Owned by the server; never called twice at a time."""
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the run has."""
+
+    @property
+    def keeps_agents(self) -> bool:
+        """Whether trained agents are to be saved."""
+
+    def theta0(self, start: int = 0) -> FloatVector:
+        """Return what tasks of the open round start from, [P]; the same array until it closes.
+
+        Args:
+            start: Which of the round's starting points, as its tasks name it.
+        """
+
+    def open(self, round_number: int) -> Sequence[TaskSpec]:
+        """Return the tasks of a round, in slot order."""
+
+    def close(
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
+    ) -> ClosedRound:
+        """Make of a round's filled slots what the run keeps of them.
+
+        Args:
+            round_number: The round that closes.
+            slots: Its filled slots, in slot order; at least one.
+            dropped: Its other slots, in slot order.
+            elapsed_s: Wall-clock time since it opened.
+
+        Raises:
+            RunFailedError: The run cannot go on from them.
+        """
+
+
+class RoundPolicyFactory(Protocol):
+    """Makes a run's policy as its newest checkpoint says; small and picklable."""
+
+    def __call__(self, folder: RunFolder) -> RoundPolicy:
+        """Restore the policy from the folder's newest checkpoint."""

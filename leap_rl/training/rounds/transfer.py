@@ -1,0 +1,206 @@
+"""Learning games from several initializations: one round whose agents differ in their encoders.
+
+Every agent is a slot of the round, so that all of them run at once over the trainers, and whatever
+holds of a meta-step's tasks holds of them: leases, snapshots, the same bits after any death.
+
+Initializations come as groups: the runs of one method. Agents of the same game and seed share the
+task's seed, and with it heads, emulators and the draws of actions, whatever their group and run;
+what differs is where their encoders start. The baseline's encoders start at random, one draw for
+each seed: a baseline from a single draw would say as much of the draw as of the method.
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from leap_rl.networks.parameters import Layout
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.rows import evaluation_row
+from leap_rl.training.initialization import load_tensors, save_tensors
+from leap_rl.training.messages import CurvePoint, FloatVector
+from leap_rl.training.rounds.agents import RANDOM, REWARDS, Agent, agents_of, rewards_file
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationFactory:
+    """Makes an evaluation's first checkpoint, and its policy from it.
+
+    Args:
+        seed: The evaluation's; games and seeds of agents derive theirs from it.
+        games: To learn.
+        seeds: Agents of each run in each game.
+        agent_steps: Budget of each agent.
+        layout: Of the shared parameters.
+        random_initialization: Draws an encoder, float32 [P], from a seed; none for no baseline.
+        save_agents: Whether trained agents are kept.
+    """
+
+    seed: int
+    games: tuple[str, ...]
+    seeds: int
+    agent_steps: int
+    layout: Layout
+    random_initialization: Callable[[int], Tensor] | None
+    save_agents: bool = False
+
+    def write_first_checkpoint(
+        self,
+        folder: RunFolder,
+        given: Mapping[str, Sequence[tuple[str, Tensor]]],
+        own_starts: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the given initializations, and what is made of them.
+
+        Args:
+            folder: The evaluation's.
+            given: By group, the name of each of its runs and its initialization, float32 [P].
+            own_starts: The groups whose runs' own random starts are among those given, and the
+                name of that group; its runs have the same order.
+        """
+        every = [theta0 for group in given.values() for _, theta0 in group]
+        files = {
+            _file(number): save_tensors(self.layout.named(theta0))
+            for number, theta0 in enumerate(every)
+        }
+        runs = {name: [run for run, _ in group] for name, group in given.items()}
+        described = self._description(runs, own_starts or {})
+        folder.write_checkpoint(0, files, {"evaluation": described})
+
+    def __call__(self, folder: RunFolder) -> EvaluationPolicy:
+        """Restore the policy from the folder's first checkpoint.
+
+        Raises:
+            RunFolderError: The checkpoint is missing or damaged.
+        """
+        files, state = folder.read_checkpoint(0)
+        try:
+            described = state["evaluation"]
+            if described != self._description(described["runs"], described["own_starts"]):
+                raise ValueError("it is of other games, seeds or budgets")
+            given = [
+                np.array(self.layout.pack(load_tensors(files[_file(number)])).numpy())
+                for number in range(len(files))
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunFolderError(
+                f"{folder.checkpoint(0)}: is no checkpoint of this evaluation: {error}"
+            ) from None
+        return EvaluationPolicy(self, described, given)
+
+    def _description(
+        self, runs: Mapping[str, Sequence[str]], own_starts: Mapping[str, str]
+    ) -> dict[str, Any]:
+        baseline = [] if self.random_initialization is None else [RANDOM]
+        return {
+            "initializations": [*baseline, *runs],
+            "runs": dict(runs),
+            "own_starts": dict(own_starts),
+            "games": list(self.games),
+            "seeds": self.seeds,
+            "agent_steps": self.agent_steps,
+        }
+
+
+@dataclass(slots=True)
+class EvaluationPolicy:
+    """The policy of an evaluation: one round with a slot for each agent.
+
+    A slot's starting point is its run's number; each of the baseline's seeds has one of its own.
+    """
+
+    plan: EvaluationFactory
+    described: Mapping[str, Any]
+    """Groups, runs, games and seeds, as they stand in the first checkpoint."""
+    given: Sequence[FloatVector]
+    """Of the runs of all groups, in order, [P] each."""
+    _random: dict[int, FloatVector] = field(default_factory=dict)
+
+    rounds = 1
+
+    @property
+    def keeps_agents(self) -> bool:
+        """Whether trained agents are to be saved."""
+        return self.plan.save_agents
+
+    def theta0(self, start: int = 0) -> FloatVector:
+        """Return a starting point, [P]: one of those given, or the random one of a seed."""
+        if start < len(self.given):
+            return self.given[start]
+        seed = start - len(self.given)
+        if seed not in self._random:
+            assert self.plan.random_initialization is not None
+            own = derive_seed(self.plan.seed, Purpose.INITIALIZATION, "evaluation", seed)
+            self._random[seed] = np.array(self.plan.random_initialization(own).numpy())
+        return self._random[seed]
+
+    def open(self, round_number: int) -> list[TaskSpec]:
+        """Return a task for each agent; seeds come one after the other, as whole pairs."""
+        return [
+            TaskSpec(
+                game=agent.game,
+                seed=self._task_seed(agent.game, agent.seed),
+                start=self._start(agent),
+            )
+            for agent in self.agents()
+        ]
+
+    def agents(self) -> list[Agent]:
+        """Return whose each slot is, in slot order."""
+        return agents_of(self.described)
+
+    def close(
+        self,
+        round_number: int,
+        slots: Sequence[FilledSlot],
+        *,
+        dropped: Sequence[DroppedSlot],
+        elapsed_s: float,
+    ) -> ClosedRound:
+        """Make rows of the learning curves: means over runs and seeds, point by point."""
+        by_spec = {slot.spec: slot.record.curve for slot in slots}
+        specs = self.open(round_number)
+        curves: dict[tuple[str, str], list[tuple[CurvePoint, ...]]] = {}
+        for spec, agent in zip(specs, self.agents(), strict=True):
+            if spec in by_spec:
+                curves.setdefault((agent.initialization, agent.game), []).append(by_spec[spec])
+        of_slots = {slot: by_spec[spec] for slot, spec in enumerate(specs) if spec in by_spec}
+        points = max((len(curve) for of_one in curves.values() for curve in of_one), default=0)
+        rows = []
+        for point in range(points):
+            now = {
+                key: [curve[point] for curve in of_one if point < len(curve)]
+                for key, of_one in curves.items()
+            }
+            agent_steps = max(one.agent_steps for here in now.values() for one in here)
+            means = {
+                key: sum(one.return_sum for one in here) / episodes
+                for key, here in now.items()
+                if (episodes := sum(one.episodes for one in here))
+            }
+            rows.append(LoggedRow(axis="agent_steps", values=evaluation_row(agent_steps, means)))
+        return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
+
+    def _task_seed(self, game: str, seed: int) -> int:
+        return derive_seed(self.plan.seed, Purpose.TASK, "evaluation", game, seed)
+
+    def _start(self, agent: Agent) -> int:
+        if agent.initialization == RANDOM:
+            return len(self.given) + agent.seed
+        starts = [
+            (name, run) for name, of in self.described["runs"].items() for run in range(len(of))
+        ]
+        return starts.index((agent.initialization, agent.run))
+
+
+def _file(number: int) -> str:
+    return f"initialization-{number}.safetensors"

@@ -1,0 +1,149 @@
+"""Learning games from the initialization as it stands, while it is meta-trained.
+
+A run that takes a week must not be blind. Every so many meta-steps a round has slots that judge
+what it starts from: games that are learned like the others, but whose contributions count for
+nothing. Their tasks have the same seeds in each such round, so that all versions learn with the
+same heads, emulators and draws, and version 0 is the baseline that the others are compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+from typing import Any
+
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.messages import TaskRecord
+from leap_rl.training.rounds.policy import FilledSlot
+
+RATE_UNIT = 1000
+"""Agent steps that rewards are counted by."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validation:
+    """Which games judge the initialization, and when.
+
+    Args:
+        every_meta_steps: From meta-step 0 on, one round of so many.
+        games: To learn.
+        agents: That learn each of them.
+    """
+
+    every_meta_steps: int
+    games: tuple[str, ...]
+    agents: int = 1
+
+    def specs(self, seed: int, meta_step: int) -> list[TaskSpec]:
+        """Return the tasks that judge the initialization of a meta-step; mostly none."""
+        if meta_step % self.every_meta_steps:
+            return []
+        return [
+            TaskSpec(
+                game=game,
+                # The first agent's seed does not depend on how many there are.
+                seed=derive_seed(
+                    seed, Purpose.TASK, "validation", game, *([agent] if agent else [])
+                ),
+                validates=True,
+            )
+            for game in self.games
+            for agent in range(self.agents)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judgement:
+    """How the versions of an initialization did in validation; plain values, kept in state.json."""
+
+    baseline: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    """By game and task seed, the area under the curve of version 0's agent and the standard
+    deviation of its curve."""
+    best: int | None = None
+    """The version with the highest gain so far; the earlier one of equals."""
+    best_gain: float = -math.inf
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Judgement:
+        """Return what a checkpoint's state holds.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is no such state.
+        """
+        if "validation" not in state:
+            return cls()
+        found = cls(**state["validation"])
+        if not all(isinstance(agents, Mapping) for agents in found.baseline.values()):
+            raise ValueError("its validation is of an earlier leap_rl, which measured otherwise")
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint's state is to hold."""
+        if self.best is None:
+            return {}
+        found = {"baseline": dict(self.baseline), "best": self.best, "best_gain": self.best_gain}
+        return {"validation": found}
+
+    def judge(
+        self, version: int, slots: Sequence[FilledSlot]
+    ) -> tuple[Judgement, dict[str, float | int]]:
+        """Take in how a version did.
+
+        Args:
+            version: Of the initialization.
+            slots: The tasks that judged it; those that were cut off say nothing, nor those that
+                began again with another seed, which version 0's agent did not have.
+
+        Returns:
+            The new judgement, and the figures of the meta-step's row: by game the area under the
+            learning curve and what it gained over version 0's, means over agents; the mean gain
+            over games, in standard deviations of version 0's curves, in which games are alike; and
+            how many agents a game it is of, in the game with the fewest.
+        """
+        agents: dict[str, dict[str, list[float]]] = {}
+        for slot in slots:
+            series = [] if slot.restarts else learning_curve(slot.record)
+            if series:
+                of_game = agents.setdefault(slot.spec.game, {})
+                of_game[str(slot.spec.seed)] = [fmean(series), pstdev(series)]
+        baseline = self.baseline or agents
+        gains: dict[str, float] = {}
+        counts, figures = [], dict[str, float | int]()
+        for game, found in agents.items():
+            figures[f"validation/{game}/area"] = fmean(area for area, _ in found.values())
+            pairs = [(found[seed], was) for seed, was in baseline.get(game, {}).items()
+                     if seed in found]  # fmt: skip
+            if pairs:
+                gain = fmean(area - before for (area, _), (before, _) in pairs)
+                deviation = fmean(deviation for _, (_, deviation) in pairs)
+                figures[f"validation/{game}/gain"] = gain
+                gains[game] = gain / deviation if deviation > 0 else 0.0
+                counts.append(len(pairs))
+        if not gains:
+            return self, figures
+        gain = fmean(gains.values())
+        better = self.best is None or gain > self.best_gain
+        best, best_gain = (version, gain) if better else (self.best, self.best_gain)
+        assert best is not None
+        figures |= {"validation/gain": gain, "validation/best": best}
+        figures["validation/agents"] = min(counts)
+        return Judgement(baseline=baseline, best=best, best_gain=best_gain), figures
+
+
+def learning_curve(record: TaskRecord) -> list[float]:
+    """Return how well a task went in each interval of its budget; more is better.
+
+    Raw reward per 1,000 agent steps, of episodes that never ended too; where there are no rewards,
+    minus the training error, or minus the loss.
+    """
+    if any(point.rewards is None for point in record.curve):
+        name = "training_error" if "training_error" in record.losses else "total"
+        return [-point.losses[name] for point in record.curve]
+    series, start = [], 0
+    for point in record.curve:
+        series.append(RATE_UNIT * (point.rewards or 0.0) / (point.agent_steps - start))
+        start = point.agent_steps
+    return series

@@ -1,0 +1,1 @@
+"""Where server and trainers run: in one process, or as Ray actors."""

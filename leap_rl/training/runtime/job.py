@@ -1,0 +1,147 @@
+"""What a runtime runs, and what a runtime is."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from leap_rl.meta.gradient_path import Method
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.task import TaskFactory
+from leap_rl.training.errors import UnfitMachineError
+from leap_rl.training.faults.phases import OnPhase, no_fault
+from leap_rl.training.messages import ServerStatus
+from leap_rl.training.rounds.policy import OnDivergence, RoundPolicyFactory
+from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.trainer.trainer import Due, Link, Trainer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """All that a server and its trainers are made from; small, and travels to any process."""
+
+    run_dir: str
+    """The run's folder, which holds at least its first checkpoint."""
+    fingerprint: str
+    """SHA-256 of the defining config."""
+    method: Method
+    make_task: TaskFactory
+    make_policy: RoundPolicyFactory
+    stream_every_s: float
+    snapshot_every_s: float
+    patience: Patience
+    keep_checkpoints: int | None = None
+    """Of how many checkpoints the parameters stay; none for all."""
+    session: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Tells this driver from those before it and after it, in the leases of its trainers."""
+    on_divergence: OnDivergence = "stop"
+    """What becomes of a task whose numbers are no longer finite."""
+    on_phase: OnPhase = no_fault
+    """Hears of each phase that a process comes to; travels to all of them."""
+
+    def make_server(self, *, trainers_live: bool = False) -> ParameterServer:
+        """Make the run's server as the folder's newest checkpoint says.
+
+        Args:
+            trainers_live: Whether it takes the place of one that died, whose trainers live on.
+
+        Raises:
+            RunFolderError: The folder lacks something, or what it holds is damaged.
+        """
+        folder = RunFolder(self.run_dir)
+        return ParameterServer(
+            folder=folder,
+            fingerprint=self.fingerprint,
+            policy=self.make_policy(folder),
+            patience=self.patience,
+            on_divergence=self.on_divergence,
+            keep_checkpoints=self.keep_checkpoints,
+            session=self.session,
+            trainers_live=trainers_live,
+            on_phase=self.on_phase,
+        )
+
+    def make_schedule(self) -> StreamSchedule:
+        """Make the schedule of a trainer's streams and snapshots."""
+        return StreamSchedule(
+            stream_every_s=self.stream_every_s,
+            snapshot_every_s=self.snapshot_every_s,
+            clock=time.monotonic,
+        )
+
+    def make_trainer(self, *, name: str, incarnation: int, link: Link) -> Trainer:
+        """Make a trainer that reaches the server over ``link``.
+
+        Raises:
+            UnfitMachineError: This machine cannot compute the run's tasks.
+        """
+        try:
+            self.make_task.check_machine()
+        except ValueError as error:
+            raise UnfitMachineError(f"{name} cannot join: {error}") from None
+        return Trainer(
+            name=name,
+            incarnation=incarnation,
+            link=link,
+            make_task=self.make_task,
+            method=self.method,
+            on_phase=self.on_phase,
+        )
+
+
+class Runtime(Protocol):
+    """Runs a job's server and trainers somewhere until the job is finished."""
+
+    def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
+        """Run ``job``; ``report`` hears how it stands, several times a second at most.
+
+        Raises:
+            RunFailedError: The job cannot go on.
+            KeyboardInterrupt: The user wants it stopped; the run's folder can be resumed.
+        """
+
+
+class StreamSchedule:
+    """Says what a trainer is to send next, and when.
+
+    Args:
+        stream_every_s: Seconds between two streams.
+        snapshot_every_s: Seconds between two snapshots, which go with a stream.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, *, stream_every_s: float, snapshot_every_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._stream_every_s = stream_every_s
+        self._snapshot_every_s = snapshot_every_s
+        self._clock = clock
+        self.start_task()
+
+    def start_task(self) -> None:
+        """Count anew from now."""
+        now = self._clock()
+        self._next_stream_s = now + self._stream_every_s
+        self._next_snapshot_s = now + self._snapshot_every_s
+
+    def due(self) -> Due:
+        """Return what is due."""
+        now = self._clock()
+        if now >= self._next_snapshot_s:
+            return Due.SNAPSHOT
+        return Due.SUM if now >= self._next_stream_s else Due.NOTHING
+
+    def sent(self, *, snapshot: bool) -> None:
+        """Take note that a stream is on its way."""
+        now = self._clock()
+        self._next_stream_s = now + self._stream_every_s
+        if snapshot:
+            self._next_snapshot_s = now + self._snapshot_every_s
+
+    def lost(self) -> None:
+        """Take note that a stream may not have arrived: what it carried is due again."""
+        self._next_snapshot_s = self._clock()

@@ -1,0 +1,1 @@
+"""Server and trainers as Ray actors: all that imports ray."""

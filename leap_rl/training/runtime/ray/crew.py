@@ -1,0 +1,207 @@
+"""The trainers of a run on Ray: started where there is room, replaced when they die.
+
+Nodes may join and leave while a run goes on. With a fixed number of trainers, those that find no
+room wait in Ray's queue and begin when a node has some. Otherwise the crew follows the cluster: a
+trainer for each place that the nodes have, but no more than the round has slots.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from leap_rl.training.errors import RunFailedError, UnfitMachineError
+from leap_rl.training.faults.phases import Phase
+from leap_rl.training.runtime.job import Job
+from leap_rl.training.runtime.ray.actors import TrainerActor
+from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
+
+LOOK_EVERY_S = 5.0
+"""How often the cluster is looked at for nodes that came or went."""
+
+_NODE_ID = "ray.io/node-id"
+"""A label that Ray gives to every node."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What a trainer takes of a node."""
+
+    cores: int
+    gpus: float
+    """A fraction below 1, or a whole number."""
+
+    def places(self, resources: Mapping[str, float]) -> int:
+        """Return how many trainers a node with these resources has room for."""
+        places = int(resources.get("CPU", 0)) // self.cores
+        gpus = resources.get("GPU", 0)
+        if self.gpus >= 1:
+            return min(places, int(gpus / self.gpus))
+        if self.gpus > 0:
+            # Shares such as a third do not add up to a whole in binary; none spans two GPUs.
+            return min(places, int(gpus) * int(1 / self.gpus + 1e-6))
+        return places
+
+    def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
+        """Refuse what no node has: Ray would wait for such a node for ever.
+
+        A cluster without any cores is a head alone, whose trainers' nodes are yet to come.
+
+        Args:
+            nodes: The resources of each node.
+
+        Raises:
+            RunFailedError: There are nodes with cores, and none has as many.
+        """
+        if not any(node.get("CPU") for node in nodes.values()):
+            return
+        for name, option, needed in (
+            ("CPU", "runtime.env_processes", self.cores),
+            ("GPU", "runtime.gpus_per_trainer", self.gpus),
+        ):
+            most = max((node.get(name, 0.0) for node in nodes.values()), default=0.0)
+            if needed > most:
+                raise RunFailedError(
+                    f"{option} = {needed:g}: no node of the cluster has as many {name}s; the most "
+                    f"is {most:g}"
+                )
+
+
+def living_nodes() -> dict[str, Mapping[str, float]]:
+    """Return the resources of each living node of the cluster, by its id."""
+    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node["Resources"] for node in known if node["Alive"]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """One life of a trainer."""
+
+    name: str
+    incarnation: int
+    actor: Any
+
+
+class Crew:
+    """The living trainers, and those that wait for a node.
+
+    Args:
+        job: What they work on.
+        server: The parameter server's actor.
+        share: What each takes of a node.
+        trainers: How many there are to be; none for as many as the cluster has room for.
+    """
+
+    def __init__(self, job: Job, server: Any, share: Share, *, trainers: int | None) -> None:
+        self._job = job
+        self._server = server
+        self._share = share
+        self._trainers = trainers
+        self._lives: dict[Reference, _Life] = {}
+        self._incarnations: dict[str, int] = {}
+        self._unfit_nodes: set[str] = set()
+        self._room = 0
+        self._look_again_s = 0.0
+        self._waits = False
+        self.deaths_since_progress = 0
+        self.on_phase = job.on_phase
+
+    def fill(self, slots: int) -> None:
+        """Start the trainers that are missing.
+
+        Args:
+            slots: Of the open round: more trainers than that would find nothing to do.
+        """
+        wanted = self._trainers
+        if wanted is None:
+            # One waits even where there is no room: for the first node that comes.
+            wanted = max(1, min(self._look(), slots))
+        while len(self._lives) < wanted:
+            self._start()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for trainers that end; the failed raise their error.
+
+        What the dead held is free when this returns; `fill` replaces them.
+        """
+        if not self._lives:
+            time.sleep(timeout_s)
+            return
+        ended, _ = ray.wait(list(self._lives), timeout=timeout_s)
+        for reference in ended:
+            life = self._lives.pop(reference)
+            try:
+                result_of(reference)
+            except (RayError, ChildProcessError) as error:
+                # It, its node or one of its environment processes is dead: not its own error.
+                self._lose(life, error)
+            except UnfitMachineError as error:
+                self._dismiss(life, error)
+
+    def kill(self) -> None:
+        """End all of them at once; what counts is with the server."""
+        for life in self._lives.values():
+            ray.kill(life.actor)
+        self._lives.clear()
+
+    def _start(self) -> None:
+        """Start a trainer under the first free name; one that had it before is dead."""
+        taken = {life.name for life in self._lives.values()}
+        names = (f"trainer-{index}" for index in itertools.count())
+        name = next(name for name in names if name not in taken)
+        incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        options: dict[str, Any] = {"num_cpus": self._share.cores, "num_gpus": self._share.gpus}
+        if self._unfit_nodes:
+            options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(self._unfit_nodes))})"}
+        started = actor(TrainerActor, **options).remote()
+        reference = started.run.remote(self._job, name, incarnation, self._server)
+        self._lives[reference] = _Life(name, incarnation, started)
+
+    def _look(self) -> int:
+        """Return how many trainers the cluster has room for, as last seen."""
+        now = time.monotonic()
+        if now < self._look_again_s:
+            return self._room
+        self._look_again_s = now + LOOK_EVERY_S
+        nodes = living_nodes()
+        self._room = sum(
+            self._share.places(nodes[node]) for node in nodes.keys() - self._unfit_nodes
+        )
+        waits = self._room == 0
+        if waits and not self._waits:
+            _log.warning("no node of the cluster has room for a trainer: waiting for one that has")
+        self._waits = waits
+        return self._room
+
+    def _lose(self, life: _Life, error: Exception) -> None:
+        """Take note of a trainer's death."""
+        self.on_phase(Phase.DRIVER_REPLACING)
+        ray.kill(life.actor)  # it may live on, out of reach, and hold its core
+        self.deaths_since_progress += 1
+        in_vain = 2 * self._job.patience.max_attempts * (len(self._lives) + 1)
+        if self.deaths_since_progress > in_vain:
+            raise RunFailedError(
+                f"trainers die again and again, the last one {life.name}: {first_line(error)}"
+            )
+        ask(self._server.trainer_lost, life.name, first_line(error))
+        self._look_again_s = 0.0  # perhaps its node is gone too
+
+    def _dismiss(self, life: _Life, error: UnfitMachineError) -> None:
+        """Go on without a trainer whose node cannot compute the run's tasks, and that node."""
+        with suppress(RayError):  # the node may be gone by now
+            self._unfit_nodes.add(result_of(life.actor.node.remote()))
+        self._look_again_s = 0.0
+        if self._look() == 0:
+            raise error
+        _log.warning("%s", error)
+        ray.kill(life.actor)

@@ -1,0 +1,151 @@
+"""What Ray must find in the environment before it is imported: quiet, private, quick to fail.
+
+A cluster of our own listens on loopback alone, asks for a token, and keeps its files in a folder
+that only this user can enter; it is gone when the process ends. A cluster that we join has its own
+token, which Ray finds in RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.runtime.ray.security import refuse_without_token
+
+if TYPE_CHECKING:
+    from leap_rl.training.runtime.job import Runtime
+
+_ALWAYS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # With log_to_driver=False, Ray still prints its own daemons' errors to our stdout, from a
+    # thread; this pattern skips them all.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
+}
+
+_OWN_CLUSTER = {
+    "RAY_AUTH_MODE": "token",
+    # The one setting that makes every port of a local cluster bind to 127.0.0.1.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+
+# Defaults: what the user has set for his cluster stays.
+_JOINED_CLUSTER = {
+    "RAY_AUTH_MODE": "token",
+    # A cluster that is not there: an error after seconds instead of many minutes.
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
+    "RAY_py_gcs_connect_timeout_s": "3",
+    "RAY_gcs_rpc_server_connect_timeout_s": "1",
+}
+
+LONGEST_PARENT_BYTES = 14
+"""107 less what `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take below it."""
+
+LOCAL = "local"
+"""An address that always starts a cluster of our own."""
+
+AUTO = "auto"
+"""The address of the cluster that a node of this machine belongs to."""
+
+
+def make_ray_runtime(
+    *,
+    trainers: int | None,
+    address: str | None,
+    trainer_cores: int = 1,
+    trainer_gpus: float = 0.0,
+    metrics_port: int | None = None,
+    interrupts: Interrupts | None = None,
+) -> Runtime:
+    """Prepare the environment, import Ray, and return the runtime.
+
+    Args:
+        trainers: How many trainers; none for one a core, at most one a slot.
+        address: The cluster to join; none for the one in RAY_ADDRESS, or else one of our own.
+        trainer_cores: Cores that a trainer takes: its own and those of the processes that its
+            emulators are spread over.
+        trainer_gpus: GPUs that a trainer takes; a fraction shares one with others.
+        metrics_port: Of the Prometheus page of a cluster of our own; none for a free one.
+        interrupts: What may ask the run to stop.
+
+    Raises:
+        RunFailedError: The cluster is beyond this machine, and RAY_AUTH_MODE turns tokens off.
+    """
+    interrupts = interrupts or Interrupts()
+    address = cluster_address(address)
+    os.environ.update(_ALWAYS)
+    if address == LOCAL:
+        os.environ.update(_OWN_CLUSTER)
+        os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file(private_folder()))
+        os.environ.pop("RAY_AUTH_TOKEN", None)
+        os.environ.pop("RAY_ADDRESS", None)
+        interrupts.on_leaving(partial(shutil.rmtree, private_folder(), ignore_errors=True))
+    else:
+        for name, value in _JOINED_CLUSTER.items():
+            os.environ.setdefault(name, value)
+        if address != AUTO:  # which is known only when it is joined
+            refuse_without_token(address)
+
+    from leap_rl.training.runtime.ray.runtime import RayRuntime
+
+    return RayRuntime(
+        trainers=trainers,
+        address=None if address == LOCAL else address,
+        trainer_cores=trainer_cores,
+        trainer_gpus=trainer_gpus,
+        metrics_port=metrics_port,
+        interrupts=interrupts,
+    )
+
+
+def cluster_address(address: str | None) -> str:
+    """Return the address of the cluster to join, or `local` for one of our own."""
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def probe_own_cluster() -> float:
+    """Start a cluster of our own, have an actor answer, and end it.
+
+    Returns:
+        Seconds until the answer.
+    """
+    make_ray_runtime(trainers=1, address=LOCAL)
+    from leap_rl.training.runtime.ray.runtime import probe
+
+    return probe()
+
+
+@cache
+def private_folder() -> Path:
+    """Return this process's own folder for Ray's files and token, removed when it ends.
+
+    Ray puts sockets below it, whose paths must not exceed 107 bytes: a long TMPDIR is not used.
+    """
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent)) > LONGEST_PARENT_BYTES:
+        parent = "/tmp"
+    folder = Path(
+        tempfile.mkdtemp(prefix=f"leap_rl-{os.getpid()}-", dir=parent)
+    )  # nobody else can enter it
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a forked child
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _token_file(folder: Path) -> Path:
+    path = folder / "token"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_hex(32), encoding="ascii")
+    return path

@@ -1,0 +1,160 @@
+"""Puts what the parameter server counts on Ray's Prometheus pages; alone in knowing how.
+
+Ray's agents collect these numbers from the server's process, every ten seconds, and show them on
+the page of the server's node. A server that dies begins to count anew, as another series: Ray
+labels each with the process that it comes from.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ray.util.metrics import Counter, Gauge
+
+from leap_rl.tracking.metrics import Row
+from leap_rl.tracking.prometheus import SERIES, Series
+from leap_rl.training.messages import ServerStatus
+from leap_rl.training.server.tally import Tally
+
+PUBLISH_EVERY_S = 1.0
+"""As often as Ray can be told to collect."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class _Counter(Counter):
+    """A counter that is there from the start: Ray's own appears with its first event, which a
+    query for the increase then misses."""
+
+    def start(self) -> None:
+        """Show 0."""
+        self._record(0)
+
+
+class RunMetrics:
+    """Shows a run to Prometheus, as its server sees it; reads, and changes nothing.
+
+    Args:
+        run: The run's name, which tells it from others on the same cluster.
+        clock: Monotonic seconds.
+        wall_clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._next_s = clock()
+        self._counted: dict[str, int] = {}
+        self._messages = 0
+        self._games: dict[str, float] = {}
+        self._counters: dict[str, _Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._broken = False
+        with self._best_effort():
+            self._register(run)
+
+    def publish(self, status: ServerStatus, tally: Tally) -> None:
+        """Show how the run stands, unless that was done a moment ago."""
+        if self._broken or (self._clock() < self._next_s and not status.finished):
+            return
+        self._next_s = self._clock() + PUBLISH_EVERY_S
+        with self._best_effort():
+            self._publish(status, tally)
+
+    @contextmanager
+    def _best_effort(self) -> Iterator[None]:
+        """Report what fails here, once: the run continues without its metrics."""
+        try:
+            yield
+        except Exception as error:  # a mirror stops no run, however it breaks
+            self._broken = True
+            _log.warning("Prometheus has failed (%s); the run continues without it", error)
+
+    def _register(self, run: str) -> None:
+        for series in SERIES:
+            if series.kind == "counter":
+                counter = _Counter(*_described(series))
+                counter.set_default_tags({"run": label(run)})
+                counter.start()
+                self._counters[_what(series)] = counter
+            else:
+                gauge = Gauge(*_described(series))
+                gauge.set_default_tags({"run": label(run)})
+                self._gauges[_what(series)] = gauge
+
+    def _publish(self, status: ServerStatus, tally: Tally) -> None:
+        for what, counter in self._counters.items():
+            total: int = getattr(tally, what)
+            new = total - self._counted.get(what, 0)
+            if new > 0:
+                counter.inc(new)
+            self._counted[what] = total
+        self._show_progress(status, tally)
+        self._show_games(status)
+        self._show_row(tally.row)
+
+    def _show_progress(self, status: ServerStatus, tally: Tally) -> None:
+        self._gauges["meta_step"].set(status.round)
+        self._gauges["meta_steps"].set(status.rounds)
+        running = len(status.running)
+        states = {
+            "pending": status.slots_total - status.slots_complete - running,
+            "running": running,
+            "complete": status.slots_complete,
+        }
+        for state, slots in states.items():
+            self._gauges["slots"].set(slots, {"state": state})
+        messages = tally.streams + tally.tasks_completed
+        if messages > self._messages:
+            self._messages = messages
+            self._gauges["last_message_timestamp_seconds"].set(self._wall_clock())
+
+    def _show_games(self, status: ServerStatus) -> None:
+        speeds: defaultdict[str, float] = defaultdict(float, dict.fromkeys(self._games, 0.0))
+        for task in status.running:
+            if task.live is None:
+                continue
+            speeds[task.game] += task.live.agent_steps_per_s
+            if task.live.mean_return is not None:
+                tags = {"game": label(task.game)}
+                self._gauges["mean_return"].set(task.live.mean_return, tags)
+        for game, speed in speeds.items():
+            if self._games.get(game) != speed:
+                self._gauges["agent_steps_per_second"].set(speed, {"game": label(game)})
+        self._games = dict(speeds)
+
+    def _show_row(self, row: Row) -> None:
+        for series in SERIES:
+            if series.row is not None and series.row in row:
+                self._gauges[_what(series)].set(row[series.row])
+
+
+def run_name(run_dir: str) -> str:
+    """Return what a run is called on the pages: the name of its folder."""
+    return Path(run_dir).absolute().name
+
+
+def label(text: str) -> str:
+    """Return a text as a label's value: Ray takes ASCII alone."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _what(series: Series) -> str:
+    """The series' own part of its name; of a counter, its name in the tally too."""
+    return series.name.removeprefix("leap_rl_").removesuffix("_total")
+
+
+def _described(series: Series) -> tuple[str, str, tuple[str, ...]]:
+    return series.name, series.meaning, ("run", *series.labels)

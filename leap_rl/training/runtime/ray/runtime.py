@@ -1,0 +1,204 @@
+"""The Ray runtime: the server and each trainer an actor, supervised by this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ray
+from ray.exceptions import AuthenticationError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from leap_rl.training.errors import RunFailedError
+from leap_rl.training.faults.phases import Phase
+from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.messages import ServerStatus
+from leap_rl.training.runtime.job import Job
+from leap_rl.training.runtime.ray.actors import ANSWER_TIMEOUT_S, ServerActor
+from leap_rl.training.runtime.ray.calls import actor, ask, first_line
+from leap_rl.training.runtime.ray.crew import Crew, Share, living_nodes
+from leap_rl.training.runtime.ray.environment import private_folder
+from leap_rl.training.runtime.ray.security import refuse_open_cluster
+
+SUPERVISE_EVERY_S = 0.25
+WRITES_WITHIN_S = 2.0
+SNAPSHOTS_WITHIN_S = 2.5
+"""How long a run that is to stop waits for its trainers' snapshots."""
+OBJECT_STORE_BYTES = 512 * 2**20
+
+SERVER_RESTARTS = 20
+"""Deaths of the server that a run survives; a server that dies again and again is told."""
+
+
+class RayRuntime:
+    """Runs a job on a Ray cluster: one that it joins, or one of its own on this machine.
+
+    Args:
+        trainers: How many trainers; none for one a core, at most one a slot.
+        address: The cluster to join; none starts one here and ends it with the run.
+        trainer_cores: Cores that a trainer takes.
+        trainer_gpus: GPUs that a trainer takes.
+        metrics_port: Of the Prometheus page of a cluster that is started; none for a free one.
+        interrupts: What may ask the run to stop.
+    """
+
+    def __init__(
+        self,
+        *,
+        trainers: int | None,
+        address: str | None,
+        trainer_cores: int,
+        trainer_gpus: float,
+        metrics_port: int | None = None,
+        interrupts: Interrupts | None = None,
+    ) -> None:
+        self._trainers = trainers
+        self._address = address
+        self._share = Share(cores=trainer_cores, gpus=trainer_gpus)
+        self._metrics_port = metrics_port
+        self._interrupts = interrupts or Interrupts()
+
+    def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
+        """Run ``job`` to its end.
+
+        Raises:
+            RunFailedError: The job cannot go on, or there is no cluster.
+            RunFolderError: The run's folder is damaged.
+        """
+        cores_wanted = (self._trainers or 0) * self._share.cores
+        with self._interrupts, cluster(self._address, cores_wanted, self._metrics_port):
+            self._interrupts.insist()
+            self._share.check(living_nodes())
+            # On this node: the server writes the run's folder, which this process reads.
+            here = NodeAffinitySchedulingStrategy(
+                ray.get_runtime_context().get_node_id(), soft=False
+            )
+            server = actor(
+                ServerActor, num_cpus=0, scheduling_strategy=here, max_restarts=SERVER_RESTARTS
+            ).remote(job)
+            crew = Crew(job, server, self._share, trainers=self._trainers)
+            try:
+                _supervise(server, crew, report, self._interrupts)
+            except RayError as error:
+                raise RunFailedError(f"the parameter server died: {first_line(error)}") from None
+            except KeyboardInterrupt:
+                _take_snapshots(server)
+                raise
+            finally:
+                crew.kill()
+                _let_finish(server)
+                ray.kill(server)
+
+
+def _supervise(
+    server: Any,
+    crew: Crew,
+    report: Callable[[ServerStatus], None],
+    interrupts: Interrupts,
+) -> None:
+    """Keep trainers alive and the user informed until the run is finished."""
+    progress = None
+    while True:
+        interrupts.check()
+        status: ServerStatus = ask(server.supervise)
+        crew.on_phase(Phase.DRIVER_SUPERVISING)
+        report(status)
+        if status.failure is not None:
+            raise RunFailedError(status.failure)
+        if status.finished:
+            return
+        reached = status.round, status.slots_complete, status.durable_segments
+        if progress != reached:
+            progress = reached
+            crew.deaths_since_progress = 0
+        crew.fill(status.slots_total)
+        crew.wait(SUPERVISE_EVERY_S)
+
+
+def _take_snapshots(server: Any) -> None:
+    """Have the trainers' work put on disk, as far as that is done in time."""
+    with suppress(RayError):
+        answer = server.take_snapshots.remote(SNAPSHOTS_WITHIN_S)
+        ray.wait([answer], timeout=SNAPSHOTS_WITHIN_S + 0.5)
+
+
+def _let_finish(server: Any) -> None:
+    """Wait a moment for what the server is writing: it answers one call after the other."""
+    with suppress(RayError):
+        ray.wait([server.supervise.remote()], timeout=WRITES_WITHIN_S)
+
+
+@contextmanager
+def cluster(
+    address: str | None, cores_wanted: int, metrics_port: int | None = None
+) -> Iterator[None]:
+    """Join a cluster or start one; a connection that is there already is used and left alone."""
+    if ray.is_initialized():
+        yield
+        return
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address is None:
+        if metrics_port is not None:
+            _check_free(metrics_port)
+        cores = len(os.sched_getaffinity(0))
+        try:
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                num_cpus=max(cores, cores_wanted),
+                object_store_memory=OBJECT_STORE_BYTES,
+                # One below it, as Ray opens the folder that it is given to everybody.
+                _temp_dir=str(private_folder() / "r"),
+                _metrics_export_port=metrics_port,
+                **quiet,
+            )
+        except Exception as error:  # Ray raises just that where a busy machine takes too long
+            raise RunFailedError(
+                f"Ray does not start on this machine ({first_line(error)}); "
+                "--runtime.kind local needs no Ray"
+            ) from None
+    else:
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, AuthenticationError, RuntimeError, ValueError) as error:
+            raise RunFailedError(
+                f"runtime.address = {address}: no Ray cluster answers there, or it does not take "
+                f"this user's token (RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token): "
+                f"{first_line(error)}"
+            ) from None
+    try:
+        if address is not None:
+            refuse_open_cluster(ray.get_runtime_context().gcs_address)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_free(metrics_port: int) -> None:
+    """Refuse a port that cannot be had, of which Ray would say that it did not start in time."""
+    try:
+        with socket.socket() as page:
+            page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one just left is free
+            page.bind(("127.0.0.1", metrics_port))
+    except OSError as error:
+        raise RunFailedError(
+            f"runtime.metrics_port = {metrics_port}: cannot be listened on ({error.strerror}); "
+            "name another, or null for any that is free"
+        ) from None
+
+
+def probe() -> float:
+    """Start a cluster here, have an actor answer, end it; returns seconds until the answer."""
+
+    class Echo:
+        def answer(self) -> None: ...
+
+    started = time.monotonic()
+    with cluster(None, cores_wanted=1):
+        ray.get(actor(Echo, num_cpus=0).remote().answer.remote(), timeout=ANSWER_TIMEOUT_S)
+        return time.monotonic() - started

@@ -1,0 +1,86 @@
+"""Agents that go on from round to round, for methods that keep their tasks.
+
+    RUN/kept/000012/pong.safetensors    pong's agent as it was at the end of round 12
+
+A checkpoint says of each game in which round its agent was last trained. What neither the newest
+checkpoint nor the one before it refers to is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from leap_rl.storage.links import read_regular
+from leap_rl.storage.run_folder import RunFolder, RunFolderError, file_name
+from leap_rl.storage.sealed import SealError, seal, unseal
+from leap_rl.training.messages import Bytes
+from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+
+
+class KeptAgents:
+    """The agents that a run keeps.
+
+    Args:
+        folder: The run's.
+        fingerprint: SHA-256 of the run's defining config. An agent of another run is refused.
+        rounds: The round in which each game's agent was last trained, as the newest checkpoint has
+            it.
+    """
+
+    def __init__(self, folder: RunFolder, fingerprint: str, rounds: Mapping[str, int]) -> None:
+        self._folder = folder
+        self._fingerprint = fingerprint
+        self._rounds = dict(rounds)
+        self._before = self._rounds
+
+    def read(self, game: str) -> Bytes | None:
+        """Return a game's frozen agent, or none before its first round.
+
+        Raises:
+            RunFolderError: It is missing, damaged, or of another run.
+        """
+        if game not in self._rounds:
+            return None
+        number = self._rounds[game]
+        path = self._folder.kept_agent(number, game)
+        try:
+            arrays, header = unseal(read_regular(path))
+            if header != self._header(game):
+                raise RunFolderError(f"{path}: belongs to another game or run")
+            agent: Bytes = arrays["agent"]
+        except (OSError, SealError, KeyError) as error:
+            raise RunFolderError(
+                f"{path}: cannot be gone on from ({error}); a fork of the run at checkpoint "
+                f"{number} starts with new agents"
+            ) from None
+        return agent
+
+    def after(self, number: int, results: Sequence[FilledSlot | DroppedSlot]) -> dict[str, int]:
+        """Write the agents that a round leaves; returns the rounds for its checkpoint.
+
+        Raises:
+            OSError: One could not be written.
+        """
+        rounds = dict(self._rounds)
+        for slot in results:
+            if isinstance(slot, FilledSlot) and slot.kept is not None:
+                path = self._folder.kept_agent(number, slot.spec.game)
+                self._folder.write(path, seal({"agent": slot.kept}, self._header(slot.spec.game)))
+                rounds[slot.spec.game] = number
+        return rounds
+
+    def committed(self, rounds: Mapping[str, int]) -> None:
+        """Go on with what a checkpoint on disk says, and remove what is out of use."""
+        self._before, self._rounds = self._rounds, dict(rounds)
+        used = {*self._before.items(), *self._rounds.items()}
+        for folder in self._folder.kept_rounds():
+            games = {file_name(game) for game, number in used if number == int(folder.name)}
+            if not games:
+                self._folder.remove(folder, ignore_errors=True)
+                continue
+            for path in folder.glob("*.safetensors"):
+                if path.stem not in games:
+                    self._folder.remove(path)
+
+    def _header(self, game: str) -> dict[str, str]:
+        return {"fingerprint": self._fingerprint, "game": game}

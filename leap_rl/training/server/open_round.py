@@ -1,0 +1,163 @@
+"""The open round: its slots, who works on them, for how long, and when it may close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.messages import RunningTask
+from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.server.cut_off import cut_off
+from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.slots import Slot, SlotState
+from leap_rl.training.server.tally import Tally
+
+TICKS_A_LEASE = 4
+"""A server that is not told the time this often was stalled."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patience:
+    """How long the server waits, and how often."""
+
+    lease_s: float
+    """A running slot unheard of for this long is free again."""
+    max_attempts: int
+    """A slot that lost this many trainers without getting further stops the run."""
+    close_after_s: float | None = None
+    """A round closes on the sums so far when it has been open for this long; none for never."""
+
+
+class OpenRound:
+    """The slots of one round, brought to where the run's folder says that they stood.
+
+    Args:
+        number: The round; slots of the one before are removed.
+        specs: Its tasks, in slot order; none where the run is finished.
+        folder: The run's.
+        fingerprint: SHA-256 of the run's defining config.
+        patience: When a slot is taken from its trainer, and the round from its slots.
+        clock: Monotonic seconds.
+        tally: Counts what happens here.
+
+    Raises:
+        RunFolderError: The folder holds what does not belong there, or cannot be read.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        specs: Sequence[TaskSpec],
+        *,
+        folder: RunFolder,
+        fingerprint: str,
+        patience: Patience,
+        clock: Callable[[], float],
+        tally: Tally,
+    ) -> None:
+        self.number = number
+        self.failure: str | None = None
+        """Why the run cannot go on, where it cannot."""
+        self._patience = patience
+        self._clock = clock
+        self._tally = tally
+        self._opened_s = self._ticked_s = clock()
+        folder.remove_slots(number - 1)  # which a crash may have left
+        self.slots = [
+            Slot(
+                index=index,
+                round=number,
+                spec=spec,
+                files=SlotFiles(folder.slot(number, index), spec, fingerprint, folder=folder),
+            )
+            for index, spec in enumerate(specs)
+        ]
+
+    @property
+    def elapsed_s(self) -> float:
+        """Wall-clock time since the round opened here."""
+        return self._clock() - self._opened_s
+
+    @property
+    def results(self) -> list[FilledSlot | DroppedSlot] | None:
+        """What completed the slots, in slot order; none as long as one is open."""
+        results = [slot.result for slot in self.slots if slot.result is not None]
+        return results if results and len(results) == len(self.slots) else None
+
+    def pending(self) -> Slot | None:
+        """Return the first slot that nobody works on."""
+        return next((slot for slot in self.slots if slot.state is SlotState.PENDING), None)
+
+    def held_by(self, trainer: str) -> Slot | None:
+        """Return the slot that a trainer works on."""
+        return next((slot for slot in self.slots if slot.owner == trainer), None)
+
+    def running(self) -> tuple[RunningTask, ...]:
+        """Return the slots that trainers work on."""
+        return tuple(
+            RunningTask(
+                slot=slot.index,
+                game=slot.spec.game,
+                trainer=slot.owner,
+                attempt=slot.attempt,
+                live=slot.live,
+            )
+            for slot in self.slots
+            if slot.owner is not None
+        )
+
+    def let_run(self, slot: Slot, trainer: str) -> None:
+        """Let a trainer work on a slot for a lease."""
+        slot.run(trainer)
+        self.renew(slot)
+
+    def renew(self, slot: Slot) -> None:
+        """Give a running slot a fresh lease."""
+        slot.lease_until_s = self._clock() + self._patience.lease_s
+
+    def release(self, trainer: str, cause: str) -> None:
+        """Free what a trainer works on, which is lost or asks for something else."""
+        slot = self.held_by(trainer)
+        if slot is not None:
+            self.free(slot, cause)
+
+    def free(self, slot: Slot, cause: str) -> None:
+        """Take a slot from its trainer."""
+        slot.free()
+        if slot.losses >= self._patience.max_attempts:
+            self.failure = (
+                f"{slot.name} lost its trainer {slot.losses} times and got no further; "
+                f"runtime.max_attempts allows no more. The last time: {cause}"
+            )
+
+    def tick(self) -> bool:
+        """Free the slots whose leases are over, and fill all of them where the round is late.
+
+        A server that stalls, on a slow disk say, hears nobody meanwhile: the time it missed is
+        added to the leases.
+
+        Returns:
+            Whether the round was late, and is to be closed.
+        """
+        now, patience = self._clock(), self._patience
+        missed_s = now - self._ticked_s - patience.lease_s / TICKS_A_LEASE
+        self._ticked_s = now
+        if missed_s > 0:
+            for slot in self.slots:
+                slot.lease_until_s += missed_s
+        for slot in self.slots:
+            if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
+                self._tally.lease_expiries += 1
+                self.free(slot, f"nothing was heard of it for {patience.lease_s:g} s")
+        late = patience.close_after_s is not None and self.elapsed_s >= patience.close_after_s
+        if not late or not any(slot.n > 0 for slot in self.slots):
+            return False
+        for slot in self.slots:
+            if slot.result is None:
+                result = cut_off(slot)
+                slot.complete(result)
+                self._tally.tasks_cut_off += isinstance(result, FilledSlot)
+                self._tally.tasks_dropped += isinstance(result, DroppedSlot)
+        return True

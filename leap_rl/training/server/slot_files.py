@@ -1,0 +1,201 @@
+"""The files of an open round's slots: leases, snapshots, completed slots; agents and curves.
+
+    NNN.lease         who works on slot NNN, at which attempt
+    NNN.snapshot      its task frozen, with the sum so far
+    NNN.safetensors   its whole sum and record, or why it was dropped: the slot is complete
+
+Each is one sealed file, so that it is there whole or not at all, and damage is told. A damaged one
+is set aside: what it held is computed again, to the same bits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from leap_rl.storage.links import read_regular
+from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.sealed import Arrays, SealError, seal, unseal
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
+from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """Who works on a slot; on disk before its trainer hears of it."""
+
+    attempt: int
+    trainer: str | None
+    """None when it is gone, with the driver that started it."""
+    incarnation: int
+    number: int
+    """Of the claim that it answers."""
+    losses: int
+    """Trainers lost on the slot since its task last got further, by then."""
+    durable_n: int
+    """Segments behind the slot's snapshot by then."""
+    restarts: int = 0
+    """How often the slot's task was started again with another seed."""
+    session: str = ""
+    """Of the driver that started the trainer; nothing in leases of older versions."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotSnapshot:
+    """A slot's task frozen after ``n`` segments, with their sum, [P]."""
+
+    restarts: int
+    """Which of the slot's tasks: how often it was started again by then."""
+    n: int
+    contribution: FloatVector
+    snapshot: Bytes
+
+
+class SlotFiles:
+    """Reads and writes the files of one slot.
+
+    Args:
+        path: Where the completed slot goes; the others lie beside it.
+        spec: The slot's task.
+        fingerprint: SHA-256 of the run's defining config. A file of another task or run is refused.
+        folder: The run's folder, which all of them lie in.
+    """
+
+    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
+        self._folder = folder
+        self._path = path
+        self._head = {"fingerprint": fingerprint, "spec": spec.plain()}
+        self._spec = spec
+
+    def write_lease(self, lease: Lease) -> None:
+        """Write who works on the slot, synced to disk before it returns."""
+        self._write(self._path.with_suffix(".lease"), {}, asdict(lease))
+
+    def read_lease(self) -> Lease | None:
+        """Return who works on the slot, or none."""
+        return self._read(
+            self._path.with_suffix(".lease"), lambda _, header: _checked(Lease, header)
+        )
+
+    def write_snapshot(self, frozen: SlotSnapshot) -> None:
+        """Write a frozen task, synced to disk before it returns."""
+        arrays: Arrays = {"contribution": frozen.contribution, "snapshot": frozen.snapshot}
+        header = {"n": frozen.n, "restarts": frozen.restarts}
+        self._write(self._path.with_suffix(".snapshot"), arrays, header)
+
+    def read_snapshot(self, *, restarts: int) -> SlotSnapshot | None:
+        """Return the newest frozen task, or none.
+
+        Args:
+            restarts: How often the slot's task was started again; a snapshot of an earlier one is
+                none.
+        """
+        frozen = self._read(
+            self._path.with_suffix(".snapshot"),
+            lambda arrays, header: _checked(SlotSnapshot, {**header, **arrays}),
+        )
+        return None if frozen is None or frozen.restarts != restarts else frozen
+
+    def write_result(self, slot: FilledSlot | DroppedSlot) -> None:
+        """Write what completes a slot, synced to disk before it returns."""
+        header: dict[str, Any] = {"attempt": slot.attempt, "restarts": slot.restarts}
+        if isinstance(slot, DroppedSlot):
+            arrays: Arrays = {}
+            header["dropped"] = {"reason": slot.reason, "agent_steps": slot.agent_steps}
+        else:
+            arrays = {"contribution": slot.contribution, **asdict(slot.episodes)}
+            if slot.kept is not None:
+                arrays = {**arrays, "kept": slot.kept}
+            header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
+        self._write(self._path, arrays, header)
+        self._folder.remove(self._path.with_suffix(".snapshot"))
+
+    def read_result(self) -> FilledSlot | DroppedSlot | None:
+        """Return what completed the slot, or none."""
+        return self._read(self._path, self._result)
+
+    def _result(
+        self, arrays: dict[str, NDArray[Any]], header: dict[str, Any]
+    ) -> FilledSlot | DroppedSlot:
+        attempt, restarts = int(header["attempt"]), int(header["restarts"])
+        if "dropped" in header:
+            dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
+            return _checked(DroppedSlot, {"spec": self._spec, **dropped})
+        record = dict(header["record"])
+        record["curve"] = tuple(_checked(CurvePoint, point) for point in record["curve"])
+        return FilledSlot(
+            spec=self._spec,
+            attempt=attempt,
+            restarts=restarts,
+            cut_off=bool(header["cut_off"]),
+            contribution=arrays.pop("contribution"),
+            kept=arrays.pop("kept", None),
+            record=_checked(TaskRecord, record),
+            episodes=Episodes(**arrays),
+        )
+
+    def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:
+        self._folder.write(path, seal(arrays, {**self._head, "content": header}))
+
+    def _read(
+        self, path: Path, make: Callable[[dict[str, NDArray[Any]], dict[str, Any]], T]
+    ) -> T | None:
+        """Return what a file holds; none where no file is, or a damaged one, which is set aside.
+
+        Raises:
+            RunFolderError: The file belongs to another task or run, or cannot be read.
+        """
+        try:
+            arrays, header = unseal(read_regular(path))
+            content = header.pop("content")
+            whole = make(arrays, content)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
+        except (SealError, ValueError, KeyError, TypeError) as error:
+            aside = self._folder.set_aside(path)
+            _log.warning("%s: is damaged: %s; what it held is computed again", aside, error)
+            return None
+        if header != self._head:
+            raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
+        return whole
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "int": lambda value: type(value) is int and value >= 0,
+    "float": _is_number,
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: value is None or isinstance(value, str),
+    "Mapping[str, float]": lambda value: (
+        isinstance(value, dict) and all(map(_is_number, value.values()))
+    ),
+}
+"""Whether a value is of a field's type, by its annotation."""
+
+
+def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a dataclass of what a header holds.
+
+    Raises:
+        TypeError: A value is of another type, is missing, or is not known.
+    """
+    for one in fields(kind):  # type: ignore[arg-type]
+        check = _CHECKS.get(str(one.type))
+        if check is not None and one.name in values and not check(values[one.name]):
+            raise TypeError(f"{one.name} = {values[one.name]!r:.80}")
+    return kind(**values)

@@ -1,0 +1,138 @@
+"""What the parameter server knows of a place in the open round's batch.
+
+            claim                       complete, or dropped
+PENDING ------------> RUNNING(a, n) -------------------------> COMPLETE
+   ^                        |
+   +------------------------+
+    lease over, trainer lost, its trainer claims anew,
+    or the task is to start again with another seed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.messages import Bytes, Claim, FloatVector, LiveFigures
+from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.server.slot_files import Lease, SlotFiles
+
+
+class SlotState(Enum):
+    """Where a slot stands; see the picture above."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETE = "complete"
+
+
+@dataclass(kw_only=True, slots=True)
+class Slot:
+    """A place in the open round's batch."""
+
+    index: int
+    round: int
+    spec: TaskSpec
+    files: SlotFiles
+    state: SlotState = SlotState.PENDING
+    attempt: int = 0
+    """The newest attempt handed out; 0 before the first."""
+    owner: str | None = None
+    """The trainer that works on it while RUNNING."""
+    heard: bool = False
+    """Whether the owner has streamed, and so has got its assignment."""
+    lease_until_s: float = 0.0
+    losses: int = 0
+    """Trainers lost on it since its task last got further."""
+    restarts: int = 0
+    """How often its task was started again with another seed."""
+    n: int = 0
+    """Segments in ``contribution``."""
+    durable_n: int = 0
+    """Segments behind the snapshot on disk; 0 without one."""
+    contribution: FloatVector | None = None
+    """The newest sum of the newest attempt, [P]."""
+    live: LiveFigures | None = field(default=None, repr=False)
+    result: FilledSlot | DroppedSlot | None = field(default=None, repr=False)
+    """What it was completed with."""
+
+    @property
+    def task_seed(self) -> int:
+        """The seed of the slot's task: its own, or after a restart one derived from it."""
+        if self.restarts == 0:
+            return self.spec.seed
+        return derive_seed(self.spec.seed, Purpose.RESTART, self.restarts)
+
+    @property
+    def name(self) -> str:
+        """The slot as messages to the user call it."""
+        return (
+            f"{self.spec.game} (slot {self.index} of round {self.round}, task seed "
+            f"{self.task_seed})"
+        )
+
+    def hand_out(self, claim: Claim, session: str) -> None:
+        """Note on disk that the next attempt is the claim's trainer's, under a driver's session."""
+        self.attempt += 1
+        self.files.write_lease(
+            Lease(
+                attempt=self.attempt,
+                trainer=claim.trainer,
+                incarnation=claim.incarnation,
+                number=claim.number,
+                losses=self.losses,
+                durable_n=self.durable_n,
+                restarts=self.restarts,
+                session=session,
+            )
+        )
+
+    def run(self, trainer: str) -> None:
+        """Let a trainer work on it."""
+        self.state, self.owner, self.heard = SlotState.RUNNING, trainer, False
+
+    def roll_back(self) -> Bytes | None:
+        """Go back to the newest snapshot, or to the task's start; returns the frozen task."""
+        frozen = self.files.read_snapshot(restarts=self.restarts)
+        self.live = None
+        if frozen is None:
+            self.n, self.durable_n, self.contribution = 0, 0, None
+            return None
+        self.n, self.durable_n, self.contribution = frozen.n, frozen.n, frozen.contribution
+        return frozen.snapshot
+
+    def free(self) -> None:
+        """Take it from its trainer, which is lost."""
+        self.state, self.owner, self.live = SlotState.PENDING, None, None
+        self.losses += 1
+
+    def restart(self) -> None:
+        """Start its task again from the initialization, with the next seed; noted on disk."""
+        restarts = self.restarts + 1
+        self.files.write_lease(
+            Lease(
+                attempt=self.attempt,
+                trainer=None,
+                incarnation=0,
+                number=0,
+                losses=0,
+                durable_n=0,
+                restarts=restarts,
+            )
+        )
+        self.restarts, self.losses = restarts, 0
+        self.n, self.durable_n, self.contribution = 0, 0, None
+        self.state, self.owner, self.live = SlotState.PENDING, None, None
+
+    def complete(self, result: FilledSlot | DroppedSlot) -> None:
+        """Fill it, once what it is filled with is on disk."""
+        self.files.write_result(result)
+        self.take(result)
+
+    def take(self, result: FilledSlot | DroppedSlot) -> None:
+        """Take a result that is on disk."""
+        self.state, self.owner, self.live = SlotState.COMPLETE, None, None
+        self.attempt, self.restarts = result.attempt, result.restarts
+        self.result = result

@@ -1,0 +1,150 @@
+"""What a trainer remembers of a running task: losses, episodes, its learning curve, its speed."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leap_rl.tasks.task import EpisodeEnd, LossMean, Progress
+from leap_rl.training.messages import CurvePoint, Episodes, LiveFigures
+
+CURVE_POINTS = 100
+"""Intervals of a learning curve: equal parts of the budget, whatever its size."""
+
+RECENT_EPISODES = 100
+"""Episodes in the mean return that is shown while a task runs."""
+
+
+class TaskRecorder:
+    """Takes in a task's progress, update by update.
+
+    Args:
+        agent_steps_total: The task's budget.
+        clock: Monotonic seconds.
+        started_s: When work on the task began; none for now.
+    """
+
+    def __init__(
+        self,
+        agent_steps_total: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        started_s: float | None = None,
+    ) -> None:
+        self.losses = LossMean()
+        self.updates = 0
+        self.agent_steps = 0
+        self.curve: list[CurvePoint] = []
+        self._agent_steps_total = agent_steps_total
+        self._clock = clock
+        self._started_s = clock() if started_s is None else started_s
+        self._episodes: list[EpisodeEnd] = []
+        self._recent: deque[float] = deque(maxlen=RECENT_EPISODES)
+        self._live_mark = (clock(), 0)
+        self._interval_rewards: float | None = None
+        self._open_interval()
+
+    @property
+    def working_s(self) -> float:
+        """Seconds of work on the task, those before a snapshot included."""
+        return self._clock() - self._started_s
+
+    def add(self, progress: Progress) -> None:
+        """Take in what one update did."""
+        self.updates = progress.updates
+        self.agent_steps = progress.agent_steps
+        self.losses.add(progress.losses)
+        self._interval_losses.add(progress.losses)
+        if progress.rewards is not None:
+            self._interval_rewards = (self._interval_rewards or 0.0) + progress.rewards
+        self._episodes.extend(progress.episodes)
+        self._recent.extend(episode.episode_return for episode in progress.episodes)
+        # Intervals end at agent steps, never at times: a repeated task has the same curve.
+        point = len(self.curve) + 1
+        if self.agent_steps * CURVE_POINTS >= point * self._agent_steps_total:
+            self._close_interval()
+
+    def live(self) -> LiveFigures:
+        """Return how the task stands, with its speed since the last call."""
+        now = self._clock()
+        then, agent_steps = self._live_mark
+        self._live_mark = (now, self.agent_steps)
+        return LiveFigures(
+            agent_steps=self.agent_steps,
+            agent_steps_total=self._agent_steps_total,
+            agent_steps_per_s=(self.agent_steps - agent_steps) / max(now - then, 1e-9),
+            mean_return=float(np.mean(self._recent)) if self._recent else None,
+        )
+
+    def episodes(self) -> Episodes:
+        """Return all episodes so far as columns."""
+        return Episodes(
+            agent_steps=np.array([e.agent_steps for e in self._episodes], dtype=np.int64),
+            returns=np.array([e.episode_return for e in self._episodes], dtype=np.float64),
+            lengths=np.array([e.length for e in self._episodes], dtype=np.int64),
+        )
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return all that was taken in, as arrays and as plain values; a pure read."""
+        then, agent_steps, episodes = self._interval_mark
+        figures = {
+            "updates": self.updates,
+            "agent_steps": self.agent_steps,
+            "losses": asdict(self.losses),
+            "curve": [asdict(point) for point in self.curve],
+            "interval": {
+                "losses": asdict(self._interval_losses),
+                "rewards": self._interval_rewards,
+                "elapsed_s": self._clock() - then,
+                "agent_steps": agent_steps,
+                "episodes": episodes,
+            },
+            "working_s": self.working_s,
+        }
+        return asdict(self.episodes()), figures
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], figures: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        columns = (arrays[name].tolist() for name in ("agent_steps", "returns", "lengths"))
+        self._episodes = [EpisodeEnd(*row) for row in zip(*columns, strict=True)]
+        self._recent.extend(episode.episode_return for episode in self._episodes)
+        self.updates, self.agent_steps = figures["updates"], figures["agent_steps"]
+        self.losses = LossMean(**figures["losses"])
+        self.curve = [CurvePoint(**point) for point in figures["curve"]]
+        now, interval = self._clock(), figures["interval"]
+        self._interval_losses = LossMean(**interval["losses"])
+        self._interval_rewards = interval["rewards"]
+        self._interval_mark = (
+            now - interval["elapsed_s"],
+            interval["agent_steps"],
+            interval["episodes"],
+        )
+        self._started_s -= figures["working_s"]
+        self._live_mark = (now, self.agent_steps)
+
+    def _open_interval(self) -> None:
+        self._interval_losses = LossMean()
+        self._interval_rewards = None
+        self._interval_mark = (self._clock(), self.agent_steps, len(self._episodes))
+
+    def _close_interval(self) -> None:
+        then, agent_steps, episodes = self._interval_mark
+        returns = [episode.episode_return for episode in self._episodes[episodes:]]
+        self.curve.append(
+            CurvePoint(
+                agent_steps=self.agent_steps,
+                losses=self._interval_losses.means(),
+                episodes=len(returns),
+                return_sum=float(sum(returns)),
+                agent_steps_per_s=(self.agent_steps - agent_steps)
+                / max(self._clock() - then, 1e-9),
+                rewards=self._interval_rewards,
+            )
+        )
+        self._open_interval()

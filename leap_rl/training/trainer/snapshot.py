@@ -1,0 +1,88 @@
+"""A task frozen between two updates: agent, environments, gradient path and records.
+
+Whoever thaws it goes on to the same bits and the same rows as whoever froze it would have.
+
+A method that keeps its tasks freezes each once more, without path and records, when its round is
+over: `keep` it, and `go_on` with it when its game is drawn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leap_rl.meta.gradient_path import GradientPath
+from leap_rl.storage.sealed import SealError, seal, unseal
+from leap_rl.tasks.task import Task
+from leap_rl.training.errors import RunFailedError
+from leap_rl.training.messages import Bytes
+from leap_rl.training.trainer.recorder import TaskRecorder
+
+TRAIN_ANEW = "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
+"""The way out for somebody whose snapshots are of no use."""
+
+
+def freeze(task: Task, path: GradientPath, recorder: TaskRecorder) -> Bytes:
+    """Return a snapshot as uint8 [bytes]; a pure read."""
+    records, figures = recorder.state()
+    parts: dict[str, Mapping[str, NDArray[Any]]] = {
+        "task": task.state(),
+        "path": {name: part.cpu().numpy() for name, part in path.state_dict().items()},
+        "records": records,
+    }
+    arrays = {f"{part}/{name}": array for part in parts for name, array in parts[part].items()}
+    return np.frombuffer(seal(arrays, figures), dtype=np.uint8)
+
+
+def thaw(snapshot: Bytes, task: Task, path: GradientPath, recorder: TaskRecorder) -> None:
+    """Go on from a snapshot with a freshly made task, path and recorder.
+
+    Raises:
+        RunFailedError: It does not fit them: another version of something made it.
+    """
+    try:
+        arrays, figures = unseal(snapshot.data)
+        parts: dict[str, dict[str, NDArray[Any]]] = {"task": {}, "path": {}, "records": {}}
+        for key, array in arrays.items():
+            part, _, name = key.partition("/")
+            parts[part][name] = array
+        task.restore(parts["task"])
+        # Copies: an array may be a view of the file's contents, and not even aligned.
+        path.load_state_dict(
+            {name: torch.from_numpy(np.array(part)) for name, part in parts["path"].items()}
+        )
+        recorder.restore(parts["records"], figures)
+    except (SealError, ValueError, KeyError, TypeError) as error:
+        raise RunFailedError(
+            f"the task's snapshot cannot be gone on from ({type(error).__name__}: {error}); "
+            f"{TRAIN_ANEW}"
+        ) from error
+
+
+def keep(task: Task) -> Bytes:
+    """Return a task at the end of its round, for `go_on`, as uint8 [bytes]; a pure read.
+
+    Before `Task.end_point`: its batch is one that the agent never saw.
+    """
+    return np.frombuffer(seal(task.state(), {}), dtype=np.uint8)
+
+
+def go_on(kept: Bytes, task: Task, theta0: Tensor) -> None:
+    """Begin a round from `theta0`, float32 [P], with a freshly made task and what was kept of it.
+
+    Raises:
+        RunFailedError: It does not fit: another version of something made it, or it is damaged.
+    """
+    try:
+        arrays, _ = unseal(kept.data)
+        task.go_on(arrays, theta0)
+    except (SealError, ValueError, KeyError, TypeError) as error:
+        raise RunFailedError(
+            f"the agent that was kept cannot be gone on with ({type(error).__name__}: {error}); "
+            "fork the run to have all agents start anew"
+        ) from error

@@ -1,0 +1,251 @@
+"""The trainer: trains one task at a time and streams its share of the meta-gradient.
+
+A plain class; the link carries its messages to the parameter server, however the two are run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from leap_rl.compute.determinism import processor_kind
+from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
+from leap_rl.tasks.task import Point, Task, TaskFactory, TaskSpec
+from leap_rl.training.errors import RunFailedError
+from leap_rl.training.faults.phases import OnPhase, Phase, no_fault
+from leap_rl.training.messages import (
+    Abandon,
+    Assignment,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    Diverged,
+    Finished,
+    FloatVector,
+    Stream,
+    TaskRecord,
+    Wait,
+    Work,
+)
+from leap_rl.training.trainer.recorder import TaskRecorder
+from leap_rl.training.trainer.snapshot import TRAIN_ANEW, freeze, go_on, keep, thaw
+
+
+class Due(Enum):
+    """What a trainer is to send after an update."""
+
+    NOTHING = "nothing"
+    SUM = "sum"
+    """The sum so far."""
+    SNAPSHOT = "snapshot"
+    """The sum so far and the task frozen."""
+
+
+class Link(Protocol):
+    """Carries a trainer's messages to the server and the answers back."""
+
+    def claim(self, claim: Claim) -> Work:
+        """Ask for work; may take a while where none is free."""
+
+    def due(self) -> Due:
+        """What is to be sent now; asked after every update, so cheap."""
+
+    def stream(self, message: Stream) -> Continue | Abandon | None:
+        """Send a stream without waiting for its answer.
+
+        Returns:
+            The newest answer to a stream of this task, or none before the first has come.
+        """
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        """Send the whole sum and wait until it counts."""
+
+    def diverged(self, message: Diverged) -> Abandon:
+        """Tell the server that the task's numbers are no longer finite."""
+
+
+class Trainer:
+    """Trains tasks until the run has no more.
+
+    Args:
+        name: The trainer's name, unique in the run.
+        incarnation: Which life of that name this is, from 1.
+        link: The way to the server.
+        make_task: Makes a task of its spec.
+        method: The meta-learner, which makes the path that sums up a task's contribution.
+        clock: Monotonic seconds.
+        on_phase: Hears of each phase that the trainer comes to.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        incarnation: int,
+        link: Link,
+        make_task: TaskFactory,
+        method: Method,
+        clock: Callable[[], float] = time.monotonic,
+        on_phase: OnPhase = no_fault,
+    ) -> None:
+        self._on_phase = on_phase
+        self.name = name
+        self._incarnation = incarnation
+        self._link = link
+        self._make_task = make_task
+        self._method = method
+        self._clock = clock
+        self._claims = 0
+        self._idle_since = clock()
+
+    def run(self) -> None:
+        """Train task after task until the server says that the run has no more."""
+        self._idle_since = self._clock()
+        work = self._claim()
+        while not isinstance(work, Finished):
+            if isinstance(work, Wait):
+                work = self._claim()
+                continue
+            answer = self._train(work, waiting_s=self._clock() - self._idle_since)
+            if isinstance(answer, Counted):
+                self._on_phase(Phase.TRAINER_COMPLETED)
+                work = answer.next
+            else:
+                self._idle_since = self._clock()
+                work = self._claim()
+
+    def _claim(self) -> Work:
+        self._on_phase(Phase.TRAINER_CLAIMING)
+        return self._link.claim(self._next_claim())
+
+    def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
+        self._on_phase(Phase.TRAINER_CLAIMED)
+        started = self._clock()
+        # A copy: what a runtime hands over may be read-only memory that others share.
+        theta0 = torch.from_numpy(np.array(assignment.theta0))
+        task = self._make_task(TaskSpec(game=assignment.game, seed=assignment.task_seed))
+        recorder = TaskRecorder(task.agent_steps_total, self._clock, started_s=started)
+        try:
+            path = self._method.start(theta0.to(task.device), borrow=True)
+            if assignment.snapshot is not None:
+                thaw(assignment.snapshot, task, path, recorder)
+            elif assignment.kept is not None:
+                go_on(assignment.kept, task, theta0)
+            else:
+                task.start(theta0)
+            if path.segments != assignment.durable_n:
+                raise RunFailedError(
+                    f"the task's snapshot holds {path.segments} segments and its slot's sum "
+                    f"{assignment.durable_n}; {TRAIN_ANEW}"
+                )
+            while not task.done:
+                recorder.add(task.advance(path.observe))
+                self._on_phase(Phase.TRAINER_TRAINING)
+                due = self._link.due()
+                if due is not Due.NOTHING:
+                    message = self._stream(assignment, recorder, path)
+                    if due is Due.SNAPSHOT:
+                        message = replace(message, snapshot=freeze(task, path, recorder))
+                    answer = self._link.stream(message)
+                    if isinstance(answer, Abandon):
+                        return answer
+                    frozen = due is Due.SNAPSHOT
+                    self._on_phase(Phase.TRAINER_FREEZING if frozen else Phase.TRAINER_STREAMING)
+            # Before the end point: its batch is one that the agent never learns from.
+            kept = keep(task) if self._method.keeps_tasks else None
+            end = end_of_path(task, batches=self._method.end_batches)
+            path.finish(
+                end.theta,
+                end.loss,
+                end.grad,
+                previous_batch_loss=end.previous_batch_loss,
+                step_length=end.step_length,
+            )
+            record = self._record(recorder, path, waiting_s=waiting_s)
+            self._on_phase(Phase.TRAINER_COMPLETING)
+            self._idle_since = self._clock()  # from here on the trainer waits for an answer
+            whole = self._complete(assignment, task, recorder, path, record)
+            return self._link.complete(replace(whole, kept=kept))
+        except NonFiniteError as error:
+            return self._link.diverged(
+                Diverged(
+                    ticket=assignment.ticket,
+                    agent_steps=recorder.agent_steps,
+                    reason=f"went wrong at update {recorder.updates}: {error}",
+                )
+            )
+        finally:
+            task.close()
+
+    def _next_claim(self) -> Claim:
+        self._claims += 1
+        return Claim(trainer=self.name, incarnation=self._incarnation, number=self._claims)
+
+    def _stream(self, assignment: Assignment, recorder: TaskRecorder, path: GradientPath) -> Stream:
+        return Stream(
+            ticket=assignment.ticket,
+            n=path.segments,
+            contribution=_sum_so_far(path),
+            live=recorder.live(),
+        )
+
+    def _record(
+        self, recorder: TaskRecorder, path: GradientPath, *, waiting_s: float
+    ) -> TaskRecord:
+        return TaskRecord(
+            trainer=self.name,
+            processor=processor_kind(),
+            updates=recorder.updates,
+            agent_steps=recorder.agent_steps,
+            losses=recorder.losses.means(),
+            path=path.figures(),
+            curve=tuple(recorder.curve),
+            working_s=recorder.working_s,
+            waiting_s=waiting_s,
+        )
+
+    def _complete(
+        self,
+        assignment: Assignment,
+        task: Task,
+        recorder: TaskRecorder,
+        path: GradientPath,
+        record: TaskRecord,
+    ) -> Complete:
+        agent = task.named_parameters() if assignment.keep_agent else {}
+        return Complete(
+            ticket=assignment.ticket,
+            n=path.segments,
+            contribution=_sum_so_far(path),
+            record=record,
+            episodes=recorder.episodes(),
+            claim=self._next_claim(),
+            agent={name: tensor.cpu().numpy() for name, tensor in agent.items()},
+        )
+
+
+def end_of_path(task: Task, *, batches: int) -> Point:
+    """Return the path's end, its loss and gradient averaged over batches; with 0, no gradient."""
+    end = task.end_point(with_grad=batches > 0)
+    if batches <= 1:
+        return end
+    assert end.grad is not None
+    loss, grad = end.loss.clone(), end.grad.clone()  # views until the next one is computed
+    for _ in range(batches - 1):
+        another = task.end_point(with_grad=True)
+        assert another.grad is not None
+        loss += another.loss
+        grad += another.grad
+    return replace(end, loss=loss / batches, grad=grad / batches)
+
+
+def _sum_so_far(path: GradientPath) -> FloatVector:
+    contribution: FloatVector = path.gradient().cpu().numpy()
+    return contribution
