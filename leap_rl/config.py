@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from leap_rl.meta.config import MetaConfig
@@ -24,10 +24,6 @@ OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "t
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
 
 
-VALIDATION_GAMES = ("boxing", "seaquest")
-"""More than ten actions, so not in the pool to pretrain on, and none of the paper's nine either."""
-
-
 def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConfig) -> None:
     if not 0 <= seed < 2**SEED_BITS:
         raise ValueError(f"seed = {seed}: must be at least 0 and below 2**{SEED_BITS}")
@@ -36,13 +32,7 @@ def _check(seed: int, runtime: RuntimeConfig, task: TaskConfig, agent: AgentConf
             f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
             f"{task.num_envs}, the emulators that they share"
         )
-    if task.kind == "omniglot":
-        _check_supervised(runtime, agent)
-    if task.kind == "gymnasium" and agent.reward_clip != AgentConfig().reward_clip:
-        raise ValueError(
-            f"agent.reward_clip = {agent.reward_clip}: has no effect with task.kind = gymnasium; "
-            "set task.gymnasium.reward_clip"
-        )
+    task.family.check(task, agent, runtime.env_processes)
     share = runtime.gpus_per_trainer
     if share != "auto" and (share > 0) != (agent.device == "cuda"):
         raise ValueError(
@@ -71,10 +61,7 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
         )
     if meta.updates_per_round is None:
         return task
-    if task.kind == "omniglot":
-        omniglot = replace(task.omniglot, updates=meta.updates_per_round)
-        return replace(task, omniglot=omniglot)
-    return replace(task, agent_steps=meta.updates_per_round * task.agent_steps_per_update)
+    return task.family.with_updates(task, meta.updates_per_round)
 
 
 def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
@@ -83,7 +70,7 @@ def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
     Raises:
         ValueError: They are.
     """
-    if task.kind != "omniglot":
+    if not task.family.differentiable:
         raise ValueError(
             f"meta.method = maml: differentiates through a task's updates, which takes a loss "
             f"that can be computed anew anywhere, and task.kind = {task.kind} has none; "
@@ -104,29 +91,12 @@ def _check_validation(validation: ValidationConfig, meta: MetaConfig, task: Task
     """
     budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
     if meta.method in budgets:
-        judge = "leap-rl learn --init" if task.kind == "omniglot" else "leap-rl evaluate"
+        judge = "leap-rl learn --init" if task.family.compared_by else "leap-rl evaluate"
         raise ValueError(
             f"validation.every_meta_steps = {validation.every_meta_steps}: with meta.method = "
             f"{meta.method} a task's budget is {budgets[meta.method]}, too short to judge by; "
             f"leave it out, and use {judge} afterwards"
         )
-
-
-def _check_supervised(runtime: RuntimeConfig, agent: AgentConfig) -> None:
-    """Refuse options of agents for tasks that have none."""
-    if runtime.env_processes != 1:
-        raise ValueError(
-            f"runtime.env_processes = {runtime.env_processes}: has no effect with task.kind = "
-            "omniglot, which has no environments; leave it out"
-        )
-    default = AgentConfig()
-    for one in fields(AgentConfig):
-        value = getattr(agent, one.name)
-        if value != getattr(default, one.name):
-            raise ValueError(
-                f"agent.{one.name} = {value}: has no effect with task.kind = omniglot, whose "
-                "learner is set by task.omniglot; leave it out"
-            )
 
 
 @dataclass(frozen=True)
@@ -177,8 +147,8 @@ class ValidationConfig:
             ValueError: There are no such games, or none is named.
         """
         games = self.games
-        if games is None and task.kind == "atari":
-            games = list(VALIDATION_GAMES)
+        if games is None and task.family.validation_games is not None:
+            games = list(task.family.validation_games)
         if games is None:
             raise ValueError(
                 f"validation.games = null: name the games, as task.kind = {task.kind} has no "
@@ -307,7 +277,7 @@ class EvaluateConfig:
             ValueError: A field is out of range, or two fields contradict each other.
         """
         _check(self.seed, self.runtime, self.task, self.agent)
-        if self.clips and self.task.kind != "atari":
+        if self.clips and not self.task.family.filmed:
             raise ValueError(
                 f"clips = true: task.kind = {self.task.kind} cannot be filmed, Atari games alone"
             )
@@ -317,14 +287,9 @@ class EvaluateConfig:
             raise ValueError(f"seeds = {self.seeds}: must be at least 1")
         if not (self.init or self.random):
             raise ValueError("init = []: name a run or an initialization, as --init runs/mine")
-        if self.task.kind in ("omniglot", "quadratic"):
+        if instead := self.task.family.compared_by:
             raise ValueError(
-                f"task.kind = {self.task.kind}: has no episodes to compare by; "
-                + (
-                    "benchmarks/paper/omniglot_scores.py compares initializations of classifiers"
-                    if self.task.kind == "omniglot"
-                    else "evaluate games"
-                )
+                f"task.kind = {self.task.kind}: has no episodes to compare by; {instead}"
             )
 
 
@@ -345,10 +310,12 @@ def to_mapping(config: Config) -> dict[str, Any]:
     options["task"]["atari"] = config.task.atari.resolved()
     for name in ("resolved_games", *config.task.without_effect):
         del options["task"][name]
-    if config.task.kind == "omniglot":
+    ignored = config.task.family.ignored_agent_options
+    if ignored == "all":
         del options["agent"]
-    if config.task.kind == "gymnasium":
-        del options["agent"]["reward_clip"]
+    else:
+        for name in ignored:
+            del options["agent"][name]
     return options
 
 

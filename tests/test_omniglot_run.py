@@ -19,8 +19,8 @@ from leap_rl.config import TrainConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.supervised.unrolled import gradient_through_descent
-from leap_rl.tasks.omniglot import OmniglotTask
-from leap_rl.tasks.omniglot_data import read_omniglot
+from leap_rl.tasks.omniglot.data import read_omniglot
+from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME, load_tensors
 from leap_rl.training.rounds.meta_training import draw_games, task_seed

@@ -33,8 +33,8 @@ from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot_config import OmniglotConfig
-from leap_rl.tasks.omniglot_games import settle_games
+from leap_rl.tasks.omniglot.config import OmniglotConfig
+from leap_rl.tasks.omniglot.games import settle_games
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import read_initialization
 

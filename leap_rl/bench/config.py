@@ -11,8 +11,9 @@ from typing import Any, Literal
 from leap_rl.envs.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.gymnasium_ids import parse_game
 from leap_rl.rl.config import AgentConfig
-from leap_rl.tasks.config import AtariConfig, TaskConfig
-from leap_rl.tasks.gymnasium_config import GymnasiumConfig
+from leap_rl.tasks.atari import AtariConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.gymnasium import GymnasiumConfig
 
 LONGEST_S = 1e6
 

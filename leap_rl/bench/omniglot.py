@@ -31,9 +31,9 @@ from leap_rl.rl.config import AgentConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot import OmniglotTask
-from leap_rl.tasks.omniglot_config import CLASSES, OmniglotConfig
-from leap_rl.tasks.omniglot_data import HANDS, SIDE
+from leap_rl.tasks.omniglot.config import CLASSES, OmniglotConfig
+from leap_rl.tasks.omniglot.data import HANDS, SIDE
+from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import Task, TaskSpec
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import ServerStatus

@@ -17,7 +17,7 @@ from leap_rl.bench.config import ThroughputConfig, trainers_here
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.gymnasium_games import observation_shape
+from leap_rl.tasks.factory import ConfiguredTasks
 
 HOUR_S = 3600.0
 MEASURED_GAMES = 3
@@ -160,7 +160,8 @@ def measured_rates(
         )
     gymnasium = task.gymnasium
     if task.kind == "gymnasium":
-        gymnasium = replace(gymnasium, observation_shape=list(observation_shape(task)))
+        shape = ConfiguredTasks(task=task, agent=agent).observation_shape
+        gymnasium = replace(gymnasium, observation_shape=list(shape))
     rates: dict[str, float] = {}
     games = spread(task.resolved_games, MEASURED_GAMES)
     figures: dict[str, Any] = {}

@@ -35,8 +35,7 @@ from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import redacted
-from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks, with_fitting_encoder
+from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.sink import open_tracker
@@ -139,7 +138,7 @@ def settle(config: C) -> C:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
             drawings or environments that it names are not there.
     """
-    config = _settle_machine(replace(config, task=_settle_task(config.task)))
+    config = _settle_machine(replace(config, task=config.task.family.settle(config.task)))
     if isinstance(config, EvaluateConfig) and config.clips:
         from leap_rl.film.clip import check_video
 
@@ -147,42 +146,19 @@ def settle(config: C) -> C:
     if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
         return config
     try:
-        games = _settle_task(config.validation.of(config.task)).resolved_games
+        judging = config.validation.of(config.task)
+        games = judging.family.settle(judging).resolved_games
     except ValueError as error:
         raise ValueError(str(error).replace("task.games", "validation.games")) from None
     return replace(config, validation=replace(config.validation, games=list(games)))
 
 
-def _settle_task(task: TaskConfig) -> TaskConfig:
-    """Return the tasks with what only their data or their environments know."""
-    # Imported here: each kind needs its own libraries, and only its own.
-    if task.kind == "omniglot":
-        from leap_rl.tasks import omniglot_games
-
-        return omniglot_games.settle_games(task)
-    if task.kind == "gymnasium":
-        from leap_rl.tasks import gymnasium_games
-
-        return gymnasium_games.settle_games(task)
-    return task
-
-
 def _settle_machine(config: C) -> C:
     """Return the config with what agents compute with; refuse a machine that cannot."""
-    if config.task.kind == "omniglot":
-        from leap_rl.compute.processor import check_precision
-
-        if computes_here(config):
-            check_precision("task.omniglot.precision", config.task.omniglot.precision)
-        return config
-    from leap_rl.rl.hardware import check_machine, resolve
-
-    if config.task.kind == "gymnasium":
-        shape = make_tasks(config).observation_shape
-        config = replace(config, agent=with_fitting_encoder(config.agent, shape))
-    config = replace(config, agent=resolve(config.agent))
+    family = config.task.family
+    config = replace(config, agent=family.settle_agent(make_tasks(config)))
     if computes_here(config):
-        check_machine(config.agent)  # otherwise each trainer does so on its own
+        family.check_processor(make_tasks(config))  # otherwise each trainer does so on its own
     return config
 
 

@@ -19,7 +19,7 @@ from leap_rl.envs.names import split_name
 from leap_rl.rl.config import AgentConfig, Device, EncoderName, Precision
 from leap_rl.seeding import SEED_BITS
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.config import AtariConfig
+from leap_rl.tasks.atari import AtariConfig
 
 if TYPE_CHECKING:
     from leap_rl.film.playing import Picture, Player

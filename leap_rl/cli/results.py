@@ -9,7 +9,7 @@ from textwrap import fill
 from leap_rl.cli.launch import program, shown
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.omniglot_config import OmniglotConfig
+from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.training.initialization import FILE_NAME

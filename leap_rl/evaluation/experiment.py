@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leap_rl.evaluation.cells import Cell, CellFile, compute_cells
 from leap_rl.evaluation.statistics import Mean
-from leap_rl.tasks.omniglot_data import read_omniglot
+from leap_rl.tasks.omniglot.data import read_omniglot
 from leap_rl.training.errors import RunFailedError
 
 Results = Mapping[str, Mapping[str, Any]]

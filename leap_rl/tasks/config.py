@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
-from typing import Any, Literal, get_args
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Literal, get_args
 
-from leap_rl.envs.atari_config import PRESETS, AtariSettings
-from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, resolve_games
-from leap_rl.envs.gymnasium_ids import parse_game
-from leap_rl.envs.names import split_name
-from leap_rl.tasks.gymnasium_config import GymnasiumConfig, resolve_ids
-from leap_rl.tasks.omniglot_config import POOLS, OmniglotConfig
+from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.tasks.atari import AtariConfig
+from leap_rl.tasks.families import FAMILIES, OPTIONS
+from leap_rl.tasks.family import Family
+from leap_rl.tasks.gymnasium import GymnasiumConfig
+from leap_rl.tasks.omniglot.config import OmniglotConfig
 
 TaskKind = Literal["atari", "catch", "quadratic", "omniglot", "gymnasium"]
 """Which family of tasks a run draws from."""
@@ -21,83 +20,6 @@ LossDifference = Literal["next_batch", "same_batch"]
 
 OnDivergence = Literal["stop", "restart_task", "drop_task"]
 """What happens when a task's numbers are no longer finite."""
-
-QUADRATIC_GAMES = tuple(f"bowl_{index}" for index in range(8))
-"""The quadratic tasks: bowls in a space of a few dimensions, each with its own lowest point."""
-
-
-OF_GAMES = ("agent_steps", "num_envs", "unroll_length", "atari")
-"""Options of tasks that an agent plays."""
-
-OF_DRAWINGS = ("data", "data_sha256", "omniglot")
-"""Options of tasks that classify drawings."""
-
-OF_GYMNASIUM = ("gymnasium",)
-"""Options of tasks that are Gymnasium environments."""
-
-AtariPreset = Literal["paper", "machado", "noframeskip"]
-"""Settings of the emulator by name."""
-
-
-@dataclass(frozen=True)
-class AtariConfig:
-    """How Atari games are run: a preset, and what is to differ from it (null: nothing)."""
-
-    preset: AtariPreset = "paper"
-    """paper: RGB, one frame, up to 30 no-ops. machado: gray, 4 frames, sticky actions (Machado et
-    al. 2018, as in Dopamine). noframeskip: gray, 4 frames, no-ops, FIRE, and the loss of a life is
-    an end to learning (OpenAI Baselines, most A2C results)."""
-
-    frameskip: int | None = None
-    """Frames in an agent step. From 2 on the observation is the maximum of the last two."""
-
-    noop_max: int | None = None
-    """The most no-ops, of one frame each, at the start of an episode."""
-
-    sticky: float | None = None
-    """Probability that a frame repeats the action of the frame before it."""
-
-    max_frames: int | None = None
-    """Frames after which an episode is truncated; a multiple of frameskip."""
-
-    grayscale: bool | None = None
-    """One channel of luminance instead of red, green and blue."""
-
-    frame_stack: int | None = None
-    """Frames in an observation, one an agent step."""
-
-    fire_reset: bool | None = None
-    """Press FIRE before an episode's first observation, in games that have it."""
-
-    life_loss_ends: bool | None = None
-    """Learning treats the loss of a life as an end; the episode goes on."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
-        if self.preset not in PRESETS:
-            raise ValueError(
-                f"task.atari.preset = {self.preset!r}: must be one of {', '.join(PRESETS)}"
-            )
-        try:
-            _ = self.settings
-        except ValueError as error:
-            raise ValueError(f"task.{error}") from None
-
-    @property
-    def settings(self) -> AtariSettings:
-        """The whole of it."""
-        names = [one.name for one in fields(AtariSettings)]
-        given = {name: getattr(self, name) for name in names}
-        changes = {name: value for name, value in given.items() if value is not None}
-        return replace(PRESETS[self.preset], **changes)
-
-    def resolved(self) -> dict[str, Any]:
-        """Return the options with nothing left to the preset."""
-        return {"preset": self.preset, **asdict(self.settings)}
 
 
 @dataclass(frozen=True)
@@ -160,10 +82,8 @@ class TaskConfig:
         Raises:
             ValueError: A field is out of range, or a game does not exist.
         """
-        if self.kind not in get_args(TaskKind):
-            raise ValueError(
-                f"task.kind = {self.kind!r}: must be one of {', '.join(get_args(TaskKind))}"
-            )
+        if self.kind not in FAMILIES:
+            raise ValueError(f"task.kind = {self.kind!r}: must be one of {', '.join(FAMILIES)}")
         if self.on_divergence not in get_args(OnDivergence):
             raise ValueError(
                 f"task.on_divergence = {self.on_divergence!r}: must be one of "
@@ -183,36 +103,34 @@ class TaskConfig:
                     f"task.{name}: has no effect with task.kind = {self.kind}; leave it out"
                 )
         self._check_budget()
+        games = [self.games] if isinstance(self.games, str) else list(self.games)
         # The one field that is derived; a frozen dataclass is set through object.
-        object.__setattr__(self, "resolved_games", self._resolve())
+        object.__setattr__(self, "resolved_games", self.family.resolve(games))
+
+    @property
+    def family(self) -> Family:
+        """What knows this kind of task."""
+        return FAMILIES[self.kind]
 
     @property
     def without_effect(self) -> tuple[str, ...]:
         """The options that this kind of task has no use for."""
-        if self.kind == "omniglot":
-            return (*OF_GAMES, *OF_GYMNASIUM)
-        if self.kind == "gymnasium":
-            return ("atari", *OF_DRAWINGS)
-        return (*OF_DRAWINGS, *OF_GYMNASIUM)
+        return tuple(option for option in OPTIONS if option not in self.family.options)
 
     @property
     def imports(self) -> tuple[str, ...]:
         """The modules that have to be imported for the games' ids to be known."""
-        if self.kind != "gymnasium":
-            return ()
-        modules = (parse_game(game).module for game in self.resolved_games)
-        return tuple(dict.fromkeys(module for module in modules if module is not None))
+        return self.family.imports(self)
 
     @property
     def unit(self) -> Literal["agent_steps", "examples"]:
         """What a task's budget counts: agent steps, or drawings that an update learns from."""
-        return "examples" if self.kind == "omniglot" else "agent_steps"
+        return self.family.unit
 
     @property
     def budget(self) -> int:
         """A task's budget, in its unit."""
-        supervised = self.kind == "omniglot"
-        return self.updates * self.omniglot.batch_size if supervised else self.agent_steps
+        return self.family.budget(self)
 
     @property
     def agent_steps_per_update(self) -> int:
@@ -222,9 +140,7 @@ class TaskConfig:
     @property
     def updates(self) -> int:
         """K, the updates in a task's budget."""
-        if self.kind == "omniglot":
-            return self.omniglot.updates
-        return self.agent_steps // self.agent_steps_per_update
+        return self.family.updates(self)
 
     def _check_budget(self) -> None:
         each = self.agent_steps_per_update
@@ -235,36 +151,6 @@ class TaskConfig:
                 f"task.agent_steps = {self.agent_steps}: must be a whole number of updates of "
                 f"task.num_envs × task.unroll_length = {each} agent steps; take {fitting}"
             )
-
-    def _resolve(self) -> tuple[str, ...]:
-        games = [self.games] if isinstance(self.games, str) else list(self.games)
-        if self.kind == "omniglot":
-            # Which alphabets there are, the data says: omniglot_games.settle_games.
-            return () if set(games) & set(POOLS) else tuple(games)
-        if self.kind == "gymnasium":
-            ids = resolve_ids(games)
-            return self._checked(ids, ids)
-        if self.kind == "atari":
-            flavours = resolve_games(games)
-            own_games = tuple(dict.fromkeys(split_name(flavour)[0] for flavour in flavours))
-            self._checked(own_games, tuple(ACTION_COUNTS))
-            return flavours
-        own = CATCH_GAMES if self.kind == "catch" else QUADRATIC_GAMES
-        if games in (["pretraining"], ["all"]):
-            return own
-        return self._checked(resolve_games(games) if self.kind == "catch" else tuple(games), own)
-
-    def _checked(self, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-        for game in games:
-            if game not in known:
-                close = get_close_matches(game, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"such as {known[0]!r}"
-                raise ValueError(
-                    f"task.games: {game!r} is no game of task.kind = {self.kind}; {hint}"
-                )
-        if not games or len(set(games)) < len(games):
-            raise ValueError(f"task.games = {list(games)}: name at least one game, each once")
-        return games
 
 
 def _default(name: str) -> object:

@@ -9,7 +9,7 @@ from leap_rl.bench.agent import BenchAgent, Window, together
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.throughput import _bare
 from leap_rl.meta.leap import Leap
-from leap_rl.tasks.config import AtariConfig
+from leap_rl.tasks.atari import AtariConfig
 
 ASLEEP_S = 0.05
 

@@ -8,7 +8,7 @@ import torch
 from leap_rl.bench import omniglot
 from leap_rl.bench.omniglot import METHOD, SPEC, PlainLoop, RandomDrawings, _job, _local_share
 from leap_rl.meta.gradient_path import GradientPath
-from leap_rl.tasks.omniglot_config import OmniglotConfig
+from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.task import Task
 
 MAKE = RandomDrawings(OmniglotConfig(updates=3, batch_size=5))

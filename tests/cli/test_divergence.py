@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.tasks.config import QUADRATIC_GAMES
-from leap_rl.tasks.quadratic import bowl
+from leap_rl.tasks.quadratic.family import QUADRATIC_GAMES
+from leap_rl.tasks.quadratic.task import bowl
 
 ROOT = Path(__file__).parents[2]
 LR = 1.36

@@ -10,7 +10,7 @@ from leap_rl.evaluation.runs import mean_over_games, meta_train
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot_config import OmniglotConfig
+from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.task import TaskSpec
 from tests.tasks.drawings import write_zip
 

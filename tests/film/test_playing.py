@@ -11,7 +11,8 @@ from leap_rl.envs.games import ACTION_COUNTS
 from leap_rl.film.playing import Picture, Player, play
 from leap_rl.rl.config import AgentConfig, Precision
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.config import AtariConfig, TaskConfig
+from leap_rl.tasks.atari import AtariConfig
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 

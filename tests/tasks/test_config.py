@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from leap_rl.envs.atari_config import PRESETS, AtariSettings
-from leap_rl.tasks.config import QUADRATIC_GAMES, AtariConfig, TaskConfig
+from leap_rl.tasks.atari import AtariConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.quadratic.family import QUADRATIC_GAMES
 
 
 def test_the_papers_task_is_31_250_updates() -> None:

@@ -17,8 +17,7 @@ from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.gymnasium_config import GymnasiumConfig
-from leap_rl.tasks.gymnasium_games import settle_games
+from leap_rl.tasks.gymnasium import GymnasiumConfig
 from leap_rl.tasks.task import EpisodeEnd, TaskSpec
 from tests.envs.own_games import WALK
 
@@ -64,6 +63,10 @@ GAMES = [
 
 @pytest.mark.parametrize(("game", "agent"), GAMES)
 @pytest.mark.parametrize("at", [0, 3])
+def settle(task: TaskConfig) -> TaskConfig:
+    return task.family.settle(task)
+
+
 def test_frozen_at_any_update_it_goes_on_to_the_same_bits(
     game: str, agent: dict[str, str], at: int
 ) -> None:
@@ -130,9 +133,9 @@ def test_vectors_take_the_mlp_unless_another_encoder_is_chosen() -> None:
 
 def test_a_settled_config_names_its_shape_and_its_games_their_actions() -> None:
     task = config("MountainCar-v0", "Acrobot-v1", "CartPole-v1", pad="zeros")
-    settled = settle_games(task)
+    settled = settle(task)
     assert settled.gymnasium.observation_shape == [6]
-    assert settle_games(settled) == settled
+    assert settle(settled) == settled
     tasks = ConfiguredTasks(task=settled, agent=AgentConfig())
     counts = []
     for game in settled.resolved_games:
@@ -146,10 +149,10 @@ def test_a_settled_config_names_its_shape_and_its_games_their_actions() -> None:
 
 def test_games_that_do_not_repeat_themselves_are_found_when_a_run_is_made() -> None:
     with pytest.raises(ValueError, match="does not repeat itself"):
-        settle_games(config(f"{WALK}@wild=true"))
+        settle(config(f"{WALK}@wild=true"))
     with pytest.raises(ValueError, match=r"task\.gymnasium\.remake = true"):
-        settle_games(config(f"{WALK}@leaks=true"))
-    settle_games(config(f"{WALK}@leaks=true", remake=True))
+        settle(config(f"{WALK}@leaks=true"))
+    settle(config(f"{WALK}@leaks=true", remake=True))
 
 
 @pytest.mark.parametrize(

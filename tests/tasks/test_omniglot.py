@@ -13,8 +13,8 @@ from leap_rl.supervised.classifier import Share
 from leap_rl.supervised.unrolled import gradient_through_descent
 from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot import OmniglotTask
-from leap_rl.tasks.omniglot_config import OmniglotConfig
+from leap_rl.tasks.omniglot.config import OmniglotConfig
+from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import Progress, TaskSpec
 
 RANDOM = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def test_each_update_and_the_validation_has_a_stream_of_its_own(
         seeds.append(generator.initial_seed())
         return drawings
 
-    monkeypatch.setattr("leap_rl.tasks.omniglot.random_affine", watch)
+    monkeypatch.setattr("leap_rl.tasks.omniglot.task.random_affine", watch)
     task = make_task()
     for update in (0, 1, 2, 1):
         task.batch(update)

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.omniglot_config import OmniglotConfig
-from leap_rl.tasks.omniglot_data import Omniglot, decode, downsample, read_omniglot
-from leap_rl.tasks.omniglot_games import (
+from leap_rl.tasks.omniglot.config import OmniglotConfig
+from leap_rl.tasks.omniglot.data import Omniglot, decode, downsample, read_omniglot
+from leap_rl.tasks.omniglot.games import (
     alphabet_pools,
     open_data,
     resolve_alphabets,

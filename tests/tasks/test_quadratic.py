@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from leap_rl.meta import Leap
-from leap_rl.tasks.config import QUADRATIC_GAMES, TaskConfig
-from leap_rl.tasks.quadratic import (
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.quadratic.family import QUADRATIC_GAMES
+from leap_rl.tasks.quadratic.task import (
     DIMENSION,
     QuadraticTask,
     bowl,
@@ -38,7 +39,7 @@ def test_gradient_is_autograds() -> None:
 
 def test_without_noise_the_path_has_its_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """θᵏ − c = (1 − αa)ᵏ (θ⁰ − c), so the energy's gradient is a sum of geometric series."""
-    monkeypatch.setattr("leap_rl.tasks.quadratic.NOISE", 0.0)
+    monkeypatch.setattr("leap_rl.tasks.quadratic.task.NOISE", 0.0)
     updates = 20
     task = QuadraticTask(
         TaskSpec(game="bowl_1", seed=0), config=config(updates), lr=LR, loss_difference="next_batch"

@@ -21,7 +21,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.quadratic import QuadraticTask, bowl
+from leap_rl.tasks.quadratic.task import QuadraticTask, bowl
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME
@@ -166,7 +166,7 @@ def test_a_run_that_is_stopped_gives_the_bits_of_the_loop(tmp_path: Path) -> Non
 
 def test_one_update_a_round_is_synchronous_multi_task_sgd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: theta <- theta - lr mean_g a_g (theta - c_g), in float64."""
-    monkeypatch.setattr("leap_rl.tasks.quadratic.NOISE", 0.0)
+    monkeypatch.setattr("leap_rl.tasks.quadratic.task.NOISE", 0.0)
     games = BOWLS.task.resolved_games
     theta = BOWLS.random_initialization(1).double().numpy()
     bowls = [bowl(game) for game in games]

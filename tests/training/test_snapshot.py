@@ -16,7 +16,8 @@ from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod
 from leap_rl.rl.config import AgentConfig
 from leap_rl.storage.sealed import seal
-from leap_rl.tasks.config import AtariConfig, TaskConfig
+from leap_rl.tasks.atari import AtariConfig
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import Progress, Task, TaskSpec
 from leap_rl.training.errors import RunFailedError

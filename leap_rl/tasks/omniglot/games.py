@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.omniglot_config import (
+from leap_rl.tasks.omniglot.config import (
     CLASSES,
     MOST_PRETRAINING,
     POOLS,
@@ -22,7 +22,7 @@ from leap_rl.tasks.omniglot_config import (
     SOURCE,
     OmniglotConfig,
 )
-from leap_rl.tasks.omniglot_data import HANDS, SIDE, Omniglot, decode, read_omniglot
+from leap_rl.tasks.omniglot.data import HANDS, SIDE, Omniglot, decode, read_omniglot
 
 if TYPE_CHECKING:
     import numpy as np

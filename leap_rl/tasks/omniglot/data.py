@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tasks.omniglot_config import SOURCE, TRAINING_DRAWINGS, VALIDATION_DRAWINGS
+from leap_rl.tasks.omniglot.config import SOURCE, TRAINING_DRAWINGS, VALIDATION_DRAWINGS
 
 HANDS = TRAINING_DRAWINGS + VALIDATION_DRAWINGS
 """Drawings of a character."""

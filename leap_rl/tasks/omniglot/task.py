@@ -22,7 +22,7 @@ from leap_rl.supervised.augmentation import random_affine
 from leap_rl.supervised.classifier import Batch, ClassifierLearner
 from leap_rl.supervised.unrolled import gradient_through_descent
 from leap_rl.tasks.config import LossDifference
-from leap_rl.tasks.omniglot_config import (
+from leap_rl.tasks.omniglot.config import (
     CLASSES,
     TRAINING_DRAWINGS,
     VALIDATION_DRAWINGS,

@@ -1,0 +1,143 @@
+"""What a family of tasks is: what it takes from the config and refuses, and how its tasks are made.
+
+A family is one object, in a module or folder of its own with the options that are its own;
+`families.py` lists them. Importing one costs no import of torch: what makes tasks is imported when
+it is needed, and each family needs its own libraries alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leap_rl.networks.parameters import Layout
+    from leap_rl.rl.config import AgentConfig
+    from leap_rl.tasks.config import TaskConfig
+    from leap_rl.tasks.factory import ConfiguredTasks
+    from leap_rl.tasks.task import Task, TaskSpec
+
+
+class Family(ABC):
+    """A family of tasks, by default of agents that take agent steps."""
+
+    kind: ClassVar[str]
+    """Its name, `task.kind`."""
+    options: ClassVar[tuple[str, ...]]
+    """Those of `families.OPTIONS` that have an effect on it."""
+    ignored_agent_options: ClassVar[tuple[str, ...] | Literal["all"]] = ()
+    """Options of the agent that have none."""
+    unit: ClassVar[Literal["agent_steps", "examples"]] = "agent_steps"
+    """What a task's budget counts: agent steps, or drawings that an update learns from."""
+    compared_by: ClassVar[str | None] = None
+    """What compares its initializations where `leap-rl evaluate` cannot, for want of episodes."""
+    differentiable: ClassVar[bool] = False
+    """Whether MAML can differentiate through a task's updates."""
+    filmed: ClassVar[bool] = False
+    """Whether its agents can be filmed."""
+    validation_games: ClassVar[tuple[str, ...] | None] = None
+    """The games that validate a run where none are named."""
+
+    @abstractmethod
+    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+        """Return the games that `task.games` names, pools spelled out.
+
+        Empty as long as it takes the data to know them.
+
+        Raises:
+            ValueError: One does not exist, or comes twice, or there is none.
+        """
+
+    def imports(self, task: TaskConfig) -> tuple[str, ...]:
+        """Return the modules that have to be imported for the games to be known."""
+        return ()
+
+    def updates(self, task: TaskConfig) -> int:
+        """Return K, the updates in a task's budget."""
+        return task.agent_steps // task.agent_steps_per_update
+
+    def with_updates(self, task: TaskConfig, updates: int) -> TaskConfig:
+        """Return the tasks with another budget."""
+        return replace(task, agent_steps=updates * task.agent_steps_per_update)
+
+    def budget(self, task: TaskConfig) -> int:
+        """Return a task's budget, in its unit."""
+        return task.agent_steps
+
+    def frames_per_agent_step(self, task: TaskConfig) -> int:
+        """Return the emulator frames that an agent step takes; 0 where there is no emulator."""
+        return 0
+
+    def check(  # noqa: B027 - most families refuse nothing
+        self, task: TaskConfig, agent: AgentConfig, env_processes: int
+    ) -> None:
+        """Refuse what the options cannot mean together.
+
+        Raises:
+            ValueError: They do not fit.
+        """
+
+    def settle(self, task: TaskConfig) -> TaskConfig:
+        """Return the config with what only the data or the environments know.
+
+        Raises:
+            ValueError: They are not there, or not as the config says.
+        """
+        return task
+
+    def settle_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+        """Return the agents' settings with each `auto` resolved for this machine."""
+        from leap_rl.rl.hardware import resolve
+
+        return resolve(tasks.agent)
+
+    def check_processor(self, tasks: ConfiguredTasks) -> None:
+        """Refuse a machine that cannot compute the tasks as they were meant.
+
+        Raises:
+            ValueError: It lacks the device, or the precision's units.
+        """
+        from leap_rl.rl.hardware import check_machine
+
+        check_machine(tasks.agent)
+
+    def check_machine(self, tasks: ConfiguredTasks) -> None:
+        """Refuse a machine on which the tasks cannot be made, as a trainer does when it starts.
+
+        Raises:
+            ValueError: It lacks what `check_processor` asks for, or data, or a game.
+        """
+        self.check_processor(tasks)
+
+    @abstractmethod
+    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+        """Make a task."""
+
+    @abstractmethod
+    def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
+        """Return the names and places of the shared parameters in the flat vector."""
+
+    @abstractmethod
+    def random_initialization(self, tasks: ConfiguredTasks, seed: int) -> Tensor:
+        """Draw shared parameters, float32 [P], from the stream of `seed`."""
+
+
+def check_games(kind: str, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the games.
+
+    Raises:
+        ValueError: One is not known or comes twice, or there is none.
+    """
+    for game in games:
+        if game not in known:
+            close = get_close_matches(game, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"such as {known[0]!r}"
+            raise ValueError(f"task.games: {game!r} is no game of task.kind = {kind}; {hint}")
+    if not games or len(set(games)) < len(games):
+        raise ValueError(f"task.games = {list(games)}: name at least one game, each once")
+    return games

@@ -1,0 +1,120 @@
+"""How Omniglot's tasks are made of a config. Importing this costs no import of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks.family import Family
+from leap_rl.tasks.omniglot.config import CLASSES, POOLS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leap_rl.networks.parameters import Layout
+    from leap_rl.tasks.config import TaskConfig
+    from leap_rl.tasks.factory import ConfiguredTasks
+    from leap_rl.tasks.task import Task, TaskSpec
+
+
+class OmniglotFamily(Family):
+    """Alphabets."""
+
+    kind = "omniglot"
+    options = ("data", "data_sha256", "omniglot")
+    ignored_agent_options = "all"
+    unit = "examples"
+    compared_by = "benchmarks/paper/omniglot_scores.py compares initializations of classifiers"
+    differentiable = True
+
+    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+        """Return the alphabets; none where a pool is named, whose alphabets the data knows."""
+        return () if set(games) & set(POOLS) else tuple(games)
+
+    def updates(self, task: TaskConfig) -> int:
+        """Return K, the updates in a task's budget."""
+        return task.omniglot.updates
+
+    def with_updates(self, task: TaskConfig, updates: int) -> TaskConfig:
+        """Return the tasks with another budget."""
+        return replace(task, omniglot=replace(task.omniglot, updates=updates))
+
+    def budget(self, task: TaskConfig) -> int:
+        """Return the drawings that a task learns from."""
+        return task.omniglot.updates * task.omniglot.batch_size
+
+    def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
+        """Refuse options of agents and of environments, as there are none."""
+        if env_processes != 1:
+            raise ValueError(
+                f"runtime.env_processes = {env_processes}: has no effect with task.kind = "
+                "omniglot, which has no environments; leave it out"
+            )
+        default = AgentConfig()
+        for one in fields(AgentConfig):
+            value = getattr(agent, one.name)
+            if value != getattr(default, one.name):
+                raise ValueError(
+                    f"agent.{one.name} = {value}: has no effect with task.kind = omniglot, whose "
+                    "learner is set by task.omniglot; leave it out"
+                )
+
+    def settle(self, task: TaskConfig) -> TaskConfig:
+        """Return the config with its alphabets and its data's SHA-256."""
+        from leap_rl.tasks.omniglot.games import settle_games
+
+        return settle_games(task)
+
+    def settle_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+        """Return the settings of agents as they are: there are none."""
+        return tasks.agent
+
+    def check_processor(self, tasks: ConfiguredTasks) -> None:
+        """Refuse a machine without the precision's units."""
+        from leap_rl.compute.processor import check_precision
+
+        check_precision("task.omniglot.precision", tasks.task.omniglot.precision)
+
+    def check_machine(self, tasks: ConfiguredTasks) -> None:
+        """Refuse a machine without the drawings, too."""
+        from leap_rl.tasks.omniglot.games import open_data
+
+        open_data(tasks.task)
+        self.check_processor(tasks)
+
+    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+        """Make the task of learning an alphabet."""
+        from leap_rl.tasks.omniglot.games import task_drawings
+        from leap_rl.tasks.omniglot.task import OmniglotTask
+
+        assert tasks.task.data is not None
+        config = tasks.task.omniglot
+        return OmniglotTask(
+            spec,
+            drawings=task_drawings(tasks.task.data, spec.game, config.split),
+            config=config,
+            loss_difference=tasks.loss_difference,
+            second_order=tasks.second_order,
+        )
+
+    def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
+        """Return the layout of what the classifiers share."""
+        from leap_rl.networks.classifier import make_classifier
+        from leap_rl.networks.parameters import layout_of
+        from leap_rl.supervised.classifier import shared_layout
+
+        return shared_layout(layout_of(make_classifier(CLASSES)), tasks.task.omniglot.share)
+
+    def random_initialization(self, tasks: ConfiguredTasks, seed: int) -> Tensor:
+        """Draw a classifier, and return what is shared of it."""
+        import torch
+
+        from leap_rl.networks.classifier import make_classifier
+        from leap_rl.networks.encoders import initialize
+        from leap_rl.networks.parameters import flatten_parameters
+
+        network = make_classifier(CLASSES)
+        initialize(network, torch.Generator().manual_seed(seed))
+        return flatten_parameters(network).vector[: self.shared_layout(tasks).size].clone()

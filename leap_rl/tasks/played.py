@@ -1,0 +1,77 @@
+"""Families whose tasks an actor-critic agent plays: what they have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leap_rl.rl.config import GAINS, AgentConfig
+from leap_rl.tasks.family import Family
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leap_rl.envs.vector import GameVector
+    from leap_rl.networks.encoders import Encoder
+    from leap_rl.networks.parameters import Layout
+    from leap_rl.tasks.config import TaskConfig
+    from leap_rl.tasks.factory import ConfiguredTasks
+    from leap_rl.tasks.task import Task, TaskSpec
+
+
+class PlayedFamily(Family):
+    """A family of games, each a vector of environments."""
+
+    @abstractmethod
+    def observation_shape(self, task: TaskConfig) -> tuple[int, ...]:
+        """Return what the encoder sees: height, width and channels, or a vector's length.
+
+        Raises:
+            ValueError: A game cannot be made, or the games have no shape in common.
+        """
+
+    @abstractmethod
+    def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
+        """Return what makes a game's B environments from a seed."""
+
+    def player(self, tasks: ConfiguredTasks) -> AgentConfig:
+        """Return the agents' settings, where the games have a say in them."""
+        return tasks.agent
+
+    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+        """Make the task of an agent that learns the game."""
+        from leap_rl.tasks.actor_critic import ActorCriticTask
+
+        return ActorCriticTask(
+            spec,
+            make_envs=self.make_envs(tasks, spec.game),
+            config=tasks.task,
+            agent=self.player(tasks),
+            loss_difference=tasks.loss_difference,
+        )
+
+    def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
+        """Return the layout of what the agents share of the encoder."""
+        from leap_rl.networks.encoders import shared_part
+        from leap_rl.networks.parameters import layout_of
+
+        return shared_part(layout_of(self._encoder(tasks)), tasks.agent.share)
+
+    def random_initialization(self, tasks: ConfiguredTasks, seed: int) -> Tensor:
+        """Draw an encoder, and return what is shared of it."""
+        import torch
+
+        from leap_rl.networks.encoders import initialize, shared_part
+        from leap_rl.networks.parameters import flatten_parameters
+
+        encoder = self._encoder(tasks)
+        gain = GAINS[tasks.agent.initial_weights]["encoder"]
+        initialize(encoder, torch.Generator().manual_seed(seed), gain=gain)
+        flat = flatten_parameters(encoder)
+        return flat.vector[: shared_part(flat.layout, tasks.agent.share).size].clone()
+
+    def _encoder(self, tasks: ConfiguredTasks) -> Encoder:
+        from leap_rl.networks.encoders import make_encoder
+
+        return make_encoder(self.player(tasks).encoder, self.observation_shape(tasks.task))

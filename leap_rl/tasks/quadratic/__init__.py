@@ -1,0 +1,1 @@
+"""Noisy quadratic bowls, for tests and for debugging."""
