@@ -494,6 +494,9 @@ def test_a_late_write_of_the_one_before_is_written_over(url: str, machine: Becom
     mirror.push()
     assert looked == [True]
     assert store.read("checkpoints/latest") == b"000001\n"
+    run.write_checkpoint(2, {}, {})
+    mirror.push()
+    assert looked == [True]  # it knows its own
 
 
 def test_a_working_copy_is_no_run_of_its_own(
