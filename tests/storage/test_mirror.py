@@ -230,6 +230,8 @@ def test_who_has_lost_the_run_removes_nothing(url: str, tmp_path: Path) -> None:
     def confirm() -> None:
         raise StoreError("another's")
 
+    Mirror(run.path, store).push(below="report")  # which asks for no lock
+    assert "slots/000001/000.snapshot" in store.versions()
     with pytest.raises(StoreError, match="another's"):
         Mirror(run.path, store, confirm=confirm).push()
     assert "slots/000001/000.snapshot" in store.versions()
