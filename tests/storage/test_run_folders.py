@@ -342,6 +342,22 @@ def test_a_store_that_comes_back_is_told_and_caught_up_with(
     assert messages[1:] == [f"{url}: has all of the run again"]
 
 
+def test_a_run_that_fails_is_brought_to_the_store_as_it_was(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 600.0)  # not before its end
+    run = StoredRunFolder(url)
+
+    def work() -> None:
+        with run.lock():
+            run.write_checkpoint(0, {}, {})
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert ObjectStore(url).read("checkpoints/latest") == b"000000\n"
+
+
 def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
     url: str, cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
