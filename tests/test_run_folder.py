@@ -185,6 +185,17 @@ def test_a_pipe_in_a_run_s_folder_is_not_waited_for(folder: RunFolder, name: str
             read()
 
 
+def test_the_newest_checkpoint_is_the_one_that_latest_names(folder: RunFolder) -> None:
+    """And not one that a crash left, or from which the run fell back."""
+    run_of(folder, 4)
+    for number in range(4):
+        (folder.checkpoint(number) / "a.safetensors").write_bytes(b"parameters")
+    (folder.path / "checkpoints/latest").write_bytes(b"000002\n")
+    folder.thin_out(1)
+    assert not folder.is_thinned_out(2)
+    assert folder.is_thinned_out(1)
+
+
 def test_old_parameters_are_removed_through_no_link(folder: RunFolder, tmp_path: Path) -> None:
     run_of(folder, 4)
     for number in range(4):

@@ -43,9 +43,6 @@ META_STEPS = 3
 FLOATS = np.zeros(32, dtype=np.float32).tobytes()
 
 
-pytestmark = pytest.mark.timeout(180)
-
-
 class Attack:
     """Creates a file when it is unpickled."""
 

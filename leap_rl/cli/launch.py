@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leap_rl import cli
 from leap_rl.cli import UsageError
-from leap_rl.cli.monitor import Monitor
+from leap_rl.cli.monitor import Monitor, rows_of
 from leap_rl.cli.policies import make_learning, make_meta_training, make_policy, make_tasks
 from leap_rl.cli.record import Record, computes_here, versions_here
 from leap_rl.config import (
@@ -219,6 +219,8 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
     on_phase = ordered_deaths()
     on_phase(Phase.DRIVER_RESUMING if resumes else Phase.DRIVER_STARTING)
     stored = folder.read_config()
+    origin = stored.get("origin")
+    first = 0 if origin is None else origin["at"]
     close_after_s = config.meta.close_after_s if isinstance(config, TrainConfig) else None
     job = Job(
         run_dir=str(folder.path),
@@ -245,12 +247,11 @@ def _run(config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: 
             run_config=to_mapping(config),
             kind=config.command,
             place=shown(folder),
+            rows=rows_of(config, folder, first_checkpoint=first),
         ) as tracker,
         LiveConsole(make_console(config.tracking.console), folder.path) as console,
     ):
         console.message(f"{config.command}: run folder {shown(folder)}")
-        origin = stored.get("origin")
-        first = 0 if origin is None else origin["at"]
         monitor = Monitor(
             config, folder, tracker, console, first_checkpoint=first, on_phase=on_phase
         )

@@ -118,3 +118,15 @@ class Monitor:
             last_row=self._last_row,
             unit=self._config.task.unit,
         )
+
+
+def rows_of(config: Config, folder: RunFolder, *, first_checkpoint: int) -> int:
+    """Return how many rows the checkpoints up to the newest hold.
+
+    Raises:
+        RunFolderError: A checkpoint cannot be read.
+    """
+    numbers = range(first_checkpoint + 1, (folder.latest() or 0) + 1)
+    if isinstance(config, TrainConfig):
+        return len(numbers)
+    return sum(len(folder.read_state(number)["rows"]) for number in numbers)

@@ -3,7 +3,9 @@
 A write that is under way when another driver takes the run over may land after that driver's own:
 nothing that the writer looks at before can keep it from that, but the store can. S3 compares the
 object's ETag (`If-Match`, `If-None-Match`). pyarrow does not send that, so it takes botocore, which
-leap_rl does not require; without it, and for Google Cloud Storage, there is no such comparison.
+leap_rl does not require. Without it nothing is compared, nor on Google Cloud Storage, whose
+generation conditions pyarrow does not send either: there a late write lands. The tests of run
+folders show what that costs.
 """
 
 from __future__ import annotations

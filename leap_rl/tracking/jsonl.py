@@ -72,6 +72,15 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
     return rows
 
 
+def cut_rows(path: Path, rows: int) -> None:
+    """Cut a file off after so many rows; one that is missing stays so."""
+    if path.exists():
+        content = read_regular(path)
+        end = sum(len(line) + 1 for line in content.split(b"\n")[:rows])
+        if end < len(content):
+            os.truncate(path, end)
+
+
 def _parse(line: bytes) -> dict[str, float | int] | None:
     try:
         row = json.loads(line)

@@ -186,6 +186,7 @@ def open_tracker(
     run_config: Mapping[str, object],
     kind: str,
     place: str | None = None,
+    rows: int | None = None,
 ) -> Tracker:
     """Open the sinks that `config` asks for; a resumed run goes on in the same files.
 
@@ -195,14 +196,18 @@ def open_tracker(
         run_config: the resolved config as plain scalars, lists and dicts, shown with the wandb run.
         kind: the command, `train` or `learn`; wandb's job type.
         place: where the run lives, as its user would name it; the folder, if nothing is said.
+        rows: how many the run's checkpoints hold. Further ones in metrics.jsonl are cut off: a
+            lost checkpoint's, which is computed again.
 
     Raises:
         TrackingError: wandb is to be online, and has no key or is refused.
     """
     # The sinks' modules are imported only when used: wandb alone takes most of a second.
-    from leap_rl.tracking.jsonl import JsonlSink, read_rows
+    from leap_rl.tracking.jsonl import JsonlSink, cut_rows, read_rows
 
     run_folder.mkdir(parents=True, exist_ok=True)
+    if rows is not None:
+        cut_rows(run_folder / "metrics.jsonl", rows)
     with ExitStack() as stack:
         sinks: list[Sink] = []
 

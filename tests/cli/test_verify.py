@@ -47,6 +47,20 @@ def test_nothing_is_wrong_with_a_whole_run(run: Path, capsys: pytest.CaptureFixt
     assert contents(run) == before
 
 
+@pytest.mark.parametrize("lost", ["newest", "pointer"])
+def test_nothing_is_wrong_after_a_lost_checkpoint_was_made_again(
+    lost: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its row too is the new one, which took other times."""
+    if lost == "newest":
+        (run / "checkpoints/000003/state.json").write_bytes(b"")
+    else:  # one that was written late, by a driver that another has taken over from
+        (run / "checkpoints/latest").write_bytes(b"000001\n")
+    assert main(["resume", str(run)]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(run)]) == 0, capsys.readouterr().out
+
+
 def test_every_byte_of_a_run_counts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One bit of each file, of a letter where it has any, is found, and said of that file."""
     found = set()

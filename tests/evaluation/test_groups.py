@@ -330,11 +330,18 @@ def test_the_final_return_is_judged_by_a_margin(finals: list[float], said: str) 
     assert "; interquartile mean of normalised areas " in verdict
 
 
-def test_a_reference_that_gains_nothing_sets_no_margin() -> None:
-    curves = [ending(0.0, RANDOM, seed) for seed in range(3)]
-    curves += [ending(0.1 * (seed - 1), "leap", seed) for seed in range(3)]
+@pytest.mark.parametrize("final", [0.0, -5.0])
+def test_a_reference_that_gains_nothing_sets_no_margin(final: float) -> None:
+    curves = [ending(final, RANDOM, seed) for seed in range(3)]
+    curves += [ending(final + 0.1 * (seed - 1), "leap", seed) for seed in range(3)]
     comparison = only(summarize(evaluation(curves)))
     assert comparison.final_margin == 0.0
     assert "final return open, as random gained nothing to set a margin by" in (
         verdict_of(comparison)
     )
+
+
+def test_there_is_no_relative_gain_over_nothing() -> None:
+    curves = [ending(0.0, RANDOM, seed) for seed in range(3)]
+    curves += [ending(0.1 * seed, "leap", seed) for seed in range(3)]
+    assert only(summarize(evaluation(curves))).area_gain is None

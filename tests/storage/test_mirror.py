@@ -221,6 +221,22 @@ def test_a_result_takes_the_place_of_a_snapshot(url: str, tmp_path: Path) -> Non
     assert [path.name for path in there.slots(1).iterdir()] == ["000.safetensors"]
 
 
+def test_who_has_lost_the_run_removes_nothing(url: str, tmp_path: Path) -> None:
+    run, store = make_run(tmp_path / "here"), ObjectStore(url)
+    snapshot = add_slot_file(run, 1, "000.snapshot")
+    Mirror(run.path, store).push()
+    snapshot.unlink()
+
+    def confirm() -> None:
+        raise StoreError("another's")
+
+    Mirror(run.path, store).push(below="report")  # which asks for no lock
+    assert "slots/000001/000.snapshot" in store.versions()
+    with pytest.raises(StoreError, match="another's"):
+        Mirror(run.path, store, confirm=confirm).push()
+    assert "slots/000001/000.snapshot" in store.versions()
+
+
 def test_results_are_never_removed_from_the_store(url: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "here", checkpoints=2)
     mirror = Mirror(run.path, ObjectStore(url))

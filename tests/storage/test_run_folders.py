@@ -342,6 +342,22 @@ def test_a_store_that_comes_back_is_told_and_caught_up_with(
     assert messages[1:] == [f"{url}: has all of the run again"]
 
 
+def test_a_run_that_fails_is_brought_to_the_store_as_it_was(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 600.0)  # not before its end
+    run = StoredRunFolder(url)
+
+    def work() -> None:
+        with run.lock():
+            run.write_checkpoint(0, {}, {})
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert ObjectStore(url).read("checkpoints/latest") == b"000000\n"
+
+
 def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
     url: str, cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,6 +431,68 @@ def test_where_nothing_is_compared_a_driver_looks_right_before(
     assert store.read("checkpoints/latest") == b"000001\n"
 
 
+@pytest.mark.parametrize(
+    ("late", "says"),
+    [
+        ("checkpoints/latest", ""),  # nobody notices
+        ("config.yaml", "leap-rl: meta.meta_steps = 1: the run has made 3 already"),
+        (
+            "checkpoints/000003/outer_optimizer.safetensors",
+            "going on from checkpoint 2, which is whole",
+        ),
+    ],
+)
+def test_what_lands_late_where_nothing_is_compared_costs_work_and_no_bit(
+    late: str,
+    says: str,
+    url: str,
+    straight: RunFolder,
+    machine: Become,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As on Google Cloud Storage: a write of a driver that another one has taken over from."""
+    monkeypatch.setattr(object_store, "conditional_writes", lambda *arguments: None)
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    store = ObjectStore(url)
+    content = store.read(late)
+    machine("second")
+    assert main(["resume", url, "--meta.meta_steps", "3"]) == 0
+    # Checkpoint 3 of the first one: as made by a processor of another kind.
+    store.write(late, content or b"of other bits")
+    machine("third")
+    assert main(["resume", url]) == (2 if late == "config.yaml" else 0)
+    error = capsys.readouterr().err
+    assert (says in error and len(error.splitlines()) == 1) if says else not error
+    assert main(["watch", url, "--once"]) == 0
+    assert ("of 1 that were to be made" in capsys.readouterr().out) == (late == "config.yaml")
+    machine("fourth")
+    assert main(["resume", url, "--meta.meta_steps", "4"]) == 0
+    run = run_folder(url)
+    assert (run.latest(), sums(run, 3)) == (4, sums(straight, 3))
+    assert main(["verify", url]) == 0
+
+
+def test_agents_that_a_late_pointer_needs_are_gone(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(object_store, "conditional_writes", lambda *arguments: None)
+    finetune = ["--meta.method", "finetune", "--meta.meta_steps", "1", "--run_dir", url]
+    assert main(["train", *BOWLS, *finetune]) == 0
+    store = ObjectStore(url)
+    late, newest = store.read("checkpoints/latest"), b"000003\n"
+    machine("second")
+    assert main(["resume", url, "--meta.meta_steps", "3"]) == 0
+    store.write("checkpoints/latest", late or b"")
+    machine("third")
+    assert main(["resume", url]) == 2
+    assert "cannot be gone on from" in capsys.readouterr().err
+    store.write("checkpoints/latest", newest)
+    machine("fourth")
+    assert main(["resume", url]) == 0
+    assert run_folder(url).latest() == 3
+
+
 def record(store: ObjectStore) -> dict[str, object]:
     content: dict[str, object] = json.loads(store.read(NAME) or b"")
     return content
@@ -432,6 +510,9 @@ def test_a_late_write_of_the_one_before_is_written_over(url: str, machine: Becom
     mirror.push()
     assert looked == [True]
     assert store.read("checkpoints/latest") == b"000001\n"
+    run.write_checkpoint(2, {}, {})
+    mirror.push()
+    assert looked == [True]  # it knows its own
 
 
 def test_a_working_copy_is_no_run_of_its_own(

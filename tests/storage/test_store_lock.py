@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.storage import run_lock
+from leap_rl.storage import object_store, run_lock
 from leap_rl.storage.object_store import ObjectStore
 from leap_rl.storage.run_lock import LockedError
 from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock, living
@@ -62,6 +62,23 @@ def test_a_renewal_that_is_late_is_not_written_over_another(
     now = first.read()
     assert now is not None
     assert now.session == second.session
+
+
+def test_where_nothing_is_compared_a_renewal_that_lands_late_stops_who_took_over(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two stops, and not both."""
+    monkeypatch.setattr(object_store, "conditional_writes", lambda *arguments: None)
+    first = make_lock(url)
+    first.acquire()
+    late = ObjectStore(url).read(NAME)
+    machine("second")
+    second = make_lock(url)
+    second.acquire()
+    ObjectStore(url).write(NAME, late or b"")
+    with pytest.raises(DeposedError, match="on first"):
+        second.renew()
+    first.renew()
 
 
 def test_a_holder_that_gives_signs_of_life_is_left_alone(url: str, machine: Become) -> None:

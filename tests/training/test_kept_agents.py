@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.sealed import seal
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import Assignment, Bytes, Counted
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -110,6 +111,9 @@ def test_an_agent_that_is_damaged_or_of_another_run_is_told(folder: RunFolder) -
     with pytest.raises(RunFolderError, match=r"b\.safetensors: cannot be gone on from .*digest"):
         start(folder).claim(claim())
     path.write_bytes(folder.kept_agent(0, "a").read_bytes())
+    with pytest.raises(RunFolderError, match="another game or run"):
+        start(folder).claim(claim())
+    path.write_bytes(seal({"agent": agent(0, "b")}, {"fingerprint": "other", "game": "b"}))
     with pytest.raises(RunFolderError, match="another game or run"):
         start(folder).claim(claim())
     path.unlink()
