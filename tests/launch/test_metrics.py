@@ -175,9 +175,9 @@ def test_one_module_alone_knows_how_ray_takes_metrics() -> None:
     for path in (ROOT / "leap_rl").glob("**/*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "ray.util.metrics":
-                found.add(path.name)
+                found.add(path.relative_to(ROOT).as_posix())
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 imported = [alias.name for alias in node.names]
                 assert "ray.util.metrics" not in imported
                 assert getattr(node, "module", "") != "ray.util" or "metrics" not in imported
-    assert found == {"ray_metrics.py"}
+    assert found == {"leap_rl/training/runtime/ray/metrics.py"}

@@ -61,12 +61,12 @@ GAMES = [
 ]
 
 
-@pytest.mark.parametrize(("game", "agent"), GAMES)
-@pytest.mark.parametrize("at", [0, 3])
 def settle(task: TaskConfig) -> TaskConfig:
     return task.family.settle(task)
 
 
+@pytest.mark.parametrize(("game", "agent"), GAMES)
+@pytest.mark.parametrize("at", [0, 3])
 def test_frozen_at_any_update_it_goes_on_to_the_same_bits(
     game: str, agent: dict[str, str], at: int
 ) -> None:
