@@ -18,7 +18,7 @@ encoders, and `leap-rl evaluate` compares them. A protocol is a YAML file with
                 to compare with the runs' own random starts too
 
 Finished cells are kept in OUT/cells.jsonl: call it again to resume, also after the protocol has
-grown. A cell is known by its options, so that a changed one is computed again.
+grown. With --report it shows what is finished and computes nothing. A cell is known by its options, so that a changed one is computed again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pyarrow.parquet import read_table
 
 from leap_rl.config import flatten
 from leap_rl.evaluation import experiment
-from leap_rl.evaluation.cells import Cell, key_of
+from leap_rl.evaluation.cells import Cell, CellFile, key_of
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.results import LearningCurve
@@ -261,10 +261,12 @@ def mean_series(rows: list[dict[str, Any]], name: str) -> list[float | None]:
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write the tables and the figures."""
+    """Write the tables and the figures of the cells that are finished."""
     name = given.protocol.stem
     files = report_training(given, results, given.out / name)
-    evaluated = [(cell, results[key_of(cell)]) for cell in evaluation_cells(given)]
+    evaluated = [
+        (cell, results[key_of(cell)]) for cell in evaluation_cells(given) if key_of(cell) in results
+    ]
     if evaluated:
         files += report_evaluation(evaluated, given.out / f"{name}_evaluation")
     experiment.announce(files)
@@ -328,6 +330,8 @@ def curves_of(given: argparse.Namespace, results: experiment.Results, of: str) -
     """Return a result's series of all seeds, by pool and variant and by game."""
     found: Curves = {}
     for cell in training_cells(given):
+        if key_of(cell) not in results:
+            continue
         by_game = found.setdefault((cell["pool"], cell["variant"]), {})
         for game, values in results[key_of(cell)][of].items():
             by_game.setdefault(game, []).append([np.nan if v is None else v for v in values])
@@ -374,13 +378,32 @@ def options() -> argparse.ArgumentParser:
         default=len(os.sched_getaffinity(0)),
         help="cells at a time, each on one core",
     )
+    parser.add_argument(
+        "--report", action="store_true", help="show what is finished, and compute nothing"
+    )
     return parser
+
+
+def show(given: argparse.Namespace) -> int:
+    """Report on what is finished; returns the exit status."""
+    try:
+        results = CellFile(given.out / "cells.jsonl").read()
+        finished = sum(key_of(cell) in results for cell in all_cells(given))
+    except ValueError as error:
+        print(f"meta_training.py: {error}", file=sys.stderr)
+        return experiment.EXIT_USAGE
+    print(f"{finished} of {len(all_cells(given))} cells are done")
+    if finished:
+        report(given, results)
+    return 0
 
 
 def main() -> int:
     """Run the command."""
     given = options().parse_args()
     given.out = given.out or Path("runs") / given.protocol.stem
+    if given.report:
+        return show(given)
     work = partial(run_cell, out=given.out)
     status = experiment.run(given, cells_of=training_cells, work=work, report=lambda *_: None)
     if status:

@@ -180,7 +180,6 @@ def test_a_run_with_no_whole_checkpoint_is_one_line(
     assert "no other checkpoint is whole" in line
 
 
-@pytest.mark.timeout(300)
 def test_a_disk_that_is_full_at_any_write_costs_nothing_that_was_written(
     calm: dict[str, str],
     tmp_path: Path,

@@ -26,8 +26,6 @@ OWN = [
 ]
 TRUST = "--trust_imports"
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def initializations(run: Path) -> list[str]:
     folder = RunFolder(run)

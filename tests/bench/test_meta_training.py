@@ -119,6 +119,26 @@ def test_the_table_is_of_means_over_seeds(
     assert (tmp_path / "out/toy.svg").exists()
 
 
+def test_what_is_finished_can_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY)
+    monkeypatch.setattr("sys.argv", ["x", str(path), "--out", str(tmp_path / "out"), "--report"])
+    assert SCRIPT["main"]() == 0
+    assert capsys.readouterr().out == "0 of 4 cells are done\n"
+    finished = {"returns": {"catch": [1.0, 3.0]}, "final_returns": {"catch": [2.0, 6.0]}}
+    CellFile(tmp_path / "out/cells.jsonl").add(cells(path)[1], finished)
+    assert SCRIPT["main"]() == 0
+    told = capsys.readouterr().out
+    assert "1 of 4 cells are done" in told
+    assert "| catch | reptile | catch | 1 |" in told
+    assert "leap" not in told.partition("| catch")[2]
+    (tmp_path / "out/cells.jsonl").write_text("{\n")
+    assert SCRIPT["main"]() == 2
+    assert "line 1: is damaged" in capsys.readouterr().err
+
+
 def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(f"{TOY}evaluation: {{agents: 2}}\n")

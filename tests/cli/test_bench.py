@@ -87,7 +87,6 @@ def test_snapshot_says_what_going_on_after_a_death_costs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_server_prints_the_load_of_each_number_of_trainers() -> None:
     figures = json_of("bench server --trainers 1 2 --seconds 0.5")
     assert figures["message_mb"] == round(675_120 * 4 / 1e6, 3)
@@ -99,7 +98,6 @@ def test_server_prints_the_load_of_each_number_of_trainers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_startup_takes_a_real_start_apart() -> None:
     figures = json_of("bench startup --game pong --envs 2 --repeats 1")
     assert (figures["game"], figures["envs"], figures["repeats"]) == ("pong", 2, 1)

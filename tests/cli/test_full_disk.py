@@ -27,8 +27,6 @@ SHORT = [
 PAGE = 4096
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def mount(where: Path, pages: int) -> None:
     where.mkdir(parents=True, exist_ok=True)

@@ -136,7 +136,6 @@ def test_gymnasium_environments_are_measured_as_the_config_sets_them(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_speed_is_measured_where_it_is_not_given() -> None:
     words = (
         "--task.games [pong] --task.num_envs 2 --seconds 1 --trainers 16 --runtime.env_processes 2 "

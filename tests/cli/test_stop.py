@@ -27,9 +27,6 @@ RAY = ["--runtime.kind", "ray", "--runtime.trainers", "2"]
 
 Process = subprocess.Popen[str]
 
-pytestmark = pytest.mark.timeout(180)
-
-
 HANGS = """
 import sys, time
 from leap_rl.cli import main
@@ -109,7 +106,9 @@ def test_a_signal_to_all_processes_leaves_a_resumable_run(
 
 
 def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
-    process = start(*LOCAL, "--runtime.snapshot_every_s", "1000", cwd=tmp_path)
+    # Tasks that last: none ends between the look and the signal.
+    lasting = ["--task.agent_steps", "40000000"]
+    process = start(*LOCAL, *lasting, "--runtime.snapshot_every_s", "1000", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
 
     def is_at_work() -> bool:

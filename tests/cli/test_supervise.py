@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from leap_rl.cli import EXIT_TERMINATED, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.interrupts import _descendants
@@ -22,8 +20,6 @@ BOWLS = [
     *("--runtime.trainers", "1", "--tracking.console", "quiet", "--tracking.tensorboard", "false"),
     *("--task.agent_steps", "400", "--meta.meta_steps", "3"),
 ]
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def start(*words: str, cwd: Path) -> subprocess.Popen[str]:

@@ -18,8 +18,6 @@ BOWLS = [
     *("--task.agent_steps", "40", "--meta.meta_steps", "3"),
 ]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -22,8 +22,6 @@ from leap_rl.envs.vector import GameVector
 MODULES = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in GAMES}
 SEED = 7
 
-pytestmark = pytest.mark.timeout(300)  # the first test of a game compiles its loops
-
 
 class Reference:
     """The package's own games, each episode with the seed that ours has."""

@@ -154,7 +154,6 @@ with cluster(None, cores_wanted=1):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("mode", "status"), [("token", 0), ("disabled", 1)])
 def test_the_probe_finds_what_an_open_cluster_gives_away(mode: str, status: int) -> None:
     probe = str(ROOT / "launch/container/probe.py")

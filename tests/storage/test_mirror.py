@@ -14,8 +14,6 @@ from leap_rl.storage.mirror import GROWING_EVERY_S, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.run_folder import RunFolder
 
-pytestmark = pytest.mark.timeout(180)  # the S3 server takes a while to start
-
 FINGERPRINT = "f" * 8
 
 

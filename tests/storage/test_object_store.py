@@ -19,8 +19,6 @@ from leap_rl.storage.object_store import (
 )
 from leap_rl.storage.run_folders import run_folder
 
-pytestmark = pytest.mark.timeout(180)  # the S3 server takes a while to start
-
 
 @pytest.fixture(params=["memory", "s3"])
 def store(request: pytest.FixtureRequest) -> ObjectStore:

@@ -21,8 +21,6 @@ from leap_rl.storage.run_folder import RunFolder, RunFolderError
 from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME, StoreLock
 
-pytestmark = pytest.mark.timeout(180)  # the S3 server takes a while to start
-
 ROOT = Path(__file__).parents[2]
 BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40"]
 BOWLS += ["--runtime.kind", "local", "--tracking.console", "quiet"]

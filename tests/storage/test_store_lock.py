@@ -27,7 +27,6 @@ def write_anyhow(lock: StoreLock) -> None:
 
 
 @pytest.mark.parametrize("where", ["memory", "s3"])
-@pytest.mark.timeout(180)
 def test_of_two_that_write_together_one_is_refused(
     where: str, machine: Become, request: pytest.FixtureRequest
 ) -> None:

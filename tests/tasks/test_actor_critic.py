@@ -235,7 +235,6 @@ def test_a_random_policy_is_far_below_the_threshold() -> None:
     assert total / episodes == pytest.approx(RANDOM_RETURN, abs=0.8)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_agent_learns_a_game_within_a_minute_of_one_core(seed: int) -> None:
     config = TaskConfig(kind="catch", agent_steps=32_000, num_envs=16, unroll_length=5)

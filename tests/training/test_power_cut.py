@@ -40,8 +40,6 @@ CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 SLOTS = 2
 DEBUG = Path(__file__).parents[2] / "configs/debug.yaml"
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class Disk:
     """Notes what is sure to be on the disk below a folder, and calls `check` before each change."""

@@ -32,8 +32,6 @@ RUN += ["--validation.every_meta_steps", "1", "--validation.games", '["catch_dar
 RUN += ["--runtime.trainers", "1", "--tracking.console", "quiet", "--tracking.tensorboard", "false"]
 RUN += ["--runtime.stream_every_s", "0.02", "--runtime.snapshot_every_s", "0.03"]
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture
 def port() -> int:

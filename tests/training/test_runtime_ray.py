@@ -25,8 +25,6 @@ from leap_rl.tracking.live import LIVE, read_live
 ROOT = Path(__file__).parents[2]
 BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--meta.meta_steps", "1"]
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(

@@ -113,7 +113,6 @@ def undisturbed(
     return options, run
 
 
-@pytest.mark.timeout(180)
 def test_the_run_equals_a_ten_line_loop(undisturbed: tuple[list[str], Path]) -> None:
     options, run = undisturbed
     expected = ten_line_loop(read_config(options))
@@ -135,7 +134,6 @@ def one_cluster() -> Iterator[None]:
         yield
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize("trainers", [1, 2])
 def test_ray_gives_the_same_bits(
@@ -156,7 +154,6 @@ def test_ray_gives_the_same_bits(
     assert {slot["attempt"] for slot in slots} == {1}
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize("method", ["reptile", "fomaml", "finetune"])
 def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
@@ -174,7 +171,6 @@ def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(named["theta"], expected)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_a_resume_with_fewer_or_more_trainers_gives_the_same_bits(
@@ -210,7 +206,6 @@ def test_every_version_differs(undisturbed: tuple[list[str], Path]) -> None:
     assert len(set(initializations(run))) == 4
 
 
-@pytest.mark.timeout(180)
 def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_path: Path) -> None:
     options, run = undisturbed
     other = [*options, "--seed", "1", "--meta.meta_steps", "1", "--runtime.kind", "local"]
@@ -221,7 +216,6 @@ def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_
         assert before != after
 
 
-@pytest.mark.timeout(180)
 def test_contributions_are_not_zero_and_all_differ(
     undisturbed: tuple[list[str], Path], tmp_path: Path
 ) -> None:
@@ -242,7 +236,6 @@ def test_contributions_are_not_zero_and_all_differ(
     assert all(any(contribution) for contribution in kept)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("undisturbed", "runtime"),
     [
