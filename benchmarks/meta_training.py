@@ -18,7 +18,8 @@ encoders, and `leap-rl evaluate` compares them. A protocol is a YAML file with
                 to compare with the runs' own random starts too
 
 Finished cells are kept in OUT/cells.jsonl: call it again to resume, also after the protocol has
-grown. With --report it shows what is finished and computes nothing. A cell is known by its options, so that a changed one is computed again.
+grown. With --report it shows what is finished and computes nothing. A cell is known by its options,
+so that a changed one is computed again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -282,6 +283,7 @@ def report_training(
         (cell["pool"], cell["variant"]): agent_steps_of_meta_step(cell["options"])
         for cell in training_cells(given)
     }
+    pools = {pool for pool, _ in curves}
     table: list[dict[str, Any]] = []
     panels: dict[str, dict[str, Line]] = {}
     for (pool, variant), by_game in curves.items():
@@ -289,7 +291,8 @@ def report_training(
             row = row_of(game, np.array(seeds), np.array(ends[pool, variant][game]))
             table.append({"pool": pool, "variant": variant, **row})
             spent = [n * each[pool, variant] / 1e6 for n in range(len(seeds[0]))]
-            panels.setdefault(f"{pool}: {game}", {})[variant] = band(spent, np.array(seeds))
+            title = title_of(pool, game, of=by_game, pools=len(pools))
+            panels.setdefault(title, {})[variant] = band(spent, np.array(seeds))
     label = "agent steps of meta-training, millions"
     drawn = [Panel(lines, label, "mean return", title=at) for at, lines in panels.items()]
     return [*write_table(table, path), *draw(drawn, path)]
@@ -300,14 +303,16 @@ def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list
     panels, rows = [], []
     for cell, result in evaluated:
         budget = cell["evaluation"]["agent_steps"]
-        for game in cell["evaluation"]["games"]:
+        games = cell["evaluation"]["games"]
+        for game in games:
             steps = [(part + 1) * budget / BINS for part in range(BINS)]
             lines = {
                 name: band(steps, np.array(by_game[game]))
                 for name, by_game in result["rewards"].items()
             }
             label = "reward per 1,000 agent steps"
-            panels.append(Panel(lines, "agent steps", label, title=f"{cell['pool']}: {game}"))
+            title = title_of(cell["pool"], game, of=games, pools=len(evaluated))
+            panels.append(Panel(lines, "agent steps", label, title=title))
         for table in result["tables"]:
             against, by_game, _ = table["title"].partition(", game by game")
             told = {"pool": cell["pool"], "compared": against}
@@ -316,6 +321,14 @@ def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list
     lines_of = (f"* {cell['pool']}: {said}" for cell, r in evaluated for said in r["verdicts"])
     verdicts.write_text("\n".join(lines_of) + "\n")
     return [*write_table(rows, path), *draw(panels, path), verdicts]
+
+
+def title_of(pool: str, game: str, *, of: Collection[str], pools: int) -> str:
+    """Return a panel's title, as short as it can be: it is of a game of a pool, one of so many."""
+    if len(of) == 1 and pools > 1:
+        return pool
+    short = game.removeprefix("MinAtar/").removesuffix("-v1")
+    return short if pools == 1 else f"{pool}: {short}"
 
 
 def band(x: Sequence[float], series: FloatArray) -> Line:
