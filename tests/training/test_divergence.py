@@ -100,12 +100,14 @@ def test_a_task_starts_again_with_seeds_of_its_own(folder: RunFolder) -> None:
 def test_restarts_cost_no_attempts(folder: RunFolder) -> None:
     policy = FakePolicy(batch=1)
     server = make_server(folder, policy, on_divergence="restart_task", max_attempts=2)
-    work = assigned(server.claim(claim()))
-    server.diverged(diverged(work.ticket))
+    assigned(server.claim(claim()))
+    server.trainer_lost("a", "killed")  # of the first seed: the next one has all its attempts
     work = assigned(server.claim(claim(number=2)))
-    server.trainer_lost("a", "killed")
+    server.diverged(diverged(work.ticket))
     work = assigned(server.claim(claim(number=3)))
-    assert isinstance(server.complete(complete(work.ticket, claim(number=4))), Counted)
+    server.trainer_lost("a", "killed")
+    work = assigned(server.claim(claim(number=4)))
+    assert isinstance(server.complete(complete(work.ticket, claim(number=5))), Counted)
     assert policy.closed[0][1][0].restarts == 1
     assert folder.read_state(1)["slots"][0]["restarts"] == 1
 
@@ -225,9 +227,10 @@ def _carry_out(folder: RunFolder, on_divergence: OnDivergence) -> None:
 def test_a_late_round_closes_on_the_sums_so_far(folder: RunFolder, clock: FakeClock) -> None:
     policy = FakePolicy()
     server = make_server(folder, policy, clock, close_after_s=100.0)
-    tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "ab"]
+    tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
     server.complete(complete(tickets[0], claim("a", number=2)))
     server.stream(stream(tickets[1], 4))
+    server.stream(stream(tickets[2], 0))  # no segment yet: a sum of nothing is none
     pass_time(server, clock, 45.0)
     server.stream(stream(tickets[1], 7))
     pass_time(server, clock, 54.0)
