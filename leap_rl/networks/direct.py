@@ -159,7 +159,8 @@ class DirectPasses:
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over parameters that have changed."""
-        self._refresh_convolutions()
+        for convolution in self._convolutions:
+            convolution.refresh()
         hidden = _parameters(self._hidden_layer)
         self._hidden = _Linear(*(tensor.to(self._dtype) for tensor in hidden))
         # Both heads are one matrix, [A + 1, features], too small to be worth less precision.
@@ -220,10 +221,6 @@ class DirectPasses:
     def forget(self) -> None:
         """Drop what was recorded, if anything was."""
         self._unroll = []
-
-    def _refresh_convolutions(self) -> None:
-        for convolution in self._convolutions:
-            convolution.refresh()
 
     def _convolutions_backward(self, steps: list[list[Tensor]], grad: Tensor) -> None:
         """Overwrite the convolutions' gradients.

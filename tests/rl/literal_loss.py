@@ -14,13 +14,8 @@ def literal_loss(
     value_coefficient: float,
     entropy_coefficient: float,
 ) -> A2CLoss:
-    logits, values, actions, returns, advantages = (
-        *(
-            part.flatten(0, -2) if part is predictions.logits else part.flatten()
-            for part in predictions
-        ),
-        *(part.flatten() for part in targets),
-    )
+    logits, values = predictions.logits.flatten(0, -2), predictions.values.flatten()
+    actions, returns, advantages = (part.flatten() for part in targets)
     policy = torch.softmax(logits, dim=-1)
     log_policy = torch.log_softmax(logits, dim=-1)
     log_taken = log_policy[torch.arange(len(actions)), actions]
