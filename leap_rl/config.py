@@ -213,8 +213,8 @@ class LearnConfig:
     or gs://bucket/mine. None makes runs/learn-DATE-TIME."""
 
     init: str = "random"
-    """Where the encoders start: random, or a file such as
-    RUN/checkpoints/000100/initialization.safetensors."""
+    """Where the encoders start: random, pretrained:NAME (leap-rl pretrained lists them), or a file
+    such as RUN/checkpoints/000100/initialization.safetensors."""
 
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -244,8 +244,8 @@ class EvaluateConfig:
     s3://bucket/mine or gs://bucket/mine. None makes runs/evaluate-DATE-TIME."""
 
     init: list[str] = field(default_factory=list)
-    """Files of the initializations that are compared: FILE, or NAME=FILE,FILE,... for several
-    meta-training runs of one method, which are judged together."""
+    """Files of the initializations that are compared, or pretrained:NAME: FILE, or
+    NAME=FILE,FILE,... for several meta-training runs of one method, which are judged together."""
 
     random: bool = True
     """Learn from random encoders as well: the baseline that the others are compared with."""

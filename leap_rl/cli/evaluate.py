@@ -16,6 +16,7 @@ from leap_rl.cli.initializations import (
     FoundInitialization,
     find_group,
     own_start,
+    read_theta0,
 )
 from leap_rl.cli.launch import asked_folder, carry_out, fill_folder, new_folder, settle
 from leap_rl.cli.parser import config_parser, parse
@@ -26,7 +27,6 @@ from leap_rl.config import EvaluateConfig, fingerprint, flatten
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.wandb_folder import note_sources
-from leap_rl.training.initialization import read_initialization
 
 SHORT = {
     "--games": ["--task.games"],
@@ -48,7 +48,9 @@ Learn games from initializations and from random encoders, several agents each, 
                       what is compared; may be given several times. The runs of one method, which
                       differ in their seeds, are judged together; a single RUN needs no name, and
                       what is found holds for that one run. RUN, RUN@12 (its version 12), RUN@best
-                      (the best of those that were validated), a checkpoint's folder, or a file.
+                      (the best of those that were validated), a checkpoint's folder, one that
+                      leap-rl export wrote, pretrained:NAME (leap-rl pretrained lists them), or a
+                      file.
                       Tasks and agents are set as the first one's run had them.
   --seeds             agents of each run in each game
   --own_start true    compare with the runs' own random starts too, beside fresh ones
@@ -186,7 +188,7 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
 
 def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
     try:
-        return read_initialization(one.path, layout)
+        return read_theta0(one.path, layout)
     except ValueError as error:
         raise UsageError(f"init = {one.given}: {error}") from None
 

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from leap_rl.cli import UsageError
+from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.record import read_run
-from leap_rl.config import TrainConfig
+from leap_rl.config import TrainConfig, to_mapping
+from leap_rl.networks.parameters import Layout
+from leap_rl.pretrained import PREFIX, locate
+from leap_rl.pretrained.card import CARD, OPTIONS
 from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted, refuse_password
-from leap_rl.training.initialization import FILE_NAME
+from leap_rl.training.initialization import FILE_NAME, read_initialization
 
 BEST = "best"
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -28,7 +34,7 @@ class FoundInitialization:
     given: str
     """As it was named."""
     path: str
-    """The file, or its URL."""
+    """The file, its URL, or pretrained:NAME."""
     file: Path | None = None
     """The file on this machine, if it is there."""
     name: str
@@ -58,6 +64,21 @@ class FoundGroup:
         """The group as a config has it, which names files and holds no secret of a URL."""
         paths = ",".join(redacted(run.path) for run in self.runs)
         return f"{self.name}={paths}" if self.named else paths
+
+
+def read_theta0(path: str, layout: Layout) -> tuple[Tensor, str]:
+    """Return an initialization, float32 [P], and its file's SHA-256.
+
+    Args:
+        path: A file, its URL, or pretrained:NAME.
+        layout: Of the shared parameters.
+
+    Raises:
+        ValueError: There is no such file, or its parameters do not fit.
+    """
+    if path.startswith(PREFIX):
+        path = str(locate(path) / FILE_NAME)
+    return read_initialization(path, layout)
 
 
 def find_group(given: str) -> FoundGroup:
@@ -103,12 +124,20 @@ def own_start(group: FoundGroup) -> FoundGroup:
 
 
 def find_initialization(given: str) -> FoundInitialization:
-    """Return what RUN, RUN@S, RUN@best, a checkpoint's folder or a file stands for.
+    """Return what an initialization's name stands for.
+
+    It may be RUN, RUN@S, RUN@best, a checkpoint's folder, one that ``leap-rl export`` wrote,
+    pretrained:NAME, or a file.
 
     Raises:
         UsageError: There is no such initialization; the run has made no meta-step yet.
         RunFolderError: The run's folder is damaged.
     """
+    if given.startswith(PREFIX):
+        try:
+            return _of_export(given, locate(given), path=given)
+        except ValueError as error:
+            raise UsageError(f"init = {given}: {error}") from None
     if is_url(given):
         refuse_password(given)
     plain = given.split("?")[0] if is_url(given) else given  # a presigned URL has a query
@@ -120,6 +149,8 @@ def find_initialization(given: str) -> FoundInitialization:
     path, _, version = given.rpartition("@") if "@" in Path(given).name else (given, "", "")
     if version and not Path(given).exists():
         return _of_run(given, RunFolder(path), version)
+    if (Path(given) / CARD).exists():
+        return _of_export(given, Path(given), path=str(Path(given) / FILE_NAME))
     if (Path(given) / FILE_NAME).exists():
         return _of_file(given, Path(given) / FILE_NAME)
     if Path(given).is_dir():
@@ -179,6 +210,19 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         options=run.options,
         run=folder.url or str(folder.path),
         chosen_from=run.config.validation.agents if version == BEST else None,
+    )
+
+
+def _of_export(given: str, folder: Path, *, path: str) -> FoundInitialization:
+    """Return that of a folder which ``leap-rl export`` wrote."""
+    parser = config_parser(TrainConfig, program="leap-rl export")
+    config = parse(parser, TrainConfig, ["--config", str(folder / OPTIONS)])
+    return FoundInitialization(
+        given=given,
+        path=path,
+        file=folder / FILE_NAME,
+        name=folder.absolute().name,
+        options=to_mapping(config),
     )
 
 

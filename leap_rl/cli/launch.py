@@ -16,6 +16,7 @@ from torch import Tensor
 
 from leap_rl import cli
 from leap_rl.cli import UsageError
+from leap_rl.cli.initializations import read_theta0
 from leap_rl.cli.monitor import Monitor, rows_of
 from leap_rl.cli.policies import make_learning, make_meta_training, make_policy, make_tasks
 from leap_rl.cli.record import Record, computes_here, versions_here
@@ -43,7 +44,6 @@ from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults.faults import ordered_deaths
 from leap_rl.training.faults.phases import Phase
-from leap_rl.training.initialization import read_initialization
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.runtime.job import Job, Runtime
@@ -322,7 +322,7 @@ def _initialization(
         seed = derive_seed(config.seed, Purpose.INITIALIZATION)
         return tasks.random_initialization(seed), None
     try:
-        return read_initialization(init, tasks.shared_layout())
+        return read_theta0(init, tasks.shared_layout())
     except ValueError as error:
         raise UsageError(f"{option} = {init}: {error}") from None
 

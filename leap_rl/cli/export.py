@@ -1,0 +1,130 @@
+"""``leap-rl export``: an initialization to take elsewhere, with its options and a model card."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leap_rl import __version__
+from leap_rl.cli import UsageError
+from leap_rl.cli.initializations import FoundInitialization, find_initialization
+from leap_rl.cli.launch import shown
+from leap_rl.cli.policies import make_tasks
+from leap_rl.cli.record import read_run
+from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
+from leap_rl.pretrained.card import CARD, OPTIONS, PARAMETERS, Card, write_card
+from leap_rl.storage import plain_yaml
+from leap_rl.storage.durable_files import make_folder, write_atomically
+from leap_rl.storage.run_folders import run_folder
+from leap_rl.tasks.played import PlayedFamily
+
+_DESCRIPTION = """\
+Write a run's initialization into a folder of its own, to share or to load elsewhere:
+
+  initialization.safetensors   the parameters by name, as the run's checkpoint has them
+  config.yaml                  the options of the run, as --config takes them
+  README.md                    a model card: games, budget, method, what was measured, how to load
+
+The folder can stand wherever an initialization is named (leap-rl evaluate --init FOLDER), and
+leap_rl.pretrained.load(Path(FOLDER)) returns the encoder."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    given = _options().parse_args(argv)
+    out = Path(given.out)
+    export(find_initialization(given.run), out, evaluations=given.evaluation)
+    print(f"exported {given.run} to {shown(out)}; its card is {shown(out / CARD)}")
+    return 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="leap-rl export",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", metavar="RUN", help="RUN, RUN@12 or RUN@best, of leap-rl train")
+    parser.add_argument("--out", required=True, help="the folder, new or empty")
+    parser.add_argument(
+        "--evaluation",
+        action="append",
+        default=[],
+        metavar="EVAL",
+        help="an evaluation whose verdicts the card tells; may be given several times",
+    )
+    return parser
+
+
+def export(one: FoundInitialization, out: Path, *, evaluations: Sequence[str] = ()) -> None:
+    """Write an initialization's folder.
+
+    Args:
+        one: The initialization.
+        out: The folder; its name becomes the initialization's.
+        evaluations: Folders of evaluations whose verdicts the card tells.
+
+    Raises:
+        UsageError: It lies in no run, it is no encoder of agents, the folder is not empty, or an
+            evaluation has nothing to say yet.
+    """
+    if one.run is None or one.file is None:
+        raise UsageError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
+    run = run_folder(one.run)
+    config = read_run(run).config
+    assert isinstance(config, TrainConfig), "find_initialization refuses others"
+    family = config.task.family
+    if not isinstance(family, PlayedFamily):
+        raise UsageError(
+            f"{one.given}: task.kind = {config.task.kind} has no agents; only their encoders are "
+            "exported"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"--out {out}: is there already; name a new folder")
+    verdicts = [verdict for path in evaluations for verdict in _verdicts(path)]
+    number = int(one.file.parent.name)
+    data = one.file.read_bytes()
+    card = Card(
+        name=out.absolute().name,
+        encoder=family.player(make_tasks(config)).encoder,
+        observation_shape=family.observation_shape(config.task),
+        share=config.agent.share,
+        method=config.meta.method,
+        games=config.task.resolved_games,
+        meta_steps=number,
+        agent_steps=run.read_state(number)["agent_steps"],
+        seed=config.seed,
+        leap_rl=__version__,
+        sha256=hashlib.sha256(data).hexdigest(),
+        verdicts=tuple(verdicts),
+    )
+    make_folder(out)
+    write_atomically(out / PARAMETERS, data)
+    write_atomically(out / OPTIONS, plain_yaml.dump(_options_of(config)).encode())
+    write_atomically(out / CARD, write_card(card).encode())
+
+
+def _options_of(config: TrainConfig) -> Mapping[str, Any]:
+    """Return what is computed, and nothing of the machine that computed it."""
+    options = to_mapping(config)
+    for name in OPERATIONAL - {"meta.meta_steps"}:
+        group, _, last = name.rpartition(".")
+        (options[group] if group else options).pop(last, None)
+    options["agent"] |= {"device": "auto", "precision": "auto"}
+    return options
+
+
+def _verdicts(path: str) -> list[str]:
+    from leap_rl.evaluation.comparison import summarize
+    from leap_rl.evaluation.results import read_evaluation
+    from leap_rl.evaluation.verdict import verdict_of
+
+    evaluation = read_evaluation(run_folder(path))
+    summary = summarize(evaluation) if evaluation.curves else None
+    if summary is None or not summary.comparisons:
+        raise UsageError(f"--evaluation {path}: compares nothing yet")
+    where = f"{', '.join(evaluation.games)}, {evaluation.agent_steps:,} agent steps an agent: "
+    return [where + verdict_of(comparison) for comparison in summary.comparisons]

@@ -1,0 +1,40 @@
+"""``leap-rl pretrained``: the initializations that come with leap_rl."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from textwrap import fill
+
+from leap_rl.pretrained import PREFIX, locate, names
+from leap_rl.pretrained.card import CARD, read_card
+
+_DESCRIPTION = """\
+List the initializations that come with leap_rl: what each was meta-trained on, and what was
+measured. Each can stand wherever an initialization is named, as pretrained:NAME, and from Python
+leap_rl.pretrained.load("NAME") returns the encoder."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="leap-rl pretrained",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's whole card")
+    name = parser.parse_args(argv).name
+    if name is not None:
+        print((locate(name) / CARD).read_text(), end="")
+        return 0
+    for each in names():
+        card = read_card(locate(each))
+        print(f"{PREFIX}{each}")
+        said = [
+            f"{card.method}, {card.meta_steps} meta-steps, {card.agent_steps:,} agent steps: "
+            f"{', '.join(card.games)}",
+            *card.verdicts,
+        ]
+        for sentence in said:
+            print(fill(sentence, width=100, initial_indent="  ", subsequent_indent="    "))
+    return 0

@@ -1,0 +1,116 @@
+"""Model cards: Markdown for a reader, front matter for programs, as Hugging Face's hub has it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import yaml
+
+from leap_rl.storage import plain_yaml
+
+CARD = "README.md"
+PARAMETERS = "initialization.safetensors"
+OPTIONS = "config.yaml"
+
+_FENCE = "---\n"
+_FRONT = {
+    "license": "apache-2.0",
+    "library_name": "leap-rl",
+    "pipeline_tag": "reinforcement-learning",
+    "tags": ["leap", "meta-learning", "reinforcement-learning"],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What is known of an exported initialization."""
+
+    name: str
+    encoder: str
+    """As `agent.encoder` names it."""
+    observation_shape: tuple[int, ...]
+    """Height, width and channels, or a vector's length."""
+    share: str
+    """As `agent.share` says it: the whole encoder, or its convolutions alone."""
+    method: str
+    """As `meta.method` names it."""
+    games: tuple[str, ...]
+    """That it was meta-trained on."""
+    meta_steps: int
+    agent_steps: int
+    """Of all its agents together."""
+    seed: int
+    leap_rl: str
+    """The version that made it."""
+    sha256: str
+    """Of the file of parameters."""
+    verdicts: tuple[str, ...]
+    """What evaluations found, a few sentences each."""
+
+
+def write_card(card: Card) -> str:
+    """Return a card's text."""
+    known = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(card).items()
+    }
+    shape = " x ".join(map(str, card.observation_shape))
+    made = fill(
+        f"The starting weights of an encoder (`{card.encoder}`, observations of {shape}), "
+        f"meta-trained by leap_rl {card.leap_rl}: {card.method}, {card.meta_steps} meta-steps, "
+        f"{card.agent_steps:,} agent steps in all, on {', '.join(card.games)}; seed {card.seed}. "
+        f"`{OPTIONS}` has every option.",
+        width=100,
+    )
+    measured = "\n".join(
+        fill(verdict, width=100, initial_indent="* ", subsequent_indent="  ")
+        for verdict in card.verdicts
+    )
+    return f"""\
+{_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
+# {card.name}
+
+{made}
+
+## Measured
+
+{measured or "Nothing yet: `leap-rl evaluate` compares it with a random start."}
+
+## Use
+
+`{PARAMETERS}` has the parameters by name, as safetensors; its SHA-256 is
+`{card.sha256}`.
+
+```bash
+leap-rl evaluate --init FOLDER --games GAMES              # against random starts
+leap-rl learn --init FOLDER/{PARAMETERS}
+```
+
+```python
+encoder = leap_rl.pretrained.load(Path("FOLDER"))  # uint8 observations to float32 features
+```
+"""
+
+
+def read_card(folder: Path) -> Card:
+    """Return the card in a folder.
+
+    Raises:
+        ValueError: There is none, or it is not as `write_card` writes it.
+    """
+    path = folder / CARD
+    try:
+        _, front, _ = path.read_text().split(_FENCE, 2)
+        known: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in plain_yaml.load(front)["leap_rl"].items()
+        }
+        return Card(**known)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: is no card that leap-rl export wrote: {reason}") from None

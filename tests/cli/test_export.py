@@ -1,0 +1,168 @@
+"""Initializations travel: out of a run with a card, into any command, and into other code."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from leap_rl import pretrained
+from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli.initializations import find_initialization
+from leap_rl.cli.record import read_run
+from leap_rl.pretrained.card import CARD, OPTIONS, PARAMETERS
+from leap_rl.storage.run_folder import RunFolder
+
+LOCALLY = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
+LOCALLY += ["--tracking.console", "quiet"]
+CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "4"]
+CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "800"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A meta-training run, an evaluation of it, and what was exported of both."""
+    at = tmp_path_factory.mktemp("runs")
+    meta = ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
+    assert main(["train", *CATCH, *meta, *LOCALLY, "--run_dir", str(at / "run")]) == 0
+    arguments = ["--init", f"{at / 'run'}@1", "--games", "catch_dark", "--seeds", "2"]
+    assert main(["evaluate", *arguments, *LOCALLY, "--out", str(at / "evaluation")]) == 0
+    evaluation = ["--evaluation", str(at / "evaluation")]
+    assert main(["export", f"{at / 'run'}@1", "--out", str(at / "mine"), *evaluation]) == 0
+    return at
+
+
+def test_an_export_holds_the_checkpoints_bytes_and_says_what_they_are(folders: Path) -> None:
+    data = (folders / "mine" / PARAMETERS).read_bytes()
+    assert data == (folders / "run/checkpoints/000001" / PARAMETERS).read_bytes()
+    card = pretrained.read_card(folders / "mine")
+    assert (card.name, card.method, card.games) == ("mine", "leap", ("catch",))
+    assert (card.meta_steps, card.agent_steps, card.seed) == (1, 1600, 0)
+    assert card.sha256 == hashlib.sha256(data).hexdigest()
+    (verdict,) = card.verdicts
+    assert verdict.startswith("catch_dark, 800 agent steps an agent: run@1 against random: ")
+    said = (folders / "mine" / CARD).read_text().split("## Measured")[1]
+    assert verdict in " ".join(said.split())
+
+
+def test_an_exported_folder_stands_for_its_run(folders: Path) -> None:
+    found = find_initialization(str(folders / "mine"))
+    run = read_run(RunFolder(folders / "run"))
+    assert found.options is not None
+    assert found.options["task"] == run.options["task"]
+    settled = {"device": "auto", "precision": "auto"}
+    assert found.options["agent"] == run.options["agent"] | settled
+    evaluation = ["evaluate", "--init", str(folders / "mine"), "--games", "catch_dark"]
+    again = folders / "again"
+    assert main([*evaluation, "--seeds", "2", *LOCALLY, "--out", str(again)]) == 0
+    curves = "curves/000000.parquet"
+    assert (again / curves).read_bytes() == (folders / "evaluation" / curves).read_bytes()
+
+
+def test_the_options_make_the_same_run(folders: Path) -> None:
+    config = ["--config", str(folders / "mine" / OPTIONS)]
+    assert main(["train", *config, *LOCALLY, "--run_dir", str(folders / "repeated")]) == 0
+    file = Path("checkpoints/000002") / PARAMETERS
+    assert (folders / "repeated" / file).read_bytes() == (folders / "run" / file).read_bytes()
+
+
+def test_the_encoder_is_a_module_with_these_parameters(folders: Path) -> None:
+    encoder = pretrained.load(folders / "mine")
+    parameters = dict(encoder.named_parameters())
+    saved = load_file(folders / "mine" / PARAMETERS)
+    assert parameters.keys() == saved.keys()
+    assert all(torch.equal(parameters[name], saved[name]) for name in saved)
+    shape = pretrained.read_card(folders / "mine").observation_shape
+    features = encoder(torch.zeros((2, *shape), dtype=torch.uint8))
+    assert features.shape == (2, encoder.features)
+
+
+def test_what_cannot_be_exported_is_said(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, taken = str(folders / "run"), str(folders / "mine")
+    for arguments, said in [
+        ([run, "--out", taken], f"--out {taken}: is there already"),
+        ([taken, "--out", str(tmp_path / "a")], f"{taken}: lies in no run"),
+        ([f"{run}@7", "--out", str(tmp_path / "b")], "has no version 7"),
+        ([run, "--out", str(tmp_path / "c"), "--evaluation", run], "evaluat"),
+    ]:
+        assert main(["export", *arguments]) == EXIT_USAGE
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_damage_is_noticed(folders: Path, tmp_path: Path) -> None:
+    def copied(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        for file in (folders / "mine").iterdir():
+            (tmp_path / name / file.name).write_bytes(file.read_bytes())
+        return tmp_path / name
+
+    other = copied("other")
+    (other / PARAMETERS).write_bytes((folders / "run/checkpoints/000002" / PARAMETERS).read_bytes())
+    with pytest.raises(ValueError, match="is not the file that its card was written for"):
+        pretrained.load(other)
+    gone = copied("gone")
+    (gone / PARAMETERS).unlink()
+    with pytest.raises(ValueError, match=f"{PARAMETERS}: cannot be read: No such file"):
+        pretrained.load(gone)
+    for text in ("# mine\n", "---\nleap_rl: 1\n---\n", "---\nleap_rl: {name: a}\n---\n", "---\n["):
+        (gone / CARD).write_text(text)
+        with pytest.raises(ValueError, match="is no card that leap-rl export wrote"):
+            pretrained.read_card(gone)
+    convolutions = copied("convolutions")
+    card = (convolutions / CARD).read_text()
+    (convolutions / CARD).write_text(card.replace("share: encoder", "share: convolutions"))
+    with pytest.raises(ValueError, match="holds the convolutions alone"):
+        pretrained.load(convolutions)
+
+
+def test_an_unknown_name_is_told_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--init", "pretrained:nothing"]) == EXIT_USAGE
+    error = capsys.readouterr().err
+    assert "there is no pretrained 'nothing'; there are " in error
+    assert all(name in error for name in pretrained.names())
+    assert main(["learn", "--init", "pretrained:nothing", "--runtime.kind", "local"]) == EXIT_USAGE
+    assert "there is no pretrained 'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", pretrained.names())
+def test_what_comes_with_leap_rl_can_be_learned_from(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pretrained"]) == 0
+    card = pretrained.read_card(pretrained.locate(name))
+    assert card.name == name
+    assert card.verdicts
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"pretrained:{name} {card.method}, {card.meta_steps} meta-steps" in printed
+    assert all(verdict in printed for verdict in card.verdicts)
+    options = yaml.safe_load((pretrained.locate(name) / OPTIONS).read_text())
+    steps = options["task"]["num_envs"] * options["task"]["unroll_length"]
+    short = ["--games", card.games[0], "--agent_steps", str(4 * steps), "--seeds", "1"]
+    given = ["evaluate", "--init", f"pretrained:{name}", *short, *LOCALLY]
+    assert main([*given, "--out", str(tmp_path / "evaluation")]) == 0
+    copy = next(tmp_path.glob(f"evaluation/checkpoints/000000/*{name}*"), None)
+    assert copy is not None
+    encoder = pretrained.load(name)
+    saved = load_file(copy)
+    assert all(torch.equal(value, saved[key]) for key, value in encoder.named_parameters())
+
+
+@pytest.mark.parametrize("name", pretrained.names())
+def test_loading_takes_neither_ray_nor_a_game(name: str) -> None:
+    code = f"import sys; from leap_rl import pretrained; pretrained.load({name!r}); "
+    code += "print([m for m in ('ray', 'gymnasium', 'ale_py', 'wandb') if m in sys.modules])"
+    printed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    assert printed == "[]\n"
