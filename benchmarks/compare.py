@@ -1,6 +1,6 @@
 """Ours against peers, in turns within one run; writes the tables of docs/performance.md.
 
-    .venv/bin/python benchmarks/compare.py --peers sb3_a2c atari_vector_env_step --out rows.jsonl
+    .venv/bin/python -m benchmarks.compare --peers sb3_a2c atari_vector_env_step --out rows.jsonl
 
 For each game: ours, the first peer, ours, the next one, ours, and so on, `--repeats` times over.
 Each run of a peer is set against the two of ours around it: the ratio is the mean of their rates

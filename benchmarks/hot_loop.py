@@ -1,6 +1,6 @@
 """What each decision in the agent's hot loop buys: both ways in turns, within one run.
 
-    .venv/bin/python benchmarks/hot_loop.py [--repeats 40] [--encoder mnih2013]
+    .venv/bin/python -m benchmarks.hot_loop [--repeats 40] [--encoder mnih2013]
 
 Needs no emulator and no game: 32 random observations, unroll 5, one thread. Prints a table of
 medians and of the ratio old / new, pair by pair.

@@ -1,6 +1,6 @@
 """The learning curve of a run of `leap-rl learn`, as a table in Markdown and, if asked, a figure.
 
-    .venv/bin/python benchmarks/learning_curve.py runs/pong --out curve.svg
+    .venv/bin/python -m benchmarks.learning_curve runs/pong --out curve.svg
 
 Each line is the mean return of the episodes that ended in one interval of the budget.
 """

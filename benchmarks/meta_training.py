@@ -1,6 +1,6 @@
 """Meta-train as a protocol says, and judge what came of it.
 
-    .venv/bin/python benchmarks/meta_training.py benchmarks/protocols/single_game.yaml
+    .venv/bin/python -m benchmarks.meta_training benchmarks/protocols/single_game.yaml
 
 Meta-trains each variant of a protocol on each of its pools of games, with each of its seeds, and
 shows the mean return over a task's whole budget by meta-step: what an agent gets while it learns.
@@ -39,13 +39,13 @@ import numpy as np
 import yaml
 from pyarrow.parquet import read_table
 
+from benchmarks.harness import experiment
+from benchmarks.harness.cells import Cell, CellFile, key_of
+from benchmarks.harness.runs import evaluate, meta_train, rows_of
 from leap_rl.config import flatten
-from leap_rl.evaluation import experiment
-from leap_rl.evaluation.cells import Cell, CellFile, key_of
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
 from leap_rl.evaluation.results import LearningCurve
-from leap_rl.evaluation.runs import evaluate, meta_train, rows_of
 from leap_rl.evaluation.statistics import FloatArray, mean_interval
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import verdict_of

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.system.__main__ import BENCHES as MEASURED
 from leap_rl.cli import COMMANDS, TRUST_IMPORTS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
 from leap_rl.cli.chaos import ChaosConfig
@@ -125,11 +126,18 @@ def test_every_command_is_spelled_right(
         subprocess.run(["make", "--dry-run", command, *rest], check=True, capture_output=True)
         return
     if program == ".venv/bin/python":
-        if command == "-m":
-            assert rest[0] == "pytest"
+        module, *rest = rest if command == "-m" else [command]
+        if module == "pytest":
             assert (ROOT / rest[-1]).exists()
-            return
-        runpy.run_path(command)["options"]().parse_args(rest)
+        elif "--help" in rest:
+            assert import_module(module).options()
+        elif module == "benchmarks.system":
+            name, *rest = rest
+            parse_bench(MEASURED[name], join_list(rest, "--trainers"))
+        elif command == "-m":
+            import_module(module).options().parse_args(rest)
+        else:
+            runpy.run_path(command)["options"]().parse_args(rest)
         return
     if program == ".venv/bin/pre-commit":
         words = [sys.executable, "-m", "pre_commit", command, *rest, "--help"]
@@ -145,8 +153,7 @@ def test_every_command_is_spelled_right(
         assert name in BENCHES
         if not rest:
             return  # and so is the measurement
-        rest = join_list(take_json(rest)[0], "--trainers")
-        parse(bench_parser(name), BENCHES[name], rest)
+        parse_bench(BENCHES[name], take_json(rest)[0])
         return
     if command == "play":
         parse(config_parser(PlayConfig, program="test"), PlayConfig, rest[1:])
@@ -168,6 +175,10 @@ def test_every_command_is_spelled_right(
         command, rest = "train", rest[1:]
     config = CONFIGS[command]
     parse(config_parser(config, program="test"), config, rest)
+
+
+def parse_bench(config: type[Any], words: list[str]) -> None:
+    parse(bench_parser(config, program="test"), config, words)
 
 
 def check_launch(words: list[str]) -> None:
@@ -197,14 +208,18 @@ def check_launch(words: list[str]) -> None:
 
 def known_options() -> set[str]:
     """The options of all commands, and of the scripts in benchmarks."""
-    parsers: list[argparse.ArgumentParser] = [bench_parser(name) for name in BENCHES]
+    parsers: list[argparse.ArgumentParser] = [
+        bench_parser(config, program="test") for config in (*BENCHES.values(), *MEASURED.values())
+    ]
     parsers += [
         config_parser(config, program="test")
         for config in (*CONFIGS.values(), PlanConfig, PlayConfig)
     ]
     benchmarks = ROOT / "benchmarks"
     for script in sorted([*benchmarks.glob("*.py"), *benchmarks.glob("paper/*.py")]):
-        parsers.append(runpy.run_path(str(script))["options"]())
+        module = ".".join(script.relative_to(ROOT).with_suffix("").parts)
+        if script.name != "__init__.py":
+            parsers.append(import_module(module).options())
     return {
         option for one in parsers for action in one._actions for option in action.option_strings
     }

@@ -21,7 +21,19 @@ import docstring_parser
 import yaml
 
 from leap_rl.bench.config import AgentBench
-from leap_rl.cli import COMMANDS, doctor, evaluate, fork, games, report, resume, verify, watch
+from leap_rl.cli import (
+    COMMANDS,
+    doctor,
+    evaluate,
+    export,
+    fork,
+    games,
+    pretrained,
+    report,
+    resume,
+    verify,
+    watch,
+)
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.plan import PlanConfig
@@ -58,6 +70,8 @@ OTHERS: dict[str, Callable[[list[str]], int]] = {
         "report": report,
         "verify": verify,
         "watch": watch,
+        "export": export,
+        "pretrained": pretrained,
         "games": games,
         "doctor": doctor,
     }.items()
@@ -108,7 +122,7 @@ The presets of `task.atari.preset`, which `null` in the options above takes its 
 """
 
 BENCH_HEAD = """\
-Measurements, each by its name, such as `leap-rl bench startup`;
+Measurements, each by its name, such as `leap-rl bench throughput`;
 [performance.md](performance.md) has what came out. With `--json` they print one JSON object instead
 of a table.
 """

@@ -1,6 +1,6 @@
 """The paper's fig:ablation:omniglot, at a budget that fits: six ways to set Leap up.
 
-    .venv/bin/python benchmarks/paper/omniglot_ablation.py --data ~/omniglot
+    .venv/bin/python -m benchmarks.paper.omniglot_ablation --data ~/omniglot
 
 Whether the loss is in the path, whether with the stabilizer, and which distance is made shorter:
 the tasks' training loss over meta-training. The simplest of the six is Reptile. Each repetition
@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.evaluation import experiment
-from leap_rl.evaluation.cells import Cell, key_of
+from benchmarks.harness import experiment
+from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.runs import mean_over_games, meta_train, rows_of
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
-from leap_rl.evaluation.runs import mean_over_games, meta_train, rows_of
 from leap_rl.evaluation.statistics import mean_interval, paired_difference
 
 CONFIGURATIONS = [

@@ -1,6 +1,6 @@
 """The paper's fig:jac: how good the identity is in place of the Jacobians of gradient descent.
 
-    .venv/bin/python benchmarks/paper/omniglot_jacobian.py --data ~/omniglot
+    .venv/bin/python -m benchmarks.paper.omniglot_jacobian --data ~/omniglot
 
 From a random start, with each learning rate, ρ of the first convolution's block of the Jacobian
 after every few updates, on several alphabets. All 576 columns of the block are computed, through
@@ -16,10 +16,10 @@ import time
 from functools import partial
 from typing import Any
 
-from leap_rl.evaluation import experiment
-from leap_rl.evaluation.cells import Cell, key_of
+from benchmarks.harness import experiment
+from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.jacobian import jacobian_blocks, relative_precision
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
-from leap_rl.evaluation.jacobian import jacobian_blocks, relative_precision
 from leap_rl.evaluation.statistics import mean_interval
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed

@@ -1,6 +1,6 @@
 """The paper's tab:omniglot:scores and fig:omniglot, at a budget that fits.
 
-    .venv/bin/python benchmarks/paper/omniglot_scores.py --data ~/omniglot
+    .venv/bin/python -m benchmarks.paper.omniglot_scores --data ~/omniglot
 
 Each repetition has a split of its own (which alphabets are held out, their characters and hands)
 and a seed of its own, as in the paper. A method meta-trains on some alphabets, one task each in a
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.evaluation import experiment
-from leap_rl.evaluation.cells import Cell, key_of
+from benchmarks.harness import experiment
+from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.runs import meta_train
 from leap_rl.evaluation.curves import Curve, learn, moving_average
 from leap_rl.evaluation.figures import Line, Panel, draw, write_table
-from leap_rl.evaluation.runs import meta_train
 from leap_rl.evaluation.statistics import Mean, mean_interval, paired_difference
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -14,30 +14,50 @@ from leap_rl.bench import config
 from leap_rl.cli import UsageError
 from leap_rl.cli.parser import config_parser, parse
 
-BENCHES: Final[dict[str, Any]] = {
-    "throughput": config.ThroughputConfig,
-    "overhead": config.OverheadConfig,
-    "snapshot": config.SnapshotConfig,
-    "server": config.ServerConfig,
-    "startup": config.StartupConfig,
-    "omniglot": config.OmniglotBench,
-}
+BENCHES: Final[dict[str, Any]] = {"throughput": config.ThroughputConfig}
 """The config of each measurement; the measurement itself is `leap_rl.bench.NAME`."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
+    return run(
+        argv,
+        BENCHES,
+        program="leap-rl bench",
+        package="leap_rl.bench",
+        example="throughput --game breakout",
+    )
+
+
+def run(
+    argv: Sequence[str], benches: Mapping[str, Any], *, program: str, package: str, example: str
+) -> int:
+    """Run one of several measurements.
+
+    Args:
+        argv: Its name and its options.
+        benches: The config of each by name.
+        program: What the user called.
+        package: Where the modules of these names are.
+        example: Arguments to start with.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UsageError: There is no such measurement, or not with these options.
+    """
     name, *rest = argv or ["--help"]
     if name in ("-h", "--help"):
-        print(_usage())
+        print(_usage(benches, program, example))
         return 0
-    if name not in BENCHES:
-        raise UsageError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
+    if name not in benches:
+        raise UsageError(f"bench {name}: no such measurement; one of {', '.join(benches)}")
     rest, as_json = take_json(rest)
-    parser = bench_parser(name)
+    parser = bench_parser(benches[name], program=f"{program} {name}")
     try:
-        options = parse(parser, BENCHES[name], join_list(rest, "--trainers"))
-        bench = import_module(f"leap_rl.bench.{name}")  # which takes seconds
+        options = parse(parser, benches[name], join_list(rest, "--trainers"))
+        bench = import_module(f"{package}.{name}")  # which takes seconds
         figures = bench.measure(options, tell)
     except ValueError as error:
         raise UsageError(_own_names(str(error))) from error
@@ -56,9 +76,9 @@ def _own_names(message: str) -> str:
     return message
 
 
-def bench_parser(name: str) -> jsonargparse.ArgumentParser:
+def bench_parser(config: type[Any], *, program: str) -> jsonargparse.ArgumentParser:
     """Return the parser of a measurement's options."""
-    parser = config_parser(BENCHES[name], program=f"leap-rl bench {name}")
+    parser = config_parser(config, program=program)
     add_json(parser)
     return parser
 
@@ -97,20 +117,20 @@ def tell(message: str) -> None:
     print(f"bench: {message}", file=sys.stderr, flush=True)
 
 
-def _usage() -> str:
-    width = max(map(len, BENCHES))
-    benches = "\n".join(
-        f"  {name:<{width}}  {options.__doc__.splitlines()[0]}" for name, options in BENCHES.items()
+def _usage(benches: Mapping[str, Any], program: str, example: str) -> str:
+    width = max(map(len, benches))
+    listed = "\n".join(
+        f"  {name:<{width}}  {options.__doc__.splitlines()[0]}" for name, options in benches.items()
     )
     return f"""\
-usage: leap-rl bench MEASUREMENT [OPTIONS]
+usage: {program} MEASUREMENT [OPTIONS]
 
 Measure how fast it is here. Figures go to stdout, as a table or with --json as one JSON object.
 
 measurements:
-{benches}
+{listed}
 
-  leap-rl bench MEASUREMENT --help    every option, with its default
+  {program} MEASUREMENT --help    every option, with its default
 
 start here:
-  leap-rl bench throughput --game breakout"""
+  {program} {example}"""

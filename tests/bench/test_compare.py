@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 from pathlib import Path
@@ -10,17 +9,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "compare.py"
-
-
-@pytest.fixture
-def compare() -> Any:
-    spec = importlib.util.spec_from_file_location("compare", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from benchmarks import compare
 
 
 class Runs:
@@ -55,7 +44,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(compare: Any, monkeypatch: pytest.MonkeyPatch) -> Runs:
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     runs = Runs()
     monkeypatch.setattr(compare.subprocess, "run", runs)
     monkeypatch.setattr(Path, "exists", lambda path: path.suffix != ".jsonl" or path.is_file())
@@ -65,7 +54,7 @@ def runs(compare: Any, monkeypatch: pytest.MonkeyPatch) -> Runs:
 TWO_PEERS = ["--peers", "sb3_a2c", "envpool_step", "--repeats", "2"]
 
 
-def test_each_peer_is_set_against_the_two_of_ours_around_it(compare: Any, runs: Runs) -> None:
+def test_each_peer_is_set_against_the_two_of_ours_around_it(runs: Runs) -> None:
     given = compare.read([*TWO_PEERS, "--games", "pong"])
     (row,) = compare.all_rows(given)
     whose = ["ours" if "leap_rl" in words else words[1] for words in runs.words]
@@ -78,7 +67,7 @@ def test_each_peer_is_set_against_the_two_of_ours_around_it(compare: Any, runs: 
 
 
 def test_the_table_ends_with_medians_over_the_games(
-    compare: Any, runs: Runs, capsys: pytest.CaptureFixture[str]
+    runs: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = compare.read(["--peers", "sb3_a2c", "--repeats", "1", "--games", "a", "b", "c"])
     lines = compare.compare(compare.all_rows(given), given).splitlines()
@@ -90,7 +79,7 @@ def test_the_table_ends_with_medians_over_the_games(
 
 
 def test_a_long_comparison_goes_on_where_it_stopped(
-    compare: Any, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "rows.jsonl"
     words = ["--peers", "sb3_a2c", "--repeats", "1", "--out", str(out), "--games", "a", "b", "c"]
@@ -118,9 +107,7 @@ def test_a_long_comparison_goes_on_where_it_stopped(
         compare.all_rows(compare.read([*words, "--seconds", "7"]))
 
 
-def test_an_instruction_set_holds_for_all(
-    compare: Any, runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_instruction_set_holds_for_all(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     compare.all_rows(compare.read([*TWO_PEERS, "--games", "pong", "--isa", "avx2"]))
     for environment in runs.environments:
         assert environment["ONEDNN_MAX_CPU_ISA"] == "AVX2"
@@ -134,7 +121,7 @@ def test_an_instruction_set_holds_for_all(
     assert compare.read([]).precision == "auto"
 
 
-def test_ours_alone_is_set_against_the_limit(compare: Any, runs: Runs) -> None:
+def test_ours_alone_is_set_against_the_limit(runs: Runs) -> None:
     given = compare.read(["--ours_only", "--repeats", "3", "--games", "a", "b"])
     lines = compare.targets(compare.all_rows(given)).splitlines()
     assert len(runs.words) == 6

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from benchmarks import hot_loop
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import layout_of
 from leap_rl.tasks.config import TaskConfig
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "hot_loop.py"
 
-
-@pytest.fixture
-def hot_loop(monkeypatch: pytest.MonkeyPatch) -> Any:
-    spec = importlib.util.spec_from_file_location("hot_loop", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "hot_loop", module)  # where dataclasses look
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_baseline_takes_the_same_steps_without_measuring_them(hot_loop: Any) -> None:
+def test_the_baseline_takes_the_same_steps_without_measuring_them() -> None:
     points = []
     for kind in (hot_loop.RMSProp, hot_loop.PlainRMSProp):
         _, flat = hot_loop.network("mnih2013")
@@ -44,7 +29,7 @@ def test_the_baseline_takes_the_same_steps_without_measuring_them(hot_loop: Any)
 
 @pytest.mark.parametrize("encoder", ["mnih2013", "nature"])
 def test_each_decision_can_be_measured_on_the_encoders_own_parameters(
-    hot_loop: Any, encoder: str, monkeypatch: pytest.MonkeyPatch
+    encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = TaskConfig().atari.settings.observation_shape
     assert shape == hot_loop.SHAPE

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import interval_coverage
 from leap_rl.evaluation.figures import markdown
 from leap_rl.evaluation.statistics import interquartile_mean
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "interval_coverage.py"))
 
 
 def test_few_seeds_are_held_by_students_interval_and_not_by_the_bootstrap() -> None:
-    shares = SCRIPT["coverage"](2, 3, evaluations=200, resamples=200)
+    shares = interval_coverage.coverage(2, 3, evaluations=200, resamples=200)
     # Binomial(200, 0.95): deviation 1.5 %.
     assert 0.90 <= shares["mean"] <= 1.0
     assert 0.5 < shares["interquartile mean"] < shares["mean"]
@@ -25,7 +24,7 @@ def test_few_seeds_are_held_by_students_interval_and_not_by_the_bootstrap() -> N
 
 def test_the_intervals_of_runs_that_differ_hold_the_truth() -> None:
     how = {"between_runs": 1.0, "evaluations": 100, "resamples": 100}
-    one, three = (SCRIPT["coverage_of_runs"](2, runs, 5, **how) for runs in (1, 3))
+    one, three = (interval_coverage.coverage_of_runs(2, runs, 5, **how) for runs in (1, 3))
     # Binomial(100, 0.95): deviation 2.2 %.
     assert one["mean difference"] >= 0.9
     assert three["mean difference"] >= 0.9
@@ -38,9 +37,10 @@ def test_the_true_interquartile_mean_is_that_of_many_scores() -> None:
     means = np.array([0.0, 1.0, 5.0])
     scores = means[:, None] + 1.3 * rng.standard_normal((3, 200_000))
     middle = float(interquartile_mean(list(scores)))
-    assert SCRIPT["truth_of_middle"](means, 1.3) == pytest.approx(middle, abs=0.02)
+    assert interval_coverage.truth_of_middle(means, 1.3) == pytest.approx(middle, abs=0.02)
 
 
 def test_the_docs_have_the_scripts_table() -> None:
-    table = markdown(SCRIPT["width_rows"](SCRIPT["options"]().parse_args([]).widths))
+    given = interval_coverage.options().parse_args([])
+    table = markdown(interval_coverage.width_rows(given.widths))
     assert table in (ROOT / "docs" / "evaluation.md").read_text()

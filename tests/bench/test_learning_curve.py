@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leap_rl.cli import main
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "learning_curve.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_runs_curve_is_printed_and_drawn(tmp_path: Path) -> None:
@@ -17,8 +17,9 @@ def test_a_runs_curve_is_printed_and_drawn(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert main(["learn", *options, "--run_dir", str(run)]) == 0
     figure = tmp_path / "curve.svg"
-    words = [sys.executable, str(SCRIPT), str(run), "--intervals", "2", "--out", str(figure)]
-    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    words = [sys.executable, "-m", "benchmarks.learning_curve", str(run), "--intervals", "2"]
+    words += ["--out", str(figure)]
+    out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     head, rule, *rows = out.splitlines()
     assert head == "| game | million agent steps | episodes | mean return |"
     assert rule.startswith("|---")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks import meta_training
+from benchmarks.harness.cells import CellFile, key_of
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
-from leap_rl.evaluation.cells import CellFile, key_of
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = runpy.run_path(str(ROOT / "benchmarks/meta_training.py"))
 PROTOCOLS = sorted((ROOT / "benchmarks/protocols").glob("*.yaml"))
 SINGLE_GAME = ROOT / "benchmarks/protocols/single_game.yaml"
 
@@ -34,15 +33,15 @@ seeds: [0, 1]
 
 
 def given(protocol: Path, out: Path) -> argparse.Namespace:
-    return SCRIPT["options"]().parse_args([str(protocol), "--out", str(out)])
+    return meta_training.options().parse_args([str(protocol), "--out", str(out)])
 
 
 def cells(protocol: Path) -> list[dict[str, Any]]:
-    return SCRIPT["training_cells"](given(protocol, Path("out")))
+    return meta_training.training_cells(given(protocol, Path("out")))
 
 
 def config_of(cell: dict[str, Any]) -> TrainConfig:
-    words = SCRIPT["words"](cell["options"])
+    words = meta_training.words(cell["options"])
     return parse(config_parser(TrainConfig, program="test"), TrainConfig, words)
 
 
@@ -82,7 +81,7 @@ def test_a_cell_is_the_run_that_its_options_name(tmp_path: Path) -> None:
     assert [(cell["variant"], cell["seed"]) for cell in found] == [
         *[("leap", 0), ("reptile", 0), ("leap", 1), ("reptile", 1)]
     ]
-    result = SCRIPT["run_cell"](first, out=tmp_path)
+    result = meta_training.run_cell(first, out=tmp_path)
     (returns,) = result["returns"].values()
     assert len(returns) == 2
     assert all(-10 <= value <= 10 for value in returns)  # ten balls an episode
@@ -90,7 +89,7 @@ def test_a_cell_is_the_run_that_its_options_name(tmp_path: Path) -> None:
     assert result["meta"]["step_ratio"][0] > 0
     assert len(list((tmp_path / "runs").iterdir())) == 1
     longer = {**first, "options": {**first["options"], "meta.meta_steps": 3}}
-    (resumed,) = SCRIPT["run_cell"](longer, out=tmp_path)["returns"].values()
+    (resumed,) = meta_training.run_cell(longer, out=tmp_path)["returns"].values()
     assert resumed[:2] == returns, "the same run, resumed"
     assert len(resumed) == 3
     assert len(list((tmp_path / "runs").iterdir())) == 1
@@ -108,7 +107,7 @@ def test_the_table_is_of_means_over_seeds(
         }
         for cell in cells(path)
     }
-    SCRIPT["report"](given(path, tmp_path / "out"), results)
+    meta_training.report(given(path, tmp_path / "out"), results)
     table = (tmp_path / "out/toy.md").read_text()
     assert table in capsys.readouterr().out
     row = next(line for line in table.splitlines() if "reptile" in line)
@@ -125,25 +124,25 @@ def test_what_is_finished_can_be_shown(
     path = tmp_path / "toy.yaml"
     path.write_text(TOY)
     monkeypatch.setattr("sys.argv", ["x", str(path), "--out", str(tmp_path / "out"), "--report"])
-    assert SCRIPT["main"]() == 0
+    assert meta_training.main() == 0
     assert capsys.readouterr().out == "0 of 4 cells are done\n"
     finished = {"returns": {"catch": [1.0, 3.0]}, "final_returns": {"catch": [2.0, 6.0]}}
     CellFile(tmp_path / "out/cells.jsonl").add(cells(path)[1], finished)
-    assert SCRIPT["main"]() == 0
+    assert meta_training.main() == 0
     told = capsys.readouterr().out
     assert "1 of 4 cells are done" in told
     assert "| catch | reptile | catch | 1 |" in told
     assert "leap" not in told.partition("| catch")[2]
     (tmp_path / "out/cells.jsonl").write_text("{\n")
-    assert SCRIPT["main"]() == 2
+    assert meta_training.main() == 2
     assert "line 1: is damaged" in capsys.readouterr().err
 
 
 def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(f"{TOY}evaluation: {{agents: 2}}\n")
-    (cell,) = found = SCRIPT["evaluation_cells"](given(path, tmp_path))
-    assert SCRIPT["all_cells"](given(path, tmp_path))[4:] == found
+    (cell,) = found = meta_training.evaluation_cells(given(path, tmp_path))
+    assert meta_training.all_cells(given(path, tmp_path))[4:] == found
     assert cell["evaluation"] == {"agents": 2, "agent_steps": 2000, "games": ["catch"]}
     assert [run["seed"] for run in cell["runs"]["reptile"]] == [0, 1]
     training = {
@@ -159,7 +158,7 @@ def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
         "rewards": {name: {"catch": [[1.0] * 20, [3.0] * 20]} for name in ("random", "leap")},
     }
     results = {key_of(one): training for one in cells(path)} | {key_of(cell): evaluated}
-    SCRIPT["report"](given(path, tmp_path / "out"), results)
+    meta_training.report(given(path, tmp_path / "out"), results)
     verdicts = (tmp_path / "out/toy_evaluation_verdicts.md").read_text()
     assert verdicts == "* catch: leap against random: better in 1 of 1 game.\n"
     table = (tmp_path / "out/toy_evaluation.md").read_text()
@@ -174,10 +173,18 @@ def test_what_was_meta_trained_is_evaluated(tmp_path: Path) -> None:
     small = TOY.replace("2000", "400").replace("seeds: [0, 1]", "seeds: [0]")
     asked = "evaluation: {agents: 2, agent_steps: 600, games: {catch: [catch]}, own_start: true}"
     path.write_text(f"{small}{asked}\n")
-    (cell,) = SCRIPT["evaluation_cells"](given(path, tmp_path))
+    (cell,) = meta_training.evaluation_cells(given(path, tmp_path))
     assert [len(runs) for runs in cell["runs"].values()] == [1, 1]
-    script = str(ROOT / "benchmarks/meta_training.py")
-    argv = [sys.executable, script, str(path), "--out", str(tmp_path / "out"), "--processes", "1"]
+    argv = [
+        sys.executable,
+        "-m",
+        "benchmarks.meta_training",
+        str(path),
+        "--out",
+        str(tmp_path / "out"),
+        "--processes",
+        "1",
+    ]
     told = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert "3 of 3" in told
     verdicts = (tmp_path / "out/toy_evaluation_verdicts.md").read_text().splitlines()
@@ -190,7 +197,7 @@ def test_what_was_meta_trained_is_evaluated(tmp_path: Path) -> None:
     assert (evaluation / "checkpoints/000001/state.json").exists()
     results = CellFile(tmp_path / "out/cells.jsonl").read()
     again = given(path, tmp_path / "again")
-    SCRIPT["report"](again, results)
+    meta_training.report(again, results)
     assert (tmp_path / "again/toy_evaluation.md").read_text() == table
 
 
@@ -200,7 +207,7 @@ def test_agents_learn_a_game_faster_from_what_it_taught(tmp_path: Path) -> None:
     means = {}
     for cell in cells(SINGLE_GAME)[:2]:
         short = {**cell["options"], "meta.meta_steps": 4}
-        result = SCRIPT["run_cell"]({**cell, "options": short}, out=tmp_path)
+        result = meta_training.run_cell({**cell, "options": short}, out=tmp_path)
         (means[cell["variant"]],) = result["returns"].values()
     assert means["leap"][0] == means["reptile"][0], "both begin with the same agents"
     assert means["leap"][3] > 1.5 * means["leap"][0]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from leap_rl.bench import omniglot
-from leap_rl.bench.omniglot import METHOD, SPEC, PlainLoop, RandomDrawings, _job, _local_share
+from benchmarks.system import omniglot
+from benchmarks.system.omniglot import METHOD, SPEC, PlainLoop, RandomDrawings, _job, _local_share
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.task import Task

@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks.harness.runs import meta_train
+from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scores
 from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
-from leap_rl.evaluation.runs import meta_train
 from leap_rl.storage.run_folder import RunFolder
 from tests.tasks.drawings import write_zip
 
 ROOT = Path(__file__).parents[2]
-SCORES, ABLATION, JACOBIAN = (
-    runpy.run_path(str(ROOT / f"benchmarks/paper/omniglot_{name}.py"))
-    for name in ("scores", "ablation", "jacobian")
-)
 
 
-def cells(script: dict[str, Any], *words: str) -> list[dict[str, Any]]:
-    given = script["options"]().parse_args(["--data", "drawings", *words])
-    return [dict(cell) for cell in script["cells_of"](given)]
+def cells(script: ModuleType, *words: str) -> list[dict[str, Any]]:
+    given = script.options().parse_args(["--data", "drawings", *words])
+    return [dict(cell) for cell in script.cells_of(given)]
 
 
-def config_of(script: dict[str, Any], cell: dict[str, Any]) -> TrainConfig:
+def config_of(script: ModuleType, cell: dict[str, Any]) -> TrainConfig:
     parser = config_parser(TrainConfig, program="test")
-    return parse(parser, TrainConfig, script["training_options"](cell, "drawings"))
+    return parse(parser, TrainConfig, script.training_options(cell, "drawings"))
 
 
 def test_every_method_is_trained_as_the_paper_says() -> None:
     found = {}
-    for cell in cells(SCORES, "--repeats", "2", "--pretraining", "3"):
+    for cell in cells(omniglot_scores, "--repeats", "2", "--pretraining", "3"):
         if cell["repeat"] == 0 or cell["method"] == "none":
             continue
-        config = config_of(SCORES, cell)
+        config = config_of(omniglot_scores, cell)
         assert (config.seed, config.task.omniglot.split) == (1, 1)
         assert (config.meta.batch_size, config.task.omniglot.pretraining) == (3, 3)
         assert (config.task.data, config.task.omniglot.held_out) == ("drawings", 2)
         assert (config.task.omniglot.lr, config.task.omniglot.batch_size) == (0.1, 20)
         assert config.task.games == "pretraining"
-        rounds = SCORES["rounds"](cell)
+        rounds = omniglot_scores.rounds(cell)
         meta = config.meta
         found[meta.method] = (meta.optimizer, meta.meta_lr, config.task.omniglot.updates, rounds)
         if meta.method == "leap":
@@ -60,8 +57,8 @@ def test_every_method_is_trained_as_the_paper_says() -> None:
 def test_the_ablation_is_of_the_six_configurations() -> None:
     found = [
         (meta.p, meta.stabilizer, meta.loss_in_path, meta.meta_lr, meta.optimizer, meta.method)
-        for cell in cells(ABLATION, "--repeats", "1")
-        for meta in [config_of(ABLATION, cell).meta]
+        for cell in cells(omniglot_ablation, "--repeats", "1")
+        for meta in [config_of(omniglot_ablation, cell).meta]
     ]
     assert found == [
         (p, stabilizer, loss, meta_lr, "sgd", "leap")
@@ -72,16 +69,16 @@ def test_the_ablation_is_of_the_six_configurations() -> None:
 
 def test_a_word_that_comes_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("leap_rl.evaluation.experiment.run", lambda given, **_: seen.append(given))
+    monkeypatch.setattr("benchmarks.harness.experiment.run", lambda given, **_: seen.append(given))
     words = ["--data", "d", "--pretraining", "3", "1", "3", "--methods", "none", "leap", "none"]
     monkeypatch.setattr("sys.argv", ["scores", *words])
-    SCORES["main"]()
+    omniglot_scores.main()
     assert (seen[0].pretraining, seen[0].methods) == ([1, 3], ["none", "leap"])
 
 
 def test_looks_that_never_come_are_refused() -> None:
     with pytest.raises(ValueError, match="--every 30: looks at none of 20 updates"):
-        cells(JACOBIAN, "--every", "30")
+        cells(omniglot_jacobian, "--every", "30")
 
 
 def test_a_cell_meta_trains_goes_on_and_learns_what_was_held_out(tmp_path: Path) -> None:
@@ -92,8 +89,8 @@ def test_a_cell_meta_trains_goes_on_and_learns_what_was_held_out(tmp_path: Path)
     small = ["--methods", "leap", "--repeats", "1", "--pretraining", "2", "--held_out", "1"]
     small += ["--updates", "3", "--learners", "2"]
     for meta_steps in (1, 2):
-        (cell,) = cells(SCORES, *small, "--meta_steps", str(meta_steps))
-        result = SCORES["run_cell"](cell, data=str(data), out=out)
+        (cell,) = cells(omniglot_scores, *small, "--meta_steps", str(meta_steps))
+        result = omniglot_scores.run_cell(cell, data=str(data), out=out)
         (folder,) = (out / "runs").iterdir()
         assert RunFolder(folder).latest() == meta_steps
     trained = set(RunFolder(folder).read_state(1)["rows"][0]["values"])
@@ -103,6 +100,6 @@ def test_a_cell_meta_trains_goes_on_and_learns_what_was_held_out(tmp_path: Path)
     assert f"error/{held_out}/training" not in trained
     assert [len(values) for values in result["alphabets"][held_out].values()] == [2, 2]
     assert len(result["training_errors"]) == 3
-    options = [*SCORES["training_options"](cell, str(data)), "--seed", "5"]
+    options = [*omniglot_scores.training_options(cell, str(data)), "--seed", "5"]
     with pytest.raises(ValueError, match="seed = 5: says what the run computes and was 0"):
         meta_train(folder, options, meta_steps=3)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from leap_rl.bench import server
-from leap_rl.bench.config import ServerConfig
-from leap_rl.bench.server import common_window
+from benchmarks.system import server
+from benchmarks.system.config import ServerConfig
+from benchmarks.system.server import common_window
 from leap_rl.training.runtime.local import LocalRuntime
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.bench.startup import runtime_parts
+from benchmarks.system.startup import runtime_parts
 
 
 def test_the_parts_add_up_to_the_whole() -> None:

@@ -63,52 +63,6 @@ def test_throughput_measures_the_emulator_and_the_processes_that_are_asked_for()
     assert figures["resident_mb"] > 200  # of three processes
 
 
-def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "bench overhead --game pong --seconds 0.1 --envs 2 --atari.preset machado"
-    assert main(words.split()) == 0
-    captured = capsys.readouterr()
-    assert captured.out.startswith("pong, 2 environments")
-    # 4 channels of gray instead of 3 of colors: 16 kernels of 8 by 8 more.
-    assert f"({675_120 + 16 * 8 * 8:,} shared parameters)" in captured.out
-    rows = {words[0]: words[1:] for line in captured.out.splitlines() if (words := line.split())}
-    assert float(rows["energy"][0].replace(",", "")) > 0
-    assert float(rows["length"][0].replace(",", "")) > 0
-    assert "RMSProp's sum of squares" in captured.out  # which is not in the figures
-    assert captured.err == "bench: measuring on pong for 0 s\n"
-
-
-def test_snapshot_says_what_going_on_after_a_death_costs() -> None:
-    figures = json_of("bench snapshot --game qbert --seconds 0.1 --envs 2")
-    # Parameters, their running squares, the path's last point and gradient, and its two sums.
-    assert figures["snapshot_mb"] > 7 * 675_120 * 4 / 1e6
-    assert all(figures[f"{part}_ms"] > 0 for part in ("freeze", "write", "thaw"))
-    assert figures["share_of_trainer"] == pytest.approx(figures["freeze_ms"] / 60e3, rel=0.01)
-    assert figures["snapshots"] >= 3
-
-
-@pytest.mark.slow
-def test_server_prints_the_load_of_each_number_of_trainers() -> None:
-    figures = json_of("bench server --trainers 1 2 --seconds 0.5")
-    assert figures["message_mb"] == round(675_120 * 4 / 1e6, 3)
-    assert [load["trainers"] for load in figures["loads"]] == [1, 2]
-    for load in figures["loads"]:
-        assert load["messages_per_s"] > 0
-        assert 0 < load["server_busy_share"] < 1
-        assert 0 < load["complete_ms"] <= load["trainer_wait_ms"]
-
-
-@pytest.mark.slow
-def test_startup_takes_a_real_start_apart() -> None:
-    figures = json_of("bench startup --game pong --envs 2 --repeats 1")
-    assert (figures["game"], figures["envs"], figures["repeats"]) == ("pong", 2, 1)
-    for runtime in ("local", "ray"):
-        parts = dict(figures[runtime])
-        total = parts.pop("total_s")
-        assert sum(parts.values()) == pytest.approx(total, abs=0.01)
-        assert 0 < parts["import_s"] < total
-    assert figures["ray"]["total_s"] > figures["local"]["total_s"]
-
-
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
@@ -118,7 +72,6 @@ def test_startup_takes_a_real_start_apart() -> None:
         ("throughput --game xyzzy", [": game = xyzzy:", "no such game", "`leap-rl games`"]),
         ("throughput --game pretraining", [": game = pretraining:", "pool of 25", "'air_raid'"]),
         ("throughput --game pong@mode=7", [": game: 'pong@mode=7'", "its modes are 0, 1"]),
-        ("overhead --game held_out", [": game = held_out:", "pool of 2", "'breakout'"]),
         ("throughput --game CartPoll-v1", [": game: 'CartPoll-v1' cannot be made", "CartPole"]),
         ("throughput --game MinAtar/Pong-v1", [": game: 'MinAtar/Pong-v1'", "Breakout"]),
         ("throughput --game A-v0@x", [": game: ", "NAME@key=value"]),
@@ -130,19 +83,12 @@ def test_startup_takes_a_real_start_apart() -> None:
             ["env_processes = 3", "at most envs = 2"],
         ),
         ("throughput --game pong --atari.frameskip 0", [": atari.frameskip = 0", "at least 1"]),
-        ("overhead --atari.preset papr", [": atari.preset = papr", "machado"]),
         ("throughput --game pong --trainers 0", ["trainers = 0", "at least 1"]),
         ("throughput --game pong --seconds 0", ["seconds = 0.0", "greater than 0"]),
         ("throughput --game pong --envs 0", ["envs = 0", "at least 1"]),
         ("throughput --game pong --unroll 0", ["unroll = 0", "at least 1"]),
         ("throughput --game pong --sconds 1", ["sconds", "no such option", "seconds"]),
         ("throughput --game pong --agent.lr 0", ["agent.lr = 0.0"]),
-        ("server --trainers 1 0", ["trainers = 0", "at least 1"]),
-        ("server --trainers x", ["trainers = x"]),
-        ("startup --repeats 0", ["repeats = 0", "at least 1"]),
-        ("startup --envs 0", ["envs = 0", "at least 1"]),
-        ("startup --game pongg", [": game = pongg:", "'pong'"]),
-        ("startup --game all", [": game = all:", "pool of 62"]),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -152,12 +98,11 @@ def test_bad_input_gets_one_line(
     assert all(part in line for part in parts), line
 
 
-@pytest.mark.parametrize("words", ["throughput --game pong", "overhead"])
 def test_what_the_machine_lacks_is_told_in_one_line(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    line = error_of(capsys, "bench", *words.split(), "--agent.device", "cuda")
+    line = error_of(capsys, "bench", "throughput", "--game", "pong", "--agent.device", "cuda")
     assert "agent.device = cuda" in line
 
 
@@ -169,24 +114,19 @@ def test_numbers_after_an_option_are_a_list() -> None:
     assert join_list(["--seconds", "3"], "--trainers") == ["--seconds", "3"]
 
 
-@pytest.mark.parametrize("name", ["throughput", "overhead", "server", "startup"])
-def test_each_measurement_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_measurement_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["bench", name, "--help"])
+        main(["bench", "throughput", "--help"])
     text = capsys.readouterr().out
-    assert f"usage: leap-rl bench {name}" in text
+    assert "usage: leap-rl bench throughput" in text
     assert "--json" in text
 
 
-@pytest.mark.parametrize("name", ["throughput", "overhead"])
-def test_help_has_the_measurements_own_options_first(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_has_the_measurements_own_options_first(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["bench", name, "--help"])
+        main(["bench", "throughput", "--help"])
     text = capsys.readouterr().out.partition("\noptions:")[2]
     own = ["  --game GAME ", "  --seconds ", "  --envs ", "  --unroll "]
-    if name == "throughput":
-        own += ["  --trainers ", "  --env_processes "]
+    own += ["  --trainers ", "  --env_processes "]
     places = [text.index(option) for option in [*own, "  --json", "  --atari.preset "]]
     assert places == sorted(places)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import pytest
 
-from leap_rl.evaluation.cells import CellFile
+from benchmarks import meta_training
+from benchmarks.harness.cells import CellFile
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results"
 PAGE = (ROOT / "docs/results.md").read_text()
 NAMES = sorted(path.name for path in RESULTS.iterdir())
-SCRIPT = runpy.run_path(str(ROOT / "benchmarks/meta_training.py"))
 
 
 def protocol_of(name: str) -> Path:
@@ -25,8 +24,8 @@ def protocol_of(name: str) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_tables_and_figures_are_made_again_from_their_cells(name: str, tmp_path: Path) -> None:
     argv = [str(protocol_of(name)), "--out", str(tmp_path)]
-    given = SCRIPT["options"]().parse_args(argv)
-    SCRIPT["report"](given, CellFile(RESULTS / name / "cells.jsonl").read())
+    given = meta_training.options().parse_args(argv)
+    meta_training.report(given, CellFile(RESULTS / name / "cells.jsonl").read())
     made = {path.name: path.read_text() for path in tmp_path.glob("*.md")}
     assert made == {path.name: path.read_text() for path in (RESULTS / name).glob("*.md")}
     assert all(text.strip() in PAGE for text in made.values())
@@ -37,7 +36,7 @@ def test_tables_and_figures_are_made_again_from_their_cells(name: str, tmp_path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_says_what_was_asked_and_how_it_was_run(name: str) -> None:
-    protocol = SCRIPT["read_protocol"](protocol_of(name))
+    protocol = meta_training.read_protocol(protocol_of(name))
     assert protocol["question"] in PAGE
     path = protocol_of(name).relative_to(ROOT)
     assert str(path) in PAGE

@@ -1,4 +1,4 @@
-"""``bench server``: what the parameter server takes in a second, on Ray, with the real runtime.
+"""What the parameter server takes in a second, on Ray, with the real runtime.
 
 Server and trainers are the run's own; the tasks compute nothing, hold a contribution of the real
 size, and are asked for it after every "update" of a millisecond. A trainer has one stream on the
@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from leap_rl.bench.config import ServerConfig
+from benchmarks.system.config import ServerConfig
+from benchmarks.system.streaming import LOG, CountedJob, FixedMethod, OneRound, StreamingTasks
 from leap_rl.bench.machine import MB, circumstances
-from leap_rl.bench.streaming import LOG, CountedJob, FixedMethod, OneRound, StreamingTasks
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks

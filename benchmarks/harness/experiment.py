@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from leap_rl.evaluation.cells import Cell, CellFile, compute_cells
+from benchmarks.harness.cells import Cell, CellFile, compute_cells
 from leap_rl.evaluation.statistics import Mean
 from leap_rl.tasks.omniglot.data import read_omniglot
 from leap_rl.training.errors import RunFailedError
 
 Results = Mapping[str, Mapping[str, Any]]
-"""Of finished cells, by :func:`leap_rl.evaluation.cells.key_of` their names."""
+"""Of finished cells, by :func:`benchmarks.harness.cells.key_of` their names."""
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2

@@ -1,4 +1,4 @@
-"""``bench omniglot``: a supervised task against a plain PyTorch loop, and what its messages cost.
+"""A supervised task against a plain PyTorch loop, and what its messages cost.
 
 Tasks of the image experiment take seconds, where those of games take hours: claims, streams and
 completions come often, and each completion is on disk before it is answered.
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from leap_rl.bench.config import OmniglotBench
+from benchmarks.system.config import OmniglotBench
 from leap_rl.bench.machine import circumstances
 from leap_rl.bench.statistics import estimate
 from leap_rl.bench.stopwatch import Stopwatch

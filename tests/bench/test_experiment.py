@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -13,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.evaluation import experiment
+from benchmarks.harness import experiment
+from benchmarks.paper import omniglot_jacobian
 from tests.tasks.drawings import write_zip
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ SCRIPT = """
 import os, subprocess, sys
 from functools import partial
 from pathlib import Path
-from leap_rl.evaluation import experiment
+from benchmarks.harness import experiment
 
 def work(cell, out):
     if cell["number"]:
@@ -71,7 +71,11 @@ def test_what_is_stopped_leaves_no_process_and_says_how_to_go_on(
     script.write_text(SCRIPT)
     command = [sys.executable, str(script), "--data", "none", "--out", str(out)]
     started = subprocess.Popen(
-        [*command, "--processes", "1"], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*command, "--processes", "1"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     try:
         while not (pids.exists() and pids.read_text().endswith("\n")):
@@ -139,11 +143,10 @@ def test_a_count_below_one_is_refused_at_once(
 def test_an_experiment_without_drawings_says_where_to_get_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = ROOT / "benchmarks/paper/omniglot_jacobian.py"
     words = ["--data", str(tmp_path / "none"), "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", [str(script), *words])
+    monkeypatch.setattr("sys.argv", ["omniglot_jacobian.py", *words])
     with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(script), run_name="__main__")
+        sys.exit(omniglot_jacobian.main())
     said = capsys.readouterr().err
     assert end.value.code == experiment.EXIT_USAGE
     assert said.startswith("omniglot_jacobian.py: task.data = ")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.evaluation.jacobian import jacobian_blocks, relative_precision
+from benchmarks.harness.jacobian import jacobian_blocks, relative_precision
 
 
 def bowl(theta: Tensor, curvature: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leap_rl.evaluation.cells import CellFile, compute_cells, key_of
+from benchmarks.harness.cells import CellFile, compute_cells, key_of
 from leap_rl.training.errors import RunFailedError
 
 CELLS = [{"method": name, "seed": seed} for name in ("a", "b") for seed in (0, 1)]
@@ -103,7 +103,7 @@ def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
 
 
 def test_a_long_silence_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leap_rl.evaluation.cells.SILENCE_S", 0.2)
+    monkeypatch.setattr("benchmarks.harness.cells.SILENCE_S", 0.2)
     said: list[str] = []
     (tmp_path / "sign").touch()
     work = partial(fail_beside_another, sign=tmp_path / "sign")

@@ -1,4 +1,4 @@
-"""``bench overhead``: what Leap's sums cost an agent.
+"""What Leap's sums cost an agent.
 
 One agent, five kinds of blocks in turns: without sums, and with those of the energy (p = 2) and of
 the length (p = 1), in the Euclidean metric and in the optimizer's. A block begins a path of its own
@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.system.config import OverheadConfig
 from leap_rl.bench.agent import BenchAgent, Window
-from leap_rl.bench.config import OverheadConfig
 from leap_rl.bench.machine import Quiet, circumstances
 from leap_rl.bench.statistics import estimate
 from leap_rl.bench.stopwatch import Stopwatch

@@ -1,4 +1,4 @@
-"""``bench startup``: from the command to an agent's first update, taken from outside.
+"""From the command to an agent's first update, taken from outside.
 
 `leap-rl learn` runs in a process of its own with a budget of one update, once for each runtime. A
 watcher notes when it says where its run folder is (everything is imported and checked by then) and
@@ -24,7 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from leap_rl.bench.config import StartupConfig, resolve_game
+from benchmarks.system.config import StartupConfig
+from leap_rl.bench.config import resolve_game
 from leap_rl.bench.machine import circumstances
 from leap_rl.training.errors import RunFailedError
 

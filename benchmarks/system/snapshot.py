@@ -1,4 +1,4 @@
-"""``bench snapshot``: how large a frozen task is, and what it costs to freeze, keep and thaw it.
+"""How large a frozen task is, and what it costs to freeze, keep and thaw it.
 
 A trainer freezes its task every so many seconds, the server writes it to disk, and only who takes
 over a lost task thaws one. Times are CPU times, so that others on the machine hardly count; of the
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
+from benchmarks.system.config import SnapshotConfig
 from leap_rl.bench.agent import BenchAgent
-from leap_rl.bench.config import SnapshotConfig
 from leap_rl.bench.machine import MB, Quiet, circumstances
 from leap_rl.compute.determinism import configure_torch
 from leap_rl.meta.leap import Leap

@@ -1,0 +1,1 @@
+"""The paper's tables of its image experiment."""

@@ -1,0 +1,124 @@
+"""What can be set about these measurements. Importing this costs no import of torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from leap_rl.bench.config import AgentBench, check_count, check_seconds, resolve_game
+from leap_rl.rl.config import AgentConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverheadConfig(AgentBench):
+    """Measure what Leap's sums cost an agent: the same agent with and without, in turns.
+
+    Blocks of a few updates take turns: without sums, with them, and so on; each share is the
+    median over neighboring blocks, with its 95 % interval.
+    """
+
+    game: str = "breakout"
+    """The game."""
+
+    seconds: float = 60.0
+    """Time to measure for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotConfig(AgentBench):
+    """Measure a task's snapshots: their size, and the time to freeze, write and thaw them.
+
+    What a run pays for going on after a death: a trainer freezes its task now and then.
+    """
+
+    game: str = "breakout"
+    """The game."""
+
+    seconds: float = 20.0
+    """Time to measure for."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Measure the parameter server on Ray: messages and megabytes a second, and their cost.
+
+    Tasks that compute nothing stream contributions of the real size as fast as the protocol lets
+    them, one on the way at a time.
+    """
+
+    trainers: list[int] | int = field(default_factory=lambda: [1, 2, 4])
+    """Numbers of trainers, measured one after another, as in 1 2 4."""
+
+    seconds: float = 5.0
+    """Time to measure for, for each number of trainers."""
+
+    agent: AgentConfig = field(default_factory=AgentConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        if not self.counts:
+            raise ValueError("trainers = []: name at least one number of trainers, as in 1 2 4")
+        for number in self.counts:
+            check_count("trainers", number)
+        check_seconds(self.seconds)
+
+    @property
+    def counts(self) -> list[int]:
+        """The numbers of trainers."""
+        return [self.trainers] if isinstance(self.trainers, int) else self.trainers
+
+
+@dataclass(frozen=True)
+class StartupConfig:
+    """Measure the way from the command to an agent's first update, part by part."""
+
+    game: str = "breakout"
+    """The game."""
+
+    envs: int = 32
+    """Environments of the agent."""
+
+    repeats: int = 3
+    """How often each is measured; the median counts."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range, or there is no such game.
+        """
+        for name in ("envs", "repeats"):
+            check_count(name, getattr(self, name))
+        resolve_game(self.game)
+
+
+@dataclass(frozen=True)
+class OmniglotBench:
+    """Measure an Omniglot task against a plain PyTorch loop, and what its messages cost.
+
+    Both learn the same network from the same batches, in turns; the drawings are random. Then a
+    trainer runs whole tasks for a server on Ray, and what it spends on claims, streams and
+    completions is set against the rest.
+    """
+
+    seconds: float = 30.0
+    """Time to measure for: half of it the loops, half the messages."""
+
+    updates: int = 100
+    """Updates of a task."""
+
+    batch_size: int = 20
+    """Drawings in a batch."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        check_seconds(self.seconds)
+        for name in ("updates", "batch_size"):
+            check_count(name, getattr(self, name))
