@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.cli.parser import config_parser, parse
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.config import (
     OPERATIONAL,
     TrainConfig,

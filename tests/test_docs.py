@@ -19,12 +19,13 @@ import pytest
 import torch
 
 from benchmarks.system.__main__ import BENCHES as MEASURED
-from leap_rl.cli import COMMANDS, TRUST_IMPORTS
+from leap_rl.app.invocation import TRUST_IMPORTS
+from leap_rl.app.parsing import config_parser, parse
+from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
 from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.evaluate import SHORT, take_inits
 from leap_rl.cli.fork import take_at
-from leap_rl.cli.parser import config_parser, parse
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.cli.report import options as report_options
@@ -117,7 +118,7 @@ def test_every_command_is_spelled_right(
         words = ["leap-rl", given.command, *given.rest]
     program, command, *rest = (word for word in words if word != TRUST_IMPORTS)
     # A file that the reader is to have written, and which is printed before.
-    monkeypatch.setattr("leap_rl.cli.trusts_imports", TRUST_IMPORTS in words)
+    trusts = TRUST_IMPORTS in words
     if "mazes.yaml" in rest:
         (example,) = blocks("yaml")
         (tmp_path / "mazes.yaml").write_text(example)
@@ -159,7 +160,8 @@ def test_every_command_is_spelled_right(
         parse(config_parser(PlayConfig, program="test"), PlayConfig, rest[1:])
         return
     if command == "plan":
-        parse(config_parser(PlanConfig, program="test"), PlanConfig, take_json(rest)[0])
+        parser = config_parser(PlanConfig, program="test")
+        parse(parser, PlanConfig, take_json(rest)[0], trusts_imports=trusts)
         return
     if command == "fork":
         rest = [rest[0], *take_at(rest[1:])[1]]
@@ -174,7 +176,7 @@ def test_every_command_is_spelled_right(
     if command in ("resume", "fork"):
         command, rest = "train", rest[1:]
     config = CONFIGS[command]
-    parse(config_parser(config, program="test"), config, rest)
+    parse(config_parser(config, program="test"), config, rest, trusts_imports=trusts)
 
 
 def parse_bench(config: type[Any], words: list[str]) -> None:

@@ -11,9 +11,9 @@ import pytest
 import torch
 import yaml
 
+from leap_rl.app.policies import make_tasks
+from leap_rl.app.record import read_run
 from leap_rl.cli import main
-from leap_rl.cli.policies import make_tasks
-from leap_rl.cli.record import read_run
 from leap_rl.compute import processor
 from leap_rl.config import TrainConfig
 from leap_rl.meta.config import MetaConfig

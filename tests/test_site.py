@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from leap_rl import __version__
+from leap_rl.app.parsing import config_parser
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.chaos import ChaosConfig
-from leap_rl.cli.parser import config_parser
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.config import COMMANDS as RUNS

@@ -10,7 +10,7 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,19 +21,7 @@ import docstring_parser
 import yaml
 
 from leap_rl.bench.config import AgentBench
-from leap_rl.cli import (
-    COMMANDS,
-    doctor,
-    evaluate,
-    export,
-    fork,
-    games,
-    pretrained,
-    report,
-    resume,
-    verify,
-    watch,
-)
+from leap_rl.cli import COMMANDS, evaluate, main
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.plan import PlanConfig
@@ -62,20 +50,17 @@ GROUPS: dict[str, type] = {
 }
 """What commands share, by the name that their options begin with."""
 
-OTHERS: dict[str, Callable[[list[str]], int]] = {
-    name: module.main
-    for name, module in {
-        "resume": resume,
-        "fork": fork,
-        "report": report,
-        "verify": verify,
-        "watch": watch,
-        "export": export,
-        "pretrained": pretrained,
-        "games": games,
-        "doctor": doctor,
-    }.items()
-}
+OTHERS = (
+    "resume",
+    "fork",
+    "report",
+    "verify",
+    "watch",
+    "export",
+    "pretrained",
+    "games",
+    "doctor",
+)
 """Commands without a config: their help says what they take."""
 
 WORDS: dict[object, str] = {
@@ -152,8 +137,8 @@ def page() -> str:
     parts += ["## bench\n", BENCH_HEAD]
     for name, config in BENCHES.items():
         parts += measurement(name, config)
-    for name, main in OTHERS.items():
-        parts += [f"## {name}\n", f"```\n{help_of(main).strip()}\n```\n"]
+    for name in OTHERS:
+        parts += [f"## {name}\n", f"```\n{help_of(name).strip()}\n```\n"]
     return "\n".join(parts)
 
 
@@ -294,14 +279,14 @@ def presets() -> str:
     return "\n".join(rows) + "\n"
 
 
-def help_of(main: Callable[[list[str]], int]) -> str:
+def help_of(name: str) -> str:
     """Return what a command prints for `--help`, on a terminal of 100 columns."""
     output = io.StringIO()
     before = dict(os.environ)
     os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
     try:
         with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-            main(["--help"])
+            main([name, "--help"])
     finally:
         os.environ.clear()
         os.environ.update(before)

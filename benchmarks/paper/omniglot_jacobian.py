@@ -26,7 +26,7 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.games import settle_games
+from leap_rl.tasks.omniglot.games import with_alphabets
 from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import TaskSpec
 
@@ -37,7 +37,7 @@ def run_cell(cell: Cell, *, data: str) -> dict[str, Any]:
     """Follow the Jacobian of one task; returns ρ by update."""
     began_s = time.monotonic()
     omniglot = OmniglotConfig(updates=cell["updates"], lr=cell["lr"])
-    config = settle_games(
+    config = with_alphabets(
         TaskConfig(kind="omniglot", games=[cell["alphabet"]], data=data, omniglot=omniglot)
     )
     tasks = ConfiguredTasks(task=config, agent=AgentConfig())
@@ -72,7 +72,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     """
     if given.every > given.updates:
         raise ValueError(f"--every {given.every}: looks at none of {given.updates} updates")
-    alphabets = settle_games(TaskConfig(kind="omniglot", games="all", data=given.data))
+    alphabets = with_alphabets(TaskConfig(kind="omniglot", games="all", data=given.data))
     common = {
         name: getattr(given, name) for name in ("updates", "every", "columns", "through", "seed")
     }

@@ -34,7 +34,7 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.games import settle_games
+from leap_rl.tasks.omniglot.games import with_alphabets
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import read_initialization
 
@@ -128,7 +128,9 @@ def _task(cell: Cell, data: str) -> TaskConfig:
         split=cell["repeat"],
         held_out=cell["held_out"],
     )
-    return settle_games(TaskConfig(kind="omniglot", games="held_out", data=data, omniglot=omniglot))
+    return with_alphabets(
+        TaskConfig(kind="omniglot", games="held_out", data=data, omniglot=omniglot)
+    )
 
 
 def training_options(cell: Cell, data: str) -> list[str]:

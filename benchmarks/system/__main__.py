@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.system import config
-from leap_rl.cli import EXIT_USAGE, UsageError
+from leap_rl.app.errors import UsageError
+from leap_rl.app.invocation import Invocation
+from leap_rl.cli import EXIT_USAGE
 from leap_rl.cli.bench import run
 from leap_rl.compute.determinism import prepare_environment
 
@@ -29,6 +32,7 @@ def main(argv: Sequence[str]) -> int:
         return run(
             argv,
             BENCHES,
+            Invocation(started_s=time.monotonic()),
             program="python -m benchmarks.system",
             package="benchmarks.system",
             example="overhead --seconds 40",

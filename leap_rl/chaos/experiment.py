@@ -62,7 +62,7 @@ class Experiment:
         self._folder = folder
         self._tell = tell
 
-    def carry_out(self, *, kills: int, seed: int) -> Outcome:
+    def run(self, *, kills: int, seed: int) -> Outcome:
         """Run both and compare them.
 
         Raises:

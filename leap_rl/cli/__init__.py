@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
+from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
 from leap_rl.compute.determinism import prepare_environment
 from leap_rl.storage.urls import redacted
 
@@ -37,19 +38,6 @@ EXIT_STOPPED: Final = 75
 EXIT_INTERRUPTED: Final = 130
 EXIT_TERMINATED: Final = 143
 
-started_s = time.monotonic()
-"""When the command started, on the monotonic clock."""
-
-TRUST_IMPORTS: Final = "--trust_imports"
-"""The word, of any command, without which no module is imported that a config names."""
-
-trusts_imports = False
-"""Whether the command line has it. It is no option: a file cannot say it."""
-
-
-class UsageError(ValueError):
-    """The command line or a config file asks for what cannot be."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -59,10 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         one that was told to terminate, 75 for one whose time was over; what is wrong goes to
         stderr in one line.
     """
-    global started_s, trusts_imports
     started_s = time.monotonic()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    trusts_imports = TRUST_IMPORTS in arguments
+    call = Invocation(started_s=started_s, trusts_imports=TRUST_IMPORTS in arguments)
     arguments = [argument for argument in arguments if argument != TRUST_IMPORTS]
     command, *rest = arguments or ["--help"]
     if command in ("-h", "--help"):
@@ -77,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{command}: no such command; one of {', '.join(COMMANDS)}", EXIT_USAGE)
     prepare_environment()  # before anything imports torch
     try:
-        status: int = import_module(f"leap_rl.cli.{command}").main(rest)
+        status: int = import_module(f"leap_rl.cli.{command}").main(rest, call)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, as in `leap-rl games | head`

@@ -10,19 +10,21 @@ from typing import Any, Final
 
 import jsonargparse
 
+from leap_rl.app.errors import UsageError
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.bench import config
-from leap_rl.cli import UsageError
-from leap_rl.cli.parser import config_parser, parse
 
 BENCHES: Final[dict[str, Any]] = {"throughput": config.ThroughputConfig}
 """The config of each measurement; the measurement itself is `leap_rl.bench.NAME`."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     return run(
         argv,
         BENCHES,
+        call,
         program="leap-rl bench",
         package="leap_rl.bench",
         example="throughput --game breakout",
@@ -30,13 +32,20 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(
-    argv: Sequence[str], benches: Mapping[str, Any], *, program: str, package: str, example: str
+    argv: Sequence[str],
+    benches: Mapping[str, Any],
+    call: Invocation,
+    *,
+    program: str,
+    package: str,
+    example: str,
 ) -> int:
     """Run one of several measurements.
 
     Args:
         argv: Its name and its options.
         benches: The config of each by name.
+        call: Of the program.
         program: What the user called.
         package: Where the modules of these names are.
         example: Arguments to start with.
@@ -56,7 +65,12 @@ def run(
     rest, as_json = take_json(rest)
     parser = bench_parser(benches[name], program=f"{program} {name}")
     try:
-        options = parse(parser, benches[name], join_list(rest, "--trainers"))
+        options = parse(
+            parser,
+            benches[name],
+            join_list(rest, "--trainers"),
+            trusts_imports=call.trusts_imports,
+        )
         bench = import_module(f"{package}.{name}")  # which takes seconds
         figures = bench.measure(options, tell)
     except ValueError as error:

@@ -11,10 +11,11 @@ from typing import ClassVar
 
 import yaml
 
-from leap_rl import cli
+from leap_rl.app.creation import new_folder, resolve
+from leap_rl.app.display import shown
+from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import EXIT_FAILED
-from leap_rl.cli.launch import new_folder, settle, shown
-from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.storage.urls import is_url
 from leap_rl.training.faults.phases import Phase
@@ -53,10 +54,10 @@ class ChaosConfig(TrainConfig):
             )
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = config_parser(ChaosConfig, program="leap-rl chaos")
-    config = settle(parse(parser, ChaosConfig, argv))
+    config = resolve(parse(parser, ChaosConfig, argv, trusts_imports=call.trusts_imports))
 
     from leap_rl.chaos.experiment import Experiment
 
@@ -65,9 +66,9 @@ def main(argv: Sequence[str]) -> int:
     options = to_mapping(plain)
     del options["run_dir"]
     (folder / "config.yaml").write_text(yaml.safe_dump(options, sort_keys=False))
-    trust = [cli.TRUST_IMPORTS] if config.task.imports else []
+    trust = [TRUST_IMPORTS] if config.task.imports else []
     experiment = Experiment(folder / "config.yaml", folder, _tell, trust)
-    outcome = experiment.carry_out(kills=config.kills, seed=config.seed)
+    outcome = experiment.run(kills=config.kills, seed=config.seed)
 
     died = Counter(phase for phase, _ in outcome.died)
     print(f"killed {len(outcome.died)} of {outcome.ordered}:")

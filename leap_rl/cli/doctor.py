@@ -14,6 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from leap_rl import __version__
+from leap_rl.app.invocation import Invocation
 
 GIB = 2**30
 LEAST_DISK_GIB = 5
@@ -26,7 +27,7 @@ class TroubleError(Exception):
     """What is wrong, and the way out."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns 0, or 1 if something is wrong."""
     parser = argparse.ArgumentParser(
         prog="leap-rl doctor",

@@ -10,19 +10,21 @@ from typing import Any
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from leap_rl.cli import UsageError
-from leap_rl.cli.initializations import (
+from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
+from leap_rl.app.errors import UsageError
+from leap_rl.app.execution import run
+from leap_rl.app.initializations import (
     FoundGroup,
     FoundInitialization,
     find_group,
     own_start,
     read_theta0,
 )
-from leap_rl.cli.launch import asked_folder, carry_out, fill_folder, new_folder, settle
-from leap_rl.cli.parser import config_parser, parse
-from leap_rl.cli.policies import make_evaluation, make_tasks
-from leap_rl.cli.record import Record, versions_here
-from leap_rl.cli.results import announce_evaluation
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.parsing import config_parser, parse
+from leap_rl.app.policies import make_evaluation, make_tasks
+from leap_rl.app.record import Record, versions_here
+from leap_rl.app.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
@@ -67,18 +69,21 @@ by leap-rl resume, to the same curves. When it is done a report says what came o
 folder, which leap-rl report makes anew at any time."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     opens = "--open" in argv
-    config, groups = read_arguments([word for word in argv if word != "--open"])
+    words = [word for word in argv if word != "--open"]
+    config, groups = read_arguments(words, trusts_imports=call.trusts_imports)
     folder = create_evaluation(config, groups)
-    status = carry_out(config, folder)
+    status = run(config, folder, call)
     if status == 0:
         announce_evaluation(folder, opens=opens)
     return status
 
 
-def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundGroup]]:
+def read_arguments(
+    argv: Sequence[str], *, trusts_imports: bool = False
+) -> tuple[EvaluateConfig, list[FoundGroup]]:
     """Return the config that the arguments ask for, and the groups of runs that they name.
 
     Raises:
@@ -90,7 +95,8 @@ def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundGroup
     if not inits and not any(word.partition("=")[0] in shows for word in options):
         raise UsageError("init: name a run or an initialization, as --init runs/mine")
     if not inits:  # they may stand in a config
-        inits = parse(parser, EvaluateConfig, options).init
+        given = parse(parser, EvaluateConfig, options, trusts_imports=trusts_imports)
+        inits = given.init
     groups = [find_group(init) for init in inits]
     found = [run for group in groups for run in group.runs]
     _warn_of_differences(found)
@@ -115,8 +121,11 @@ def read_arguments(argv: Sequence[str]) -> tuple[EvaluateConfig, list[FoundGroup
                     "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
                     f"{found[0].name} was finetuned, whose tasks have no budget"
                 )
-    given = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
-    return settle(parse(_parser(), EvaluateConfig, given, defaults=defaults)), groups
+    words = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
+    config = parse(
+        _parser(), EvaluateConfig, words, defaults=defaults, trusts_imports=trusts_imports
+    )
+    return resolve(config), groups
 
 
 def _parser() -> ArgumentParser:

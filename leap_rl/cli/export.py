@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from leap_rl import __version__
-from leap_rl.cli import UsageError
-from leap_rl.cli.initializations import FoundInitialization, find_initialization
-from leap_rl.cli.launch import shown
-from leap_rl.cli.policies import make_tasks
-from leap_rl.cli.record import read_run
+from leap_rl.app.display import shown
+from leap_rl.app.errors import UsageError
+from leap_rl.app.initializations import FoundInitialization, find_initialization
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.policies import make_tasks
+from leap_rl.app.record import read_run
 from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
 from leap_rl.pretrained.card import CARD, OPTIONS, PARAMETERS, Card, write_card
 from leap_rl.storage import plain_yaml
@@ -32,7 +33,7 @@ The folder can stand wherever an initialization is named (leap-rl evaluate --ini
 leap_rl.pretrained.load(Path(FOLDER)) returns the encoder."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     given = _options().parse_args(argv)
     out = Path(given.out)

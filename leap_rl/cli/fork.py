@@ -8,18 +8,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from leap_rl.cli import EXIT_USAGE, UsageError
-from leap_rl.cli.launch import (
-    asked_folder,
-    carry_out,
-    fill_folder,
-    new_folder,
-    settle,
-    shown,
-)
-from leap_rl.cli.policies import make_meta_training
-from leap_rl.cli.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
-from leap_rl.cli.results import announce_initialization
+from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
+from leap_rl.app.display import shown
+from leap_rl.app.errors import UsageError
+from leap_rl.app.execution import run
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.policies import make_meta_training
+from leap_rl.app.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
+from leap_rl.app.results import announce_initialization
+from leap_rl.cli import EXIT_USAGE
 from leap_rl.config import TrainConfig, fingerprint
 from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder, RunFolderError
 from leap_rl.storage.run_folders import run_folder
@@ -48,14 +45,16 @@ For instance, to go on from meta-step 50 with a smaller rate:
   leap-rl fork runs/mine --at 50 --meta.meta_lr 0.25 --run_dir runs/mine-slower"""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     if not argv or argv[0] in ("-h", "--help"):
         print(_HELP)
         return 0 if argv else EXIT_USAGE
     at, options = take_at(argv[1:])
-    folder, config = create_fork(run_folder(argv[0]), at, options)
-    status = carry_out(config, folder)
+    folder, config = create_fork(
+        run_folder(argv[0]), at, options, trusts_imports=call.trusts_imports
+    )
+    status = run(config, folder, call)
     if status == 0:
         announce_initialization(folder, config)
     return status
@@ -82,7 +81,9 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
     return int(value), options
 
 
-def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFolder, TrainConfig]:
+def create_fork(
+    parent: RunFolder, at: int, argv: Sequence[str], *, trusts_imports: bool
+) -> tuple[RunFolder, TrainConfig]:
     """Make the folder of a run that starts from checkpoint ``at`` of another.
 
     Args:
@@ -101,9 +102,15 @@ def create_fork(parent: RunFolder, at: int, argv: Sequence[str]) -> tuple[RunFol
             "fork; only runs of leap-rl train do"
         )
     stored = {**run.options, "run_dir": None}
-    asked = parse_over("train", stored, argv, program=f"leap-rl fork {shown(parent)} --at S")
+    asked = parse_over(
+        "train",
+        stored,
+        argv,
+        program=f"leap-rl fork {shown(parent)} --at S",
+        trusts_imports=trusts_imports,
+    )
     assert isinstance(asked, TrainConfig)
-    config = settle(asked)
+    config = resolve(asked)
     files, agent_steps = _read(parent, at, run.record.fingerprint)
     _check_options(run, config, at)
     (optimizer, _), (before, _) = config.meta.outer, run.config.meta.outer

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from leap_rl.app.invocation import Invocation
 from leap_rl.envs.flavours import difficulties, listed, modes
 from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="leap-rl games",

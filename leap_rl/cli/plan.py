@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.bench.config import check_count, check_seconds, trainers_here
 from leap_rl.cli.bench import add_json, print_figures, take_json, tell
-from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
 
 
@@ -63,12 +64,12 @@ class PlanConfig(TrainConfig):
         return min(trainers_here(self.runtime.env_processes), self.meta.batch_size)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     words, as_json = take_json(argv)
     parser = config_parser(PlanConfig, program="leap-rl plan")
     add_json(parser)
-    config = parse(parser, PlanConfig, words)
+    config = parse(parser, PlanConfig, words, trusts_imports=call.trusts_imports)
 
     from leap_rl.bench import plan
 

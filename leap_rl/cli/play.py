@@ -10,10 +10,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from leap_rl.cli import EXIT_USAGE, UsageError
-from leap_rl.cli.launch import shown
-from leap_rl.cli.parser import config_parser, parse
-from leap_rl.cli.record import read_run
+from leap_rl.app.display import shown
+from leap_rl.app.errors import UsageError
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.parsing import config_parser, parse
+from leap_rl.app.record import read_run
+from leap_rl.cli import EXIT_USAGE
 from leap_rl.envs.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.names import split_name
 from leap_rl.rl.config import AgentConfig, Device, EncoderName, Precision
@@ -99,7 +101,7 @@ class PlayConfig:
             raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = config_parser(PlayConfig, program="leap-rl play AGENT")  # type: ignore[type-var]
     if not argv or argv[0].startswith("-"):

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from textwrap import fill
 
+from leap_rl.app.invocation import Invocation
 from leap_rl.pretrained import PREFIX, locate, names
 from leap_rl.pretrained.card import CARD, read_card
 
@@ -15,7 +16,7 @@ measured. Each can stand wherever an initialization is named, as pretrained:NAME
 leap_rl.pretrained.load("NAME") returns the encoder."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="leap-rl pretrained",

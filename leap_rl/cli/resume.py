@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from leap_rl import __version__
-from leap_rl.cli import EXIT_USAGE, UsageError
-from leap_rl.cli.launch import carry_out, program, shown
-from leap_rl.cli.record import StoredRun, differences, parse_over, read_run, versions_here
-from leap_rl.cli.results import announce_agents, announce_evaluation, announce_initialization
+from leap_rl.app.display import program, shown
+from leap_rl.app.errors import UsageError
+from leap_rl.app.execution import run
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.record import StoredRun, differences, parse_over, read_run, versions_here
+from leap_rl.app.results import announce_agents, announce_evaluation, announce_initialization
+from leap_rl.cli import EXIT_USAGE
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, defining_options
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
@@ -26,14 +29,14 @@ what is computed: where and how a run goes on may change, such as --runtime.trai
 --meta.meta_steps, to go further. To change what is computed, see leap-rl fork --help."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     if not argv or argv[0] in ("-h", "--help"):
         print(_HELP)
         return 0 if argv else EXIT_USAGE
     folder = run_folder(argv[0])
-    config = prepare(folder, argv[1:])
-    status = carry_out(config, folder, resumes=True)
+    config = prepare(folder, argv[1:], trusts_imports=call.trusts_imports)
+    status = run(config, folder, call, resumes=True)
     if status == 0 and isinstance(config, TrainConfig):
         announce_initialization(folder, config)
     elif status == 0 and isinstance(config, EvaluateConfig):
@@ -43,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     return status
 
 
-def prepare(folder: RunFolder, argv: Sequence[str] = ()) -> Config:
+def prepare(folder: RunFolder, argv: Sequence[str] = (), *, trusts_imports: bool = False) -> Config:
     """Return a run's config, with the options of ``argv`` changed, there and in the folder.
 
     A damaged checkpoint is passed over for one before it, and other versions than those that made
@@ -55,7 +58,11 @@ def prepare(folder: RunFolder, argv: Sequence[str] = ()) -> Config:
     """
     run = read_run(folder)
     config = parse_over(
-        run.config.command, run.options, argv, program=f"leap-rl resume {shown(folder)}"
+        run.config.command,
+        run.options,
+        argv,
+        program=f"leap-rl resume {shown(folder)}",
+        trusts_imports=trusts_imports,
     )
     _check_options(run, config, folder)
     with folder.lock():

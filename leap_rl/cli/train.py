@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leap_rl.cli.launch import carry_out, create_run, settle
-from leap_rl.cli.parser import config_parser, parse
-from leap_rl.cli.results import announce_initialization
+from leap_rl.app.creation import create_run, resolve
+from leap_rl.app.execution import run
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.parsing import config_parser, parse
+from leap_rl.app.results import announce_initialization
 from leap_rl.config import TrainConfig
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = config_parser(TrainConfig, program="leap-rl train")
-    config = settle(parse(parser, TrainConfig, argv))
+    config = resolve(parse(parser, TrainConfig, argv, trusts_imports=call.trusts_imports))
     folder, config = create_run(config)
-    status = carry_out(config, folder)
+    status = run(config, folder, call)
     if status == 0:
         announce_initialization(folder, config)
     return status

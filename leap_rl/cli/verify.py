@@ -10,9 +10,10 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from leap_rl.app.display import shown
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.record import StoredRun, read_run
 from leap_rl.cli import EXIT_FAILED
-from leap_rl.cli.launch import shown
-from leap_rl.cli.record import StoredRun, read_run
 from leap_rl.config import TrainConfig
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.run_folder import RunFolder, RunFolderError
@@ -21,7 +22,7 @@ from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.tracking.jsonl import read_rows
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status: 0 where all is well, 1 where something is wrong."""
     parser = argparse.ArgumentParser(
         prog="leap-rl verify",

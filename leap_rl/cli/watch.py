@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from leap_rl.cli.launch import program, shown
-from leap_rl.cli.record import read_run
+from leap_rl.app.display import program, shown
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.record import read_run
 from leap_rl.config import Config, TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
@@ -21,7 +22,7 @@ OLD_S = 10.0
 """A view that is older than this says so."""
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="leap-rl watch",

@@ -91,7 +91,7 @@ class AtariFamily(PlayedFamily):
     # More than ten actions, so not in the pool to pretrain on, and none of the paper's nine either.
     validation_games = ("boxing", "seaquest")
 
-    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the games, pools and flavours spelled out."""
         flavours = resolve_games(list(games))
         own = tuple(dict.fromkeys(split_name(flavour)[0] for flavour in flavours))

@@ -21,7 +21,7 @@ class CatchFamily(PlayedFamily):
     kind = "catch"
     options = ("agent_steps", "num_envs", "unroll_length", "atari")
 
-    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the variants; pretraining and all are all of them."""
         if list(games) in (["pretraining"], ["all"]):
             return CATCH_GAMES

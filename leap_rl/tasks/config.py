@@ -105,7 +105,7 @@ class TaskConfig:
         self._check_budget()
         games = [self.games] if isinstance(self.games, str) else list(self.games)
         # The one field that is derived; a frozen dataclass is set through object.
-        object.__setattr__(self, "resolved_games", self.family.resolve(games))
+        object.__setattr__(self, "resolved_games", self.family.resolve_games(games))
 
     @property
     def family(self) -> Family:

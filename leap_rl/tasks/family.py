@@ -44,7 +44,7 @@ class Family(ABC):
     """The games that validate a run where none are named."""
 
     @abstractmethod
-    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the games that `task.games` names, pools spelled out.
 
         Empty as long as it takes the data to know them.
@@ -82,7 +82,7 @@ class Family(ABC):
             ValueError: They do not fit.
         """
 
-    def settle(self, task: TaskConfig) -> TaskConfig:
+    def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with what only the data or the environments know.
 
         Raises:
@@ -90,7 +90,7 @@ class Family(ABC):
         """
         return task
 
-    def settle_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
         """Return the agents' settings with each `auto` resolved for this machine."""
         from leap_rl.rl.hardware import resolve
 

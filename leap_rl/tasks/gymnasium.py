@@ -100,7 +100,7 @@ class GymnasiumFamily(PlayedFamily):
     options = ("agent_steps", "num_envs", "unroll_length", "gymnasium")
     ignored_agent_options = ("reward_clip",)
 
-    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return each id in its one spelling."""
         if list(games) in ([], ["pretraining"], ["all"]):
             raise ValueError(
@@ -123,7 +123,7 @@ class GymnasiumFamily(PlayedFamily):
                 "gymnasium; set task.gymnasium.reward_clip"
             )
 
-    def settle(self, task: TaskConfig) -> TaskConfig:
+    def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with the shape of its observations written down.
 
         Each game is made, and tried for a few agent steps.
@@ -139,7 +139,7 @@ class GymnasiumFamily(PlayedFamily):
             check_repeats(game, remake=task.gymnasium.remake, palette=task.gymnasium.palette)
         return replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
 
-    def settle_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
         """Return the agents' settings with an encoder that fits the observations."""
         from leap_rl.rl.hardware import resolve
 

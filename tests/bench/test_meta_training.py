@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import meta_training
 from benchmarks.harness.cells import CellFile, key_of
-from leap_rl.cli.parser import config_parser, parse
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]

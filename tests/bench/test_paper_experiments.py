@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.harness.runs import meta_train
 from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scores
-from leap_rl.cli.parser import config_parser, parse
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from tests.tasks.drawings import write_zip

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.chaos.experiment import Experiment
-from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, chaos, main
+from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.faults.faults import Deaths
 from leap_rl.training.faults.phases import Phase
@@ -65,7 +65,7 @@ def test_it_says_what_did_not_happen_and_what_differs(
     monkeypatch.setattr("leap_rl.chaos.experiment.Experiment", Pretended)
     monkeypatch.setattr(Pretended, "seeds", tuple(seeds))
     words = ["--config", str(ROOT / "configs/debug.yaml"), "--kills", "1"]
-    assert chaos.main([*words, "--run_dir", str(tmp_path / "out")]) == EXIT_FAILED
+    assert main(["chaos", *words, "--run_dir", str(tmp_path / "out")]) == EXIT_FAILED
     out = capsys.readouterr().out
     assert re.search(r"did not happen: trainer\.training, visit \d+", out)
     assert (says is None) == ("differs" not in out)

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, UsageError, main
+from leap_rl.app.errors import UsageError
+from leap_rl.app.policies import make_evaluation, make_tasks
+from leap_rl.app.record import read_run
+from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.evaluate import take_inits
-from leap_rl.cli.policies import make_evaluation, make_tasks
-from leap_rl.cli.record import read_run
 from leap_rl.config import EvaluateConfig
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.seeding import Purpose, derive_seed

@@ -13,9 +13,9 @@ import yaml
 from safetensors.torch import load_file
 
 from leap_rl import pretrained
+from leap_rl.app.initializations import find_initialization
+from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.cli.initializations import find_initialization
-from leap_rl.cli.record import read_run
 from leap_rl.pretrained.card import CARD, OPTIONS, PARAMETERS
 from leap_rl.storage.run_folder import RunFolder
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from leap_rl import __version__
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import COMMANDS, main
-from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig, flatten, to_mapping
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from leap_rl.app.command_line import command_of
+from leap_rl.app.parsing import config_parser, parse
+from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
-from leap_rl.cli.command_line import command_of
-from leap_rl.cli.parser import config_parser, parse
-from leap_rl.cli.record import read_run
 from leap_rl.config import COMMANDS, TrainConfig, defining_options
 from leap_rl.evaluation.run_part import history_sentence, run_verdict, slot_history
 from leap_rl.storage.run_folder import RunFolder

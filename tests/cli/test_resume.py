@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.cli import main, record
-from leap_rl.cli.record import differences, versions_here
+from leap_rl.app import record
+from leap_rl.app.record import differences, versions_here
+from leap_rl.cli import main
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 

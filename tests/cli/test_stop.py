@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, launch, main
+from leap_rl.app import execution
+from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import read_live
@@ -189,7 +190,7 @@ def test_what_fails_because_the_run_is_to_stop_is_no_failure(
     def run(*_: object, **__: object) -> None:
         raise RunFailedError("the parameter server died")
 
-    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(execution, "_run_rounds", run)
     argv = ["train", *BOWLS, *LOCAL, "--run_dir"]
     assert main([*argv, str(tmp_path / "alone")]) == EXIT_FAILED
     assert "the parameter server died" in capsys.readouterr().err
@@ -198,7 +199,7 @@ def test_what_fails_because_the_run_is_to_stop_is_no_failure(
         subprocess.Popen(["sh", "-c", f"sleep 0.1; kill -TERM {os.getpid()}"])
         run()
 
-    monkeypatch.setattr(launch, "_run", run_and_hear)
+    monkeypatch.setattr(execution, "_run_rounds", run_and_hear)
     assert main([*argv, str(tmp_path / "together")]) == EXIT_TERMINATED
     assert "stopped; go on with" in capsys.readouterr().err
 

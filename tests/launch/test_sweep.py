@@ -14,8 +14,8 @@ import yaml
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 from wandb.sdk.lib.config_util import save_config_file_from_dict
 
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import main
-from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.metrics import METRICS

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import main
-from leap_rl.cli.initializations import find_initialization
 from leap_rl.storage import object_store, run_folders, store_lock
 from leap_rl.storage.mirror import Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError, read_file

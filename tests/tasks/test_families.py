@@ -23,7 +23,7 @@ class Balls(PlayedFamily):
     kind = "balls"
     options = ("agent_steps", "num_envs", "unroll_length")
 
-    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         return check_games(self.kind, tuple(games), ("falling", "rising"))
 
     def observation_shape(self, task: TaskConfig) -> tuple[int, ...]:

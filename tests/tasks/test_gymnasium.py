@@ -62,7 +62,7 @@ GAMES = [
 
 
 def settle(task: TaskConfig) -> TaskConfig:
-    return task.family.settle(task)
+    return task.family.resolve_task(task)
 
 
 @pytest.mark.parametrize(("game", "agent"), GAMES)

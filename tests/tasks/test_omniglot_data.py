@@ -17,8 +17,8 @@ from leap_rl.tasks.omniglot.games import (
     alphabet_pools,
     open_data,
     resolve_alphabets,
-    settle_games,
     task_drawings,
+    with_alphabets,
 )
 from tests.tasks.drawings import write_folder, write_zip
 
@@ -111,7 +111,7 @@ def test_missing_data_is_told_in_one_line_with_the_way_out(tmp_path: Path) -> No
         (config(data=str(tmp_path)), r"holds none of images_background, .*github\.com"),
     ):
         with pytest.raises(ValueError, match=message) as error:
-            settle_games(task)
+            with_alphabets(task)
         assert "\n" not in str(error.value)
 
 
@@ -171,7 +171,7 @@ def test_a_file_that_is_no_drawing_is_named_before_anything_runs(
     file = sorted((tmp_path / "images_background/Latin/character07").iterdir())[3]
     file.write_bytes(content)
     with pytest.raises(ValueError, match=rf"Latin/character07/{file.name} {fault}.*copy the data"):
-        settle_games(config(data=str(tmp_path), games="all"))
+        with_alphabets(config(data=str(tmp_path), games="all"))
 
 
 def test_a_drawing_that_is_damaged_inside_is_named_by_its_character(tmp_path: Path) -> None:
@@ -186,10 +186,10 @@ def test_a_drawing_that_is_damaged_inside_is_named_by_its_character(tmp_path: Pa
 
 
 def test_settled_games_are_spelled_out_and_their_data_is_fixed(zipped: Path) -> None:
-    settled = settle_games(config(data=str(zipped)))
+    settled = with_alphabets(config(data=str(zipped)))
     assert settled.data_sha256 == read_omniglot(str(zipped)).sha256
     assert len(settled.resolved_games) == 2  # of three that are large enough, one is held out
-    assert settle_games(settled) == settled
+    assert with_alphabets(settled) == settled
     with pytest.raises(ValueError, match="holds other drawings"):
         open_data(config(data=str(zipped), data_sha256="0" * 64))
 

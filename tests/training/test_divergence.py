@@ -182,7 +182,7 @@ def test_the_server_may_die_at_any_change_on_disk(
         folder.write_checkpoint(0, {}, {})
         disk = Disk([("die", changes)])
         with disk.installed():
-            _carry_out(folder, on_divergence)
+            _run_to_its_end(folder, on_divergence)
         state = folder.read_state(1)
         kept = [(slot["restarts"], slot.get("dropped")) for slot in state["slots"]]
         outcomes.add((tuple(kept), (folder.checkpoint(1) / "total.bin").read_bytes()))
@@ -192,7 +192,7 @@ def test_the_server_may_die_at_any_change_on_disk(
     assert len(outcomes) == 1
 
 
-def _carry_out(folder: RunFolder, on_divergence: OnDivergence) -> None:
+def _run_to_its_end(folder: RunFolder, on_divergence: OnDivergence) -> None:
     """One trainer, which repeats what was not answered, until the round is closed."""
     policy = FakePolicy(rounds=1, batch=2)
     lives = 0

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from leap_rl.cli.launch import create_run
-from leap_rl.cli.parser import config_parser, parse
-from leap_rl.cli.record import read_run
+from leap_rl.app.creation import create_run
+from leap_rl.app.parsing import config_parser, parse
+from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Continue, Counted

@@ -18,8 +18,8 @@ import torch
 import yaml
 from safetensors.numpy import load_file
 
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import EXIT_INTERRUPTED, main
-from leap_rl.cli.parser import config_parser, parse
 from leap_rl.config import TrainConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import RunFolder

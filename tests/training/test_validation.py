@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leap_rl.app.initializations import find_initialization
+from leap_rl.app.policies import make_tasks
+from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
-from leap_rl.cli.initializations import find_initialization
-from leap_rl.cli.policies import make_tasks
-from leap_rl.cli.record import read_run
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec

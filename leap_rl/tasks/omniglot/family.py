@@ -29,7 +29,7 @@ class OmniglotFamily(Family):
     compared_by = "benchmarks/paper/omniglot_scores.py compares initializations of classifiers"
     differentiable = True
 
-    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the alphabets; none where a pool is named, whose alphabets the data knows."""
         return () if set(games) & set(POOLS) else tuple(games)
 
@@ -61,13 +61,13 @@ class OmniglotFamily(Family):
                     "learner is set by task.omniglot; leave it out"
                 )
 
-    def settle(self, task: TaskConfig) -> TaskConfig:
+    def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with its alphabets and its data's SHA-256."""
-        from leap_rl.tasks.omniglot.games import settle_games
+        from leap_rl.tasks.omniglot.games import with_alphabets
 
-        return settle_games(task)
+        return with_alphabets(task)
 
-    def settle_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
         """Return the settings of agents as they are: there are none."""
         return tasks.agent
 

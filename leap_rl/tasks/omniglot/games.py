@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def settle_games(task: TaskConfig) -> TaskConfig:
+def with_alphabets(task: TaskConfig) -> TaskConfig:
     """Return the config with its alphabets spelled out and with the SHA-256 of its data.
 
     Raises:

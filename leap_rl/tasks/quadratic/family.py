@@ -25,7 +25,7 @@ class QuadraticFamily(Family):
     options = ("agent_steps", "num_envs", "unroll_length", "atari")
     compared_by = "evaluate games"
 
-    def resolve(self, games: Sequence[str]) -> tuple[str, ...]:
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the bowls; pretraining and all are all of them."""
         if list(games) in (["pretraining"], ["all"]):
             return QUADRATIC_GAMES

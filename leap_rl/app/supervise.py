@@ -8,8 +8,8 @@ import subprocess
 import sys
 from types import FrameType
 
-from leap_rl import cli
-from leap_rl.cli.launch import shown
+from leap_rl.app.display import shown
+from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
 from leap_rl.config import Config
 from leap_rl.storage.run_folder import RunFolder
 
@@ -22,7 +22,7 @@ def is_supervisor(config: Config) -> bool:
     return config.runtime.max_driver_restarts > 0 and SUPERVISED not in os.environ
 
 
-def supervise(config: Config, folder: RunFolder) -> int:
+def supervise(config: Config, folder: RunFolder, call: Invocation) -> int:
     """Run a run's driver in a process of its own, again whenever it is killed.
 
     A driver that ends by itself has a reason, which another one would find too: it failed, its run
@@ -31,12 +31,13 @@ def supervise(config: Config, folder: RunFolder) -> int:
     Args:
         config: The run's, which is in its folder too.
         folder: The run's.
+        call: Of the command that runs it.
 
     Returns:
         The exit status of the last driver.
     """
     words = [sys.executable, "-m", "leap_rl", "resume", folder.place]
-    words += [cli.TRUST_IMPORTS] if cli.trusts_imports else []
+    words += [TRUST_IMPORTS] if call.trusts_imports else []
     environment = {**os.environ, SUPERVISED: "1"}
     restarts = 0
     driver: subprocess.Popen[bytes] | None = None

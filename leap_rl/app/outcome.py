@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leap_rl.cli.report import write_report
+from leap_rl.app.report import write_report
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.results import read_evaluation
 from leap_rl.evaluation.statistics import Estimate, Mean

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from textwrap import fill
 
-from leap_rl.cli.launch import program, shown
+from leap_rl.app.display import program, shown
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.omniglot.config import OmniglotConfig
@@ -74,7 +74,7 @@ def announce_agents(folder: RunFolder) -> None:
 
 def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
     """Print an evaluation's outcome, and write its report."""
-    from leap_rl.cli.report import announce_report, write_report
+    from leap_rl.app.report import announce_report, write_report
     from leap_rl.evaluation.comparison import summarize
     from leap_rl.evaluation.results import read_evaluation
     from leap_rl.evaluation.verdict import notes_of, verdict_of

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from leap_rl.cli import UsageError
-from leap_rl.cli.parser import config_parser, parse
-from leap_rl.cli.record import read_run
+from leap_rl.app.errors import UsageError
+from leap_rl.app.parsing import config_parser, parse
+from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained import PREFIX, locate
@@ -216,7 +216,9 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
 def _of_export(given: str, folder: Path, *, path: str) -> FoundInitialization:
     """Return that of a folder which ``leap-rl export`` wrote."""
     parser = config_parser(TrainConfig, program="leap-rl export")
-    config = parse(parser, TrainConfig, ["--config", str(folder / OPTIONS)])
+    config = parse(
+        parser, TrainConfig, ["--config", str(folder / OPTIONS)], trusts_imports=True
+    )  # reading imports nothing
     return FoundInitialization(
         given=given,
         path=path,

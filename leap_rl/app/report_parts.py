@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leap_rl.cli import UsageError
-from leap_rl.cli.command_line import command_of
-from leap_rl.cli.launch import shown
-from leap_rl.cli.record import StoredRun, read_run
+from leap_rl.app.command_line import command_of
+from leap_rl.app.display import shown
+from leap_rl.app.errors import UsageError
+from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import EvaluateConfig, TrainConfig, flatten
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.page import Commands, Part, Picture, Table

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import jsonargparse
 import yaml
 
-from leap_rl import cli
-from leap_rl.cli import UsageError
+from leap_rl.app.errors import UsageError
+from leap_rl.app.invocation import TRUST_IMPORTS
 from leap_rl.config import Config, TrainConfig
 from leap_rl.storage import plain_yaml
 from leap_rl.storage.urls import refuse_passwords
@@ -84,6 +84,7 @@ def parse(
     argv: Sequence[str],
     *,
     defaults: Mapping[str, Any] | None = None,
+    trusts_imports: bool = False,
 ) -> C:
     """Return the config that the command line and its files ask for.
 
@@ -92,6 +93,7 @@ def parse(
         config: The config's class.
         argv: The command's arguments.
         defaults: Nested options that take the place of the config's own defaults.
+        trusts_imports: Whether it may name modules that its run imports.
 
     Raises:
         UsageError: Something in it cannot be; one line.
@@ -112,19 +114,20 @@ def parse(
         refuse_passwords(dict(_dotted(asdict(made))))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    _check_imports(made)
+    if not trusts_imports:
+        _refuse_imports(made)
     return made
 
 
-def _check_imports(config: object) -> None:
-    """Refuse a config that makes modules be imported, unless the command line trusts them."""
+def _refuse_imports(config: object) -> None:
+    """Refuse a config whose run imports modules."""
     modules = list(config.task.imports) if isinstance(config, Config) else []
     if isinstance(config, TrainConfig) and config.validation.every_meta_steps is not None:
         modules += config.validation.of(config.task).imports
-    if modules and not cli.trusts_imports:
+    if modules:
         raise UsageError(
             f"task.games: names ids of the module {', '.join(modules)}, which would be imported, "
-            f"and so run; add {cli.TRUST_IMPORTS} to the command line if you trust it"
+            f"and so run; add {TRUST_IMPORTS} to the command line if you trust it"
         )
 
 

@@ -9,8 +9,8 @@ from importlib.metadata import version
 from typing import Any
 
 from leap_rl import __version__
-from leap_rl.cli import UsageError
-from leap_rl.cli.parser import config_parser, parse
+from leap_rl.app.errors import UsageError
+from leap_rl.app.parsing import config_parser, parse
 from leap_rl.compute.determinism import processor_kind
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
 from leap_rl.storage.run_folder import RunFolder
@@ -109,7 +109,9 @@ def read_run(folder: RunFolder) -> StoredRun:
     record = _pop_record(options, folder)
     options["run_dir"] = folder.place
     try:
-        config = parse_over(command, options, (), program="leap-rl resume RUN")
+        config = parse_over(
+            command, options, (), program="leap-rl resume RUN", trusts_imports=True
+        )  # reading imports nothing
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         maker = record.made_by[0]["leap_rl"] if record.made_by else "unknown"
         if maker not in ("unknown", __version__):
@@ -127,11 +129,17 @@ def read_run(folder: RunFolder) -> StoredRun:
 
 
 def parse_over(
-    command: str, stored: Mapping[str, Any], argv: Sequence[str], *, program: str
+    command: str,
+    stored: Mapping[str, Any],
+    argv: Sequence[str],
+    *,
+    program: str,
+    trusts_imports: bool,
 ) -> Config:
     """Return a command's config: stored options, and those of ``argv`` over them."""
     config = COMMANDS[command]
-    return parse(config_parser(config, program=program), config, argv, defaults=stored)
+    parser = config_parser(config, program=program)
+    return parse(parser, config, argv, defaults=stored, trusts_imports=trusts_imports)
 
 
 def computes_here(config: Config) -> bool:

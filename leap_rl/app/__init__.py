@@ -1,0 +1,1 @@
+"""What commands share, free of any command line: finding, making, running, describing runs."""

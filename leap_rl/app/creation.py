@@ -1,0 +1,170 @@
+"""Makes runs: resolves a config for this machine, and writes a folder's first checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
+
+from leap_rl.app.display import program, shown
+from leap_rl.app.errors import UsageError
+from leap_rl.app.initializations import read_theta0
+from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
+from leap_rl.app.record import Record, computes_here, versions_here
+from leap_rl.config import (
+    Config,
+    EvaluateConfig,
+    LearnConfig,
+    TrainConfig,
+    fingerprint,
+    init_of,
+)
+from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.durable_files import make_folder, sync_folder
+from leap_rl.storage.object_store import StoreError
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.urls import redacted
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tracking.wandb_folder import note_sources
+
+C = TypeVar("C", bound=Config)
+R = TypeVar("R", bound=TrainConfig | LearnConfig)
+
+
+def create_run(config: R) -> tuple[RunFolder, R]:
+    """Make a run's folder: its first checkpoint and its config.
+
+    Returns:
+        The folder, and the config as it is kept: without the secrets of a URL.
+
+    Raises:
+        UsageError: The folder holds a run already or cannot be written, or the given
+            initialization does not fit.
+    """
+    # What can be wrong with the config is found before anything is written.
+    folder = asked_folder(config.run_dir)
+    tasks = make_tasks(config)
+    theta0, init_sha256 = _initialization(config, tasks)
+    given = init_of(config)[1]
+    config = _without_secrets(config)
+    record = Record(
+        fingerprint=fingerprint(config, init_sha256),
+        init_sha256=init_sha256,
+        made_by=(versions_here(config, meta_step=0),),
+    )
+    folder = folder or new_folder(config.command)
+    policy = (
+        make_meta_training(config) if isinstance(config, TrainConfig) else make_learning(config)
+    )
+    write_first = partial(policy.write_first_checkpoint, folder, theta0)
+    fill_folder(folder, config, record, write_first)
+    note_sources(folder.path, [given])
+    return folder, config
+
+
+def _without_secrets(config: R) -> R:
+    """Return the config with what it says of a URL that may be kept: a query is no part of it."""
+    if isinstance(config, LearnConfig):
+        return replace(config, init=redacted(config.init))
+    return replace(config, meta=replace(config.meta, init=redacted(config.meta.init)))
+
+
+def asked_folder(run_dir: str | None) -> RunFolder | None:
+    """Return the folder that the option `run_dir` names, if any.
+
+    Raises:
+        UsageError: It is a URL that cannot be, or of a store that cannot be reached.
+    """
+    try:
+        return None if run_dir is None else run_folder(run_dir)
+    except (ValueError, StoreError) as error:
+        raise UsageError(f"run_dir = {error}") from None
+
+
+def fill_folder(
+    folder: RunFolder, config: Config, record: Record, write_first: Callable[[], None]
+) -> None:
+    """Write a new run's first checkpoint, by ``write_first``, and its config.
+
+    Raises:
+        UsageError: The folder holds a run already or cannot be written.
+    """
+    try:
+        with folder.lock():
+            if folder.exists():
+                raise UsageError(
+                    f"run_dir = {shown(folder)}: holds a run already; go on with it by "
+                    f"`{program()} resume {shown(folder)}`, or choose another folder"
+                )
+            write_first()
+            record.write(folder, config)  # last: a folder with a config is a run
+    except OSError as error:
+        reason = f"{folder.place}: cannot be written to ({error.strerror})"
+        if isinstance(error, StoreError):  # which says it all
+            reason = str(error)
+        raise UsageError(f"run_dir = {reason}") from None
+
+
+def resolve(config: C) -> C:
+    """Return the config with each `auto` that says what is computed replaced by what is here.
+
+    Raises:
+        ValueError: This machine lacks what the config asks for, and is to compute it; or the
+            drawings or environments that it names are not there.
+    """
+    config = _resolve_machine(replace(config, task=config.task.family.resolve_task(config.task)))
+    if isinstance(config, EvaluateConfig) and config.clips:
+        from leap_rl.film.clip import check_video
+
+        check_video("clips = true")
+    if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
+        return config
+    try:
+        judging = config.validation.of(config.task)
+        games = judging.family.resolve_task(judging).resolved_games
+    except ValueError as error:
+        raise ValueError(str(error).replace("task.games", "validation.games")) from None
+    return replace(config, validation=replace(config.validation, games=list(games)))
+
+
+def _resolve_machine(config: C) -> C:
+    """Return the config with what agents compute with; refuse a machine that cannot."""
+    family = config.task.family
+    config = replace(config, agent=family.resolve_agent(make_tasks(config)))
+    if computes_here(config):
+        family.check_processor(make_tasks(config))  # otherwise each trainer does so on its own
+    return config
+
+
+def new_folder(command: str) -> RunFolder:
+    """Make a folder that no other run has, even one that starts in the same second."""
+    make_folder(Path("runs"))
+    name = f"runs/{command}-{datetime.now():%Y%m%d-%H%M%S}"
+    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+        try:
+            Path(name + suffix).mkdir()
+        except FileExistsError:
+            continue
+        sync_folder(Path("runs"))
+        return RunFolder(name + suffix)
+    raise UsageError(f"run_dir: {name} and 998 more are taken; name a folder")
+
+
+def _initialization(
+    config: TrainConfig | LearnConfig, tasks: ConfiguredTasks
+) -> tuple[Tensor, str | None]:
+    """Return version 0, float32 [P], and the SHA-256 of the file it comes from, if any."""
+    option, init = init_of(config)
+    if init == "random":
+        seed = derive_seed(config.seed, Purpose.INITIALIZATION)
+        return tasks.random_initialization(seed), None
+    try:
+        return read_theta0(init, tasks.shared_layout())
+    except ValueError as error:
+        raise UsageError(f"{option} = {init}: {error}") from None

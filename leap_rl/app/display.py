@@ -1,0 +1,28 @@
+"""How commands and places are spelled for the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from leap_rl.storage.run_folder import RunFolder
+
+
+def program() -> str:
+    """Return how the user can call this program again from where he is."""
+    called = Path(sys.argv[0])
+    if called.name != "leap-rl":
+        return "python -m leap_rl"
+    on_path = any(
+        (Path(folder) / "leap-rl").exists() for folder in os.environ.get("PATH", "").split(":")
+    )
+    return "leap-rl" if on_path else shown(called)
+
+
+def shown(where: Path | RunFolder) -> str:
+    """Return a path as the user would write it from where he is, or where a run lives."""
+    if isinstance(where, RunFolder) and where.url is not None:
+        return where.url
+    path = (where.path if isinstance(where, RunFolder) else where).absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,7 @@
+"""The error of whoever asks for what cannot be."""
+
+from __future__ import annotations
+
+
+class UsageError(ValueError):
+    """The command line or a config file asks for what cannot be."""

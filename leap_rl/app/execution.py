@@ -1,0 +1,175 @@
+"""Runs a run: its runtime, what it shows and logs, how it ends."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from leap_rl.app.display import program, shown
+from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
+from leap_rl.app.monitor import Monitor, rows_of
+from leap_rl.app.policies import make_policy, make_tasks
+from leap_rl.config import (
+    Config,
+    EvaluateConfig,
+    TrainConfig,
+    to_mapping,
+)
+from leap_rl.meta.gradient_path import NoMethod
+from leap_rl.storage.object_store import StoreError
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.console import make_console
+from leap_rl.tracking.live import LiveConsole
+from leap_rl.tracking.sink import open_tracker
+from leap_rl.training.errors import RunFailedError
+from leap_rl.training.faults.faults import ordered_deaths
+from leap_rl.training.faults.phases import Phase
+from leap_rl.training.interrupts import Interrupts, StopReason
+from leap_rl.training.messages import ServerStatus
+from leap_rl.training.runtime.job import Job, Runtime
+from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
+from leap_rl.training.server.open_round import Patience
+
+GPU_SHARE = 1 / 16
+"""Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
+
+
+def run(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool = False) -> int:
+    """Run a run to its end, or until it is asked to stop.
+
+    Args:
+        config: The run's.
+        folder: The run's.
+        call: Of the command that runs it.
+        resumes: Whether this is not the first driver that it has.
+
+    Returns:
+        The command's exit status.
+    """
+    from leap_rl.app.supervise import is_supervisor, supervise
+
+    if is_supervisor(config):
+        return supervise(config, folder, call)
+    quiet = config.tracking.console == "quiet"
+    go_on = f"stopped; go on with: {program()} resume {shown(folder)}"
+    if config.task.imports:
+        go_on += f" {TRUST_IMPORTS}"
+    interrupts = Interrupts(
+        stop_after_s=config.runtime.stop_after_s,
+        started_s=call.started_s,
+        farewell=None if quiet else go_on,
+    )
+    try:
+        with interrupts, interrupts.explaining(OSError, RunFailedError):
+            _run_rounds(config, folder, interrupts, resumes=resumes)
+            return 0
+    except KeyboardInterrupt:
+        pass
+    except OSError as error:
+        raise _with_way_out(error, folder) from None
+    if not quiet:
+        print(go_on, file=sys.stderr)
+    return (interrupts.reason or StopReason.INTERRUPTED).value
+
+
+def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
+    """Return the error of a run whose files cannot be written, with what its user can do."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(error, StoreError | BrokenPipeError) or not (full or error.filename):
+        return error
+    resume = f"`{program()} resume {shown(folder)}`"
+    return RunFailedError(
+        f"{error.filename or folder.place}: {error.strerror}; "
+        + (
+            f"make room, and {resume} continues"
+            if full
+            else f"once that is mended, {resume} continues"
+        )
+    )
+
+
+def _run_rounds(
+    config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool
+) -> None:
+    on_phase = ordered_deaths()
+    on_phase(Phase.DRIVER_RESUMING if resumes else Phase.DRIVER_STARTING)
+    stored = folder.read_config()
+    origin = stored.get("origin")
+    first = 0 if origin is None else origin["at"]
+    close_after_s = config.meta.close_after_s if isinstance(config, TrainConfig) else None
+    job = Job(
+        run_dir=str(folder.path),
+        fingerprint=stored["fingerprint"],
+        method=config.meta.build() if isinstance(config, TrainConfig) else NoMethod(),
+        make_task=make_tasks(config),
+        make_policy=make_policy(config),
+        stream_every_s=config.runtime.stream_every_s,
+        snapshot_every_s=config.runtime.snapshot_every_s,
+        patience=Patience(
+            lease_s=config.runtime.lease_s,
+            max_attempts=config.runtime.max_attempts,
+            close_after_s=close_after_s,
+        ),
+        keep_checkpoints=config.runtime.keep_checkpoints,
+        on_divergence=config.task.on_divergence,
+        on_phase=on_phase,
+    )
+    with (
+        folder.lock(),
+        open_tracker(
+            config.tracking,
+            run_folder=folder.path,
+            run_config=to_mapping(config),
+            kind=config.command,
+            place=shown(folder),
+            rows=rows_of(config, folder, first_checkpoint=first),
+        ) as tracker,
+        LiveConsole(make_console(config.tracking.console), folder.path) as console,
+    ):
+        console.message(f"{config.command}: run folder {shown(folder)}")
+        monitor = Monitor(
+            config, folder, tracker, console, first_checkpoint=first, on_phase=on_phase
+        )
+
+        def report(status: ServerStatus) -> None:
+            folder.check()
+            monitor.report(status)
+
+        if config.runtime.kind == "ray":
+            console.message(_ray_message(config.runtime.address))
+        with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
+            _make_runtime(config, interrupts).run(job, report)
+        if isinstance(config, EvaluateConfig) and config.clips:
+            from leap_rl.app.clips import film_agents
+
+            film_agents(config, folder, tracker=tracker, console=console, check=interrupts.check)
+        if isinstance(config, EvaluateConfig) and config.tracking.wandb != "disabled":
+            from leap_rl.app.outcome import log_outcome
+
+            log_outcome(folder, tracker=tracker)
+
+
+def _ray_message(address: str | None) -> str:
+    address = cluster_address(address)
+    own = address == LOCAL
+    return "starting Ray on this machine" if own else f"joining the Ray cluster at {address}"
+
+
+def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
+    runtime = config.runtime
+    if runtime.kind == "local":
+        from leap_rl.training.runtime.local import LocalRuntime
+
+        return LocalRuntime(interrupts)
+    trainers = None if runtime.trainers == "auto" else runtime.trainers
+    gpus = runtime.gpus_per_trainer
+    if gpus == "auto":
+        gpus = GPU_SHARE if config.agent.device == "cuda" else 0.0
+    return make_ray_runtime(
+        trainers=trainers,
+        address=runtime.address,
+        trainer_cores=runtime.env_processes,
+        trainer_gpus=gpus,
+        metrics_port=runtime.metrics_port,
+        interrupts=interrupts,
+    )
