@@ -18,7 +18,7 @@ from itertools import product
 import numpy as np
 from scipy import optimize, stats
 
-from leap_rl.evaluation.figures import markdown
+from leap_rl.evaluation.plots import markdown
 from leap_rl.evaluation.statistics import (
     FloatArray,
     bootstrap_interval,

@@ -15,7 +15,7 @@ from leap_rl.config import (
     flatten,
     to_mapping,
 )
-from leap_rl.envs.atari_config import PRESETS
+from leap_rl.envs.atari.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))

@@ -28,7 +28,7 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.config import COMMANDS as RUNS
 from leap_rl.config import OPERATIONAL, TrainConfig, ValidationConfig
-from leap_rl.envs.atari_config import PRESETS
+from leap_rl.envs.atari.settings import PRESETS
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import mean_over_games, meta_train, rows_of
-from leap_rl.evaluation.figures import Line, Panel, draw, write_table
+from leap_rl.evaluation.plots import Line, Panel, draw, write_table
 from leap_rl.evaluation.statistics import mean_interval, paired_difference
 
 CONFIGURATIONS = [

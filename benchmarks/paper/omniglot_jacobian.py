@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.jacobian import jacobian_blocks, relative_precision
-from leap_rl.evaluation.figures import Line, Panel, draw, write_table
+from leap_rl.evaluation.plots import Line, Panel, draw, write_table
 from leap_rl.evaluation.statistics import mean_interval
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed

@@ -27,7 +27,7 @@ from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import meta_train
 from leap_rl.evaluation.curves import Curve, learn, moving_average
-from leap_rl.evaluation.figures import Line, Panel, draw, write_table
+from leap_rl.evaluation.plots import Line, Panel, draw, write_table
 from leap_rl.evaluation.statistics import Mean, mean_interval, paired_difference
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed

@@ -38,9 +38,9 @@ from leap_rl.tasks.task import Task, TaskSpec
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
-from leap_rl.training.runtime.job import Job
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+from leap_rl.training.runtime.run_spec import Job
 from leap_rl.training.server.open_round import Patience
 
 UPDATES_A_BLOCK = 5

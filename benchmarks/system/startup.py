@@ -37,7 +37,7 @@ _IMPORT = "import leap_rl.cli.learn"
 
 _ROMS = """\
 import sys, time
-from leap_rl.envs.atari import make_atari
+from leap_rl.envs.atari.envs import make_atari
 started = time.monotonic()
 make_atari(sys.argv[1], num_envs=int(sys.argv[2]), seed=0).reset()
 print(time.monotonic() - started)

@@ -21,7 +21,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec, TaskState
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
-from leap_rl.training.runtime.job import Job
+from leap_rl.training.runtime.run_spec import Job
 from leap_rl.training.server.parameter_server import ParameterServer
 
 UPDATE_S = 0.001

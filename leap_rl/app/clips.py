@@ -70,10 +70,10 @@ def _film(
     title: str,
     check: Callable[[], None],
 ) -> None:
-    from leap_rl.envs.camera import frames_per_s
-    from leap_rl.film.agent_file import read_player
-    from leap_rl.film.filming import film
-    from leap_rl.film.playing import play
+    from leap_rl.envs.atari.camera import frames_per_s
+    from leap_rl.video.agent_file import read_player
+    from leap_rl.video.playing import play
+    from leap_rl.video.recording import film
 
     settings = config.task.atari.settings
     rate = frames_per_s(game)

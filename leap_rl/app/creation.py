@@ -120,7 +120,7 @@ def resolve(config: C) -> C:
     """
     config = _resolve_machine(replace(config, task=config.task.family.resolve_task(config.task)))
     if isinstance(config, EvaluateConfig) and config.clips:
-        from leap_rl.film.clip import check_video
+        from leap_rl.video.clip import check_video
 
         check_video("clips = true")
     if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:

@@ -22,12 +22,12 @@ from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.sink import open_tracker
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.faults import ordered_deaths
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.injection import ordered_deaths
+from leap_rl.training.faults.points import Phase
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.messages import ServerStatus
-from leap_rl.training.runtime.job import Job, Runtime
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
+from leap_rl.training.runtime.run_spec import Job, Runtime
 from leap_rl.training.server.open_round import Patience
 
 GPU_SHARE = 1 / 16

@@ -11,7 +11,7 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.sink import Tracker
 from leap_rl.tracking.views import RunView, TaskView
-from leap_rl.training.faults.phases import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import OnPhase, Phase, no_fault
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.messages import ServerStatus
 

@@ -14,7 +14,7 @@ from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import EvaluateConfig, TrainConfig, flatten
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.page import Commands, Part, Picture, Table
-from leap_rl.evaluation.pictures import evaluation_pictures, meta_run_pictures
+from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
 from leap_rl.evaluation.results import read_evaluation
 from leap_rl.evaluation.run_part import (
     SlotHistory,

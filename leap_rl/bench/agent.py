@@ -11,8 +11,8 @@ import numpy as np
 
 from leap_rl.bench.machine import cpu_s_of
 from leap_rl.bench.stopwatch import Stopwatch
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.emulator import Emulator
+from leap_rl.envs.atari.emulator import Emulator
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.workers import WorkerEnvs
 from leap_rl.meta.gradient_path import GradientPath, Method
 from leap_rl.rl.config import AgentConfig

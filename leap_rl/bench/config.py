@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from leap_rl.envs.games import ACTION_COUNTS, resolve_games
-from leap_rl.envs.gymnasium_ids import parse_game
+from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.gymnasium.ids import parse_game
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig

@@ -28,8 +28,8 @@ from leap_rl.bench.agent import (
     together,
 )
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.bench.crew import Crew
 from leap_rl.bench.machine import Quiet, circumstances, cpu_s_of, resident_mb_of
+from leap_rl.bench.worker_pool import Crew
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
 from leap_rl.tasks.config import LossDifference

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from itertools import chain, cycle, islice
 
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.points import Phase
 
 FOLLOWS: Mapping[Phase, str] = {
     Phase.DRIVER_REPLACING: "trainer",

@@ -15,8 +15,8 @@ from leap_rl.chaos.compare import differences
 from leap_rl.chaos.draw import draw_deaths
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.faults import PLAN_VARIABLE, Deaths
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.injection import PLAN_VARIABLE, Deaths
+from leap_rl.training.faults.points import Phase
 
 Tell = Callable[[str], None]
 

@@ -18,7 +18,7 @@ from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import EXIT_FAILED
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.storage.urls import is_url
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.points import Phase
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,8 @@ def _disk() -> str:
 
 
 def _roms() -> str:
-    from leap_rl.envs.games import ACTION_COUNTS
-    from leap_rl.envs.roms import missing_roms
+    from leap_rl.envs.atari.games import ACTION_COUNTS
+    from leap_rl.envs.atari.roms import missing_roms
 
     missing = missing_roms()
     if missing:

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from leap_rl.app.invocation import Invocation
-from leap_rl.envs.flavours import difficulties, listed, modes
-from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
+from leap_rl.envs.atari.flavours import difficulties, listed, modes
+from leap_rl.envs.atari.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:

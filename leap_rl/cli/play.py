@@ -16,7 +16,7 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.parsing import config_parser, parse
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE
-from leap_rl.envs.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.names import split_name
 from leap_rl.rl.config import AgentConfig, Device, EncoderName, Precision
 from leap_rl.seeding import SEED_BITS
@@ -24,7 +24,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.atari import AtariConfig
 
 if TYPE_CHECKING:
-    from leap_rl.film.playing import Picture, Player
+    from leap_rl.video.playing import Picture, Player
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ def _resolve(game: str | None, path: Path) -> str:
 def _film(path: Path, game: str, config: PlayConfig) -> None:
     """Play, and write the clip."""
     from leap_rl.compute.determinism import configure_torch
-    from leap_rl.envs.camera import frames_per_s
-    from leap_rl.film.filming import film
-    from leap_rl.film.playing import play
+    from leap_rl.envs.atari.camera import frames_per_s
+    from leap_rl.video.playing import play
+    from leap_rl.video.recording import film
 
     out, longest = _out(path, game, config)
     configure_torch()
@@ -188,8 +188,8 @@ def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
     Raises:
         UsageError: It cannot go there, or would be too long.
     """
-    from leap_rl.envs.camera import frames_per_s
-    from leap_rl.film.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
+    from leap_rl.envs.atari.camera import frames_per_s
+    from leap_rl.video.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
 
     out, longest = Path(config.out or f"{path.stem}.mp4"), config.max_agent_steps
     check_format(out)
@@ -219,8 +219,8 @@ def _player(path: Path, game: str, config: PlayConfig) -> Player:
     Raises:
         UsageError: It is no agent, or it has not learned this game.
     """
-    from leap_rl.film.agent_file import read_player
     from leap_rl.rl.hardware import check_machine, resolve
+    from leap_rl.video.agent_file import read_player
 
     agent = resolve(AgentConfig(**asdict(config.agent)))
     check_machine(agent)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from leap_rl.envs.atari_config import PRESETS, AtariSettings
-from leap_rl.envs.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.names import split_name
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
@@ -108,7 +108,7 @@ class AtariFamily(PlayedFamily):
 
     def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
         """Return what makes a game's B emulators from a seed."""
-        from leap_rl.envs.atari import make_atari
+        from leap_rl.envs.atari.envs import make_atari
 
         return lambda seed: make_atari(
             game,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leap_rl.envs.games import CATCH_GAMES, resolve_games
+from leap_rl.envs.atari.games import CATCH_GAMES, resolve_games
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
 
@@ -33,6 +33,6 @@ class CatchFamily(PlayedFamily):
 
     def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
         """Return what makes a variant's B environments from a seed."""
-        from leap_rl.envs.catch import make_catch
+        from leap_rl.envs.small.catch import make_catch
 
         return lambda seed: make_catch(game, num_envs=tasks.task.num_envs, seed=seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Literal, get_args
 
-from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.families import FAMILIES, OPTIONS
 from leap_rl.tasks.family import Family

@@ -13,8 +13,8 @@ import pytest
 from leap_rl.chaos.experiment import Experiment
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.faults.faults import Deaths
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.injection import Deaths
+from leap_rl.training.faults.points import Phase
 from tests.envs.own_games import WALK
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +25,8 @@ def test_the_nth_visit_of_all_processes_dies(tmp_path: Path) -> None:
     Deaths(str(tmp_path / "phases"), {"trainer.training": [3]}).write(tmp_path / "plan")
     code = (
         "import os, sys\n"
-        "from leap_rl.training.faults.faults import PLAN_VARIABLE, ordered_deaths\n"
-        "from leap_rl.training.faults.phases import Phase\n"
+        "from leap_rl.training.faults.injection import PLAN_VARIABLE, ordered_deaths\n"
+        "from leap_rl.training.faults.points import Phase\n"
         "os.environ[PLAN_VARIABLE] = sys.argv[1]\n"
         "on_phase = ordered_deaths()\n"
         "for _ in range(2): on_phase(Phase.TRAINER_TRAINING)\n"

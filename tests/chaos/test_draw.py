@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leap_rl.chaos.draw import FOLLOWS, draw_deaths
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.points import Phase
 
 VISITS = {
     **dict.fromkeys((phase for phase in Phase if phase not in FOLLOWS), 12),

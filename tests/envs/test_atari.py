@@ -18,8 +18,8 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari import AtariEnvs, make_atari
-from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.atari.envs import AtariEnvs, make_atari
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.episodes import Episode, EpisodeAccounting
 from leap_rl.envs.vector import GameVector, VectorStep
 
@@ -310,7 +310,7 @@ def test_colors_that_the_table_lacks_are_the_emulators_own(monkeypatch: pytest.M
     # As if Breakout's ROM were PAL: the table is wrong, and what is seen must not be.
     actions = [0, 1, 2, 3] * 5
     _, expected = play(make_atari("breakout", num_envs=1, seed=0, settings=SHORT), 30)
-    monkeypatch.setattr("leap_rl.envs.palette.PAL_GAMES", frozenset({"breakout"}))
+    monkeypatch.setattr("leap_rl.envs.atari.palette.PAL_GAMES", frozenset({"breakout"}))
     games = make_atari("breakout", num_envs=1, seed=0, settings=SHORT)
     assert envs_of(games)._by_color
     _, steps = play(games, 30)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leap_rl.envs.atari_config import PRESETS, AtariSettings
+from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 
 
 def test_observation_shapes_follow_from_channels_and_frames() -> None:
@@ -30,7 +30,7 @@ def test_the_presets_are_their_sources() -> None:
 
 def test_a_config_is_checked_without_an_emulator() -> None:
     code = (
-        "import sys, leap_rl.envs.atari_config\n"
+        "import sys, leap_rl.envs.atari.settings\n"
         "assert not {'ale_py', 'numba', 'gymnasium'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

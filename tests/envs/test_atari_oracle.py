@@ -14,8 +14,8 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari import AtariEnvs
-from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.atari.envs import AtariEnvs
+from leap_rl.envs.atari.settings import AtariSettings
 
 
 class Oracle(AtariVectorEnv):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari import make_atari
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.camera import frames_per_s, make_filmed
-from leap_rl.envs.preprocessing import resize_area
+from leap_rl.envs.atari.camera import frames_per_s, make_filmed
+from leap_rl.envs.atari.envs import make_atari
+from leap_rl.envs.atari.preprocessing import resize_area
+from leap_rl.envs.atari.settings import AtariSettings
 
 SETTINGS = AtariSettings(max_frames=80, sticky=0.25)
 

@@ -7,7 +7,9 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from leap_rl.envs.catch import (
+from leap_rl.envs.atari.games import CATCH_GAMES
+from leap_rl.envs.episodes import Episode, EpisodeAccounting
+from leap_rl.envs.small.catch import (
     BALLS,
     CELL,
     GRID,
@@ -16,8 +18,6 @@ from leap_rl.envs.catch import (
     CatchVectorEnv,
     make_catch,
 )
-from leap_rl.envs.episodes import Episode, EpisodeAccounting
-from leap_rl.envs.games import CATCH_GAMES
 from leap_rl.envs.vector import VectorStep
 
 RANDOM_RETURN = -Fraction(10, 7)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
-from leap_rl.envs.atari import AtariEnvs, make_atari
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.flavours import Flavour, difficulties, find_flavour, listed, modes
-from leap_rl.envs.games import ACTION_COUNTS, resolve_games
-from leap_rl.envs.palette import palette
+from leap_rl.envs.atari.envs import AtariEnvs, make_atari
+from leap_rl.envs.atari.flavours import Flavour, difficulties, find_flavour, listed, modes
+from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.atari.palette import palette
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
 from tests.envs.test_restore import check_games
 

@@ -7,7 +7,7 @@ import ale_py
 import pytest
 from ale_py import roms
 
-from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
+from leap_rl.envs.atari.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
 
 
 def measured_action_counts(games: Iterable[str]) -> dict[str, int]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from leap_rl.envs.gymnasium_envs import GymnasiumEnvs, make_gymnasium
-from leap_rl.envs.gymnasium_stage import episode_seed, make_one
+from leap_rl.envs.gymnasium.envs import GymnasiumEnvs, make_gymnasium
+from leap_rl.envs.gymnasium.episode_runner import episode_seed, make_one
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector, VectorStep
 from tests.envs.own_games import WALK

@@ -11,9 +11,9 @@ import pytest
 from ale_py import roms
 from numpy.typing import NDArray
 
-from leap_rl.envs.games import POOLS
-from leap_rl.envs.palette import luminances, palette
-from leap_rl.envs.preprocessing import Painter, area_weights, resize_area
+from leap_rl.envs.atari.games import POOLS
+from leap_rl.envs.atari.palette import luminances, palette
+from leap_rl.envs.atari.preprocessing import Painter, area_weights, resize_area
 
 HEIGHTS = (210, 214, 220, 230, 250)  # of all 62 games
 NTSC = palette("pong")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from leap_rl.envs.spaces import actions_of, padded, sight_of
+from leap_rl.envs.gymnasium.spaces import actions_of, padded, sight_of
 from tests.envs.own_games import SPACES
 
 

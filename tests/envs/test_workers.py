@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leap_rl.envs.atari import make_atari
-from leap_rl.envs.atari_config import AtariSettings
+from leap_rl.envs.atari.envs import make_atari
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import GameVector
 from leap_rl.envs.workers import WorkerEnvs
 
@@ -76,7 +76,7 @@ def test_a_workers_error_and_its_death_are_told_and_close_ends_all() -> None:
 def test_a_killed_parent_leaves_no_worker_behind() -> None:
     code = (
         "import time\n"
-        "from leap_rl.envs.atari import make_atari\n"
+        "from leap_rl.envs.atari.envs import make_atari\n"
         "if __name__ == '__main__':\n"
         "    games = make_atari('pong', num_envs=2, seed=0, processes=2)\n"
         "    print(*[worker.pid for worker in games._envs._workers], flush=True)\n"

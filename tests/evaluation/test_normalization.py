@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leap_rl.envs.games import ACTION_COUNTS, CATCH_GAMES
+from leap_rl.envs.atari.games import ACTION_COUNTS, CATCH_GAMES
 from leap_rl.evaluation.normalization import HUMAN_AND_RANDOM, human_scale, reference_scale
 
 

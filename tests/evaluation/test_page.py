@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leap_rl.evaluation.figures import Line, Panel, draw
 from leap_rl.evaluation.page import Commands, Part, Picture, Table, render
+from leap_rl.evaluation.plots import Line, Panel, draw
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 VOID = {"meta", "img", "br", "link", "!doctype"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.envs.catch import make_catch
+from leap_rl.envs.small.catch import make_catch
 from leap_rl.meta import Leap
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.actor_critic import ActorCriticTask

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.envs.atari_config import PRESETS, AtariSettings
+from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.quadratic.family import QUADRATIC_GAMES

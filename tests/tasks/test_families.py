@@ -8,7 +8,7 @@ from typing import cast, get_args
 import pytest
 import torch
 
-from leap_rl.envs.catch import make_catch
+from leap_rl.envs.small.catch import make_catch
 from leap_rl.envs.vector import GameVector
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig, TaskKind

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.faults.faults import PLAN_VARIABLE, Deaths
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.injection import PLAN_VARIABLE, Deaths
+from leap_rl.training.faults.points import Phase
 from leap_rl.training.interrupts import _descendants
 
 ROOT = Path(__file__).parents[2]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.points import Phase
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.open_round import Patience
 
 if TYPE_CHECKING:
-    from leap_rl.training.runtime.ray.crew import Crew
+    from leap_rl.training.runtime.ray.trainer_pool import Crew
 
 JOB: Any = SimpleNamespace(
     patience=Patience(lease_s=60.0, max_attempts=2), on_phase=lambda phase: None
@@ -27,7 +27,7 @@ SERVER = SimpleNamespace(trainer_lost="trainer_lost")
 def ray_crew() -> Any:
     """The module, whose import of Ray comes after Ray's environment."""
     make_ray_runtime(trainers=1, address=LOCAL)
-    from leap_rl.training.runtime.ray import crew as module
+    from leap_rl.training.runtime.ray import trainer_pool as module
 
     return module
 

@@ -22,7 +22,7 @@ from leap_rl.tracking.prometheus import SERIES
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import LiveFigures, RunningTask, ServerStatus
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.server.tally import Tally
+from leap_rl.training.server.counters import Tally
 from tests.training.fakes import FakeClock
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
 

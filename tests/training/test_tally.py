@@ -10,8 +10,8 @@ import pytest
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.prometheus import SERIES
 from leap_rl.training.messages import Diverged
+from leap_rl.training.server.counters import Tally
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.tally import Tally
 from tests.training.fakes import (
     FakeClock,
     FakePolicy,

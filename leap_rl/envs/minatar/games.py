@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium_ids import GymnasiumGame
+from leap_rl.envs.gymnasium.ids import GymnasiumGame
 from leap_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
 from leap_rl.envs.minatar.common import SIZE
 

@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium_ids import GymnasiumGame
+from leap_rl.envs.gymnasium.ids import GymnasiumGame
 from leap_rl.envs.minatar.colors import cell_table, show
 from leap_rl.envs.minatar.common import SIZE
 from leap_rl.envs.minatar.games import Episodes, GameOptions, name_and_options

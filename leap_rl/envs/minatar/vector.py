@@ -11,13 +11,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium_envs import does_not_repeat, identity_of, pattern
-from leap_rl.envs.gymnasium_ids import parse_game
-from leap_rl.envs.gymnasium_stage import ACTION, check_fits, episode_seed
+from leap_rl.envs.gymnasium.envs import does_not_repeat, identity_of, pattern
+from leap_rl.envs.gymnasium.episode_runner import ACTION, check_fits, episode_seed
+from leap_rl.envs.gymnasium.ids import parse_game
+from leap_rl.envs.gymnasium.spaces import sight_of
 from leap_rl.envs.minatar.colors import cell_table, show
 from leap_rl.envs.minatar.common import SIZE
 from leap_rl.envs.minatar.games import Episodes, options_of
-from leap_rl.envs.spaces import sight_of
 from leap_rl.envs.state import (
     IDENTITY,
     Observations,

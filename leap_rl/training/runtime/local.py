@@ -19,7 +19,7 @@ from leap_rl.training.messages import (
     Stream,
     Work,
 )
-from leap_rl.training.runtime.job import Job, StreamSchedule
+from leap_rl.training.runtime.run_spec import Job, StreamSchedule
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due
 

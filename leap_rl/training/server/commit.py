@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.faults.phases import OnPhase, Phase
+from leap_rl.training.faults.points import OnPhase, Phase
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
 from leap_rl.training.server.kept_agents import KeptAgents
 

@@ -9,10 +9,10 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import RunningTask
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.server.counters import Tally
 from leap_rl.training.server.cut_off import cut_off
 from leap_rl.training.server.slot_files import SlotFiles
 from leap_rl.training.server.slots import Slot, SlotState
-from leap_rl.training.server.tally import Tally
 
 TICKS_A_LEASE = 4
 """A server that is not told the time this often was stalled."""

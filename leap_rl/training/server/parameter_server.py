@@ -20,7 +20,7 @@ import numpy as np
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import ProtocolError
-from leap_rl.training.faults.phases import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import OnPhase, Phase, no_fault
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -45,11 +45,11 @@ from leap_rl.training.rounds.policy import (
     RoundPolicy,
 )
 from leap_rl.training.server.commit import agent_file, commit_round
+from leap_rl.training.server.counters import Tally
 from leap_rl.training.server.kept_agents import KeptAgents
 from leap_rl.training.server.open_round import OpenRound, Patience
 from leap_rl.training.server.slot_files import SlotSnapshot
 from leap_rl.training.server.slots import Slot, SlotState
-from leap_rl.training.server.tally import Tally
 
 MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""

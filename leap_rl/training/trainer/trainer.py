@@ -18,7 +18,7 @@ from leap_rl.compute.determinism import processor_kind
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.tasks.task import Point, Task, TaskFactory, TaskSpec
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.phases import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import OnPhase, Phase, no_fault
 from leap_rl.training.messages import (
     Abandon,
     Assignment,

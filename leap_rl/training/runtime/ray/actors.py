@@ -38,8 +38,8 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.runtime.job import Job, StreamSchedule
 from leap_rl.training.runtime.ray.metrics import RunMetrics, run_name
+from leap_rl.training.runtime.run_spec import Job, StreamSchedule
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due
 

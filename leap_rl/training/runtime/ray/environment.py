@@ -20,7 +20,7 @@ from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.runtime.ray.security import refuse_without_token
 
 if TYPE_CHECKING:
-    from leap_rl.training.runtime.job import Runtime
+    from leap_rl.training.runtime.run_spec import Runtime
 
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -19,7 +19,7 @@ from ray.util.metrics import Counter, Gauge
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.prometheus import SERIES, Series
 from leap_rl.training.messages import ServerStatus
-from leap_rl.training.server.tally import Tally
+from leap_rl.training.server.counters import Tally
 
 PUBLISH_EVERY_S = 1.0
 """As often as Ray can be told to collect."""

@@ -15,15 +15,15 @@ from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.phases import Phase
+from leap_rl.training.faults.points import Phase
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import ServerStatus
-from leap_rl.training.runtime.job import Job
 from leap_rl.training.runtime.ray.actors import ANSWER_TIMEOUT_S, ServerActor
 from leap_rl.training.runtime.ray.calls import actor, ask, first_line
-from leap_rl.training.runtime.ray.crew import Crew, Share, living_nodes
 from leap_rl.training.runtime.ray.environment import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
+from leap_rl.training.runtime.ray.trainer_pool import Crew, Share, living_nodes
+from leap_rl.training.runtime.run_spec import Job
 
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leap_rl.evaluation.meta_figures import (
+from leap_rl.evaluation.meta_plots import (
     cosine_map,
     cosine_table,
     draw_meta_figures,

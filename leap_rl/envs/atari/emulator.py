@@ -27,10 +27,10 @@ import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.flavours import find_flavour
-from leap_rl.envs.palette import luminances
-from leap_rl.envs.preprocessing import WIDTH, resize_area
+from leap_rl.envs.atari.flavours import find_flavour
+from leap_rl.envs.atari.palette import luminances
+from leap_rl.envs.atari.preprocessing import WIDTH, resize_area
+from leap_rl.envs.atari.settings import AtariSettings
 
 REPLAYED = frozenset({"qbert"})
 """Games whose clones lack a part; see the top of this module."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
-from leap_rl.film.clip import open_clip
-from leap_rl.film.drawing import Drawing
-from leap_rl.film.playing import Picture
+from leap_rl.video.clip import open_clip
+from leap_rl.video.playing import Picture
+from leap_rl.video.renderer import Drawing
 
 
 def film(

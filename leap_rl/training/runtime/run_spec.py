@@ -12,7 +12,7 @@ from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.training.errors import UnfitMachineError
-from leap_rl.training.faults.phases import OnPhase, no_fault
+from leap_rl.training.faults.points import OnPhase, no_fault
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.rounds.policy import OnDivergence, RoundPolicyFactory
 from leap_rl.training.server.open_round import Patience

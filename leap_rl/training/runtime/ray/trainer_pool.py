@@ -19,10 +19,10 @@ import ray
 from ray.exceptions import RayError
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults.phases import Phase
-from leap_rl.training.runtime.job import Job
+from leap_rl.training.faults.points import Phase
 from leap_rl.training.runtime.ray.actors import TrainerActor
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
+from leap_rl.training.runtime.run_spec import Job
 
 LOOK_EVERY_S = 5.0
 """How often the cluster is looked at for nodes that came or went."""

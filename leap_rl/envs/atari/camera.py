@@ -13,10 +13,10 @@ import numpy as np
 from ale_py import ALEInterface
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari import AtariEnvs
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.flavours import find_flavour
-from leap_rl.envs.palette import PAL_GAMES
+from leap_rl.envs.atari.envs import AtariEnvs
+from leap_rl.envs.atari.flavours import find_flavour
+from leap_rl.envs.atari.palette import PAL_GAMES
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import GameVector
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from leap_rl.bench.crew import Crew, portable
+from leap_rl.bench.worker_pool import Crew, portable
 from leap_rl.training.errors import RunFailedError
 
 LAST = 1

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from leap_rl.envs.gymnasium_stage import Stage, check_fits
-from leap_rl.envs.spaces import Sight
+from leap_rl.envs.gymnasium.episode_runner import Stage, check_fits
+from leap_rl.envs.gymnasium.spaces import Sight
 
 Pad = Literal["refuse", "zeros"]
 """What happens to observations that are smaller than others of the pool."""

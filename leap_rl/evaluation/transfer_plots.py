@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from leap_rl.evaluation.comparison import normalized_scores
-from leap_rl.evaluation.figures import AnyPanel, IntervalPanel, Line, Panel, draw
 from leap_rl.evaluation.measures import RATE_UNIT, grid, on_grid
+from leap_rl.evaluation.plots import AnyPanel, IntervalPanel, Line, Panel, draw
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import (
     FloatArray,

@@ -10,7 +10,7 @@ import pytest
 from leap_rl.evaluation.comparison import normalized_scores, summarize
 from leap_rl.evaluation.measures import area, grid, on_grid
 from leap_rl.evaluation.summary import Summary
-from leap_rl.evaluation.transfer_figures import (
+from leap_rl.evaluation.transfer_plots import (
     difference_panels,
     draw_transfer_figures,
     mean_panels,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from leap_rl.evaluation.figures import Line, Panel, draw
-from leap_rl.evaluation.meta_figures import draw_meta_figures
+from leap_rl.evaluation.meta_plots import draw_meta_figures
 from leap_rl.evaluation.page import Picture
+from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.summary import Summary
-from leap_rl.evaluation.transfer_figures import draw_transfer_figures
+from leap_rl.evaluation.transfer_plots import draw_transfer_figures
 
 _CAPTIONS = {
     "rewards": (

@@ -19,9 +19,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium_ids import parse_game
-from leap_rl.envs.gymnasium_stage import ACTION, MINATAR, Stage, check_fits
-from leap_rl.envs.spaces import Sight, padded
+from leap_rl.envs.gymnasium.episode_runner import ACTION, MINATAR, Stage, check_fits
+from leap_rl.envs.gymnasium.ids import parse_game
+from leap_rl.envs.gymnasium.spaces import Sight, padded
 from leap_rl.envs.state import (
     IDENTITY,
     Observations,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leap_rl.training.faults.phases import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import OnPhase, Phase, no_fault
 
 PLAN_VARIABLE = "LEAP_RL_CHAOS"
 """Names the file with the deaths."""

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.camera import make_filmed
+from leap_rl.envs.atari.camera import make_filmed
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.state import Observations
 from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.config import AgentConfig

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import chain
 
-from leap_rl.envs.flavours import Flavour, difficulties, find_flavour, modes
+from leap_rl.envs.atari.flavours import Flavour, difficulties, find_flavour, modes
 from leap_rl.envs.names import join_name, split_name
 
 ACTION_COUNTS: dict[str, int] = {
@@ -88,7 +88,7 @@ ACTION_COUNTS: dict[str, int] = {
 """The actions of each Atari game: ALE's minimal action set, measured with ale-py 0.12.1."""
 
 CATCH_GAMES: tuple[str, ...] = ("catch", "catch_mirrored", "catch_up", "catch_dark")
-"""The variants of our own small game, `leap_rl.envs.catch`."""
+"""The variants of our own small game, `leap_rl.envs.small.catch`."""
 
 _MOST_PRETRAINING_ACTIONS = 10
 _HELD_OUT = ("breakout", "space_invaders")

@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from leap_rl.compute.processor import has_bfloat16_units
-from leap_rl.envs.atari import make_atari
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.games import ACTION_COUNTS
-from leap_rl.film.playing import Picture, Player, play
+from leap_rl.envs.atari.envs import make_atari
+from leap_rl.envs.atari.games import ACTION_COUNTS
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.rl.config import AgentConfig, Precision
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
+from leap_rl.video.playing import Picture, Player, play
 
 SETTINGS = AtariSettings(max_frames=64, sticky=0.25)
 PRECISIONS: list[Precision] = ["float32"]

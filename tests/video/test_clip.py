@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from leap_rl.film.clip import NoVideoError, check_format, open_clip
+from leap_rl.video.clip import NoVideoError, check_format, open_clip
 
 
 def frames(count: int) -> list[NDArray[np.uint8]]:

@@ -18,13 +18,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.emulator import NOOP, Emulator, Starts
-from leap_rl.envs.flavours import find_flavour
-from leap_rl.envs.games import ACTION_COUNTS
+from leap_rl.envs.atari.emulator import NOOP, Emulator, Starts
+from leap_rl.envs.atari.flavours import find_flavour
+from leap_rl.envs.atari.games import ACTION_COUNTS
+from leap_rl.envs.atari.palette import luminances, palette
+from leap_rl.envs.atari.preprocessing import WIDTH, Painter
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
-from leap_rl.envs.palette import luminances, palette
-from leap_rl.envs.preprocessing import WIDTH, Painter
 from leap_rl.envs.state import (
     IDENTITY,
     State,

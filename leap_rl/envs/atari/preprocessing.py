@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.envs.atari_config import SCREEN
+from leap_rl.envs.atari.settings import SCREEN
 
 WIDTH = 160
 """Columns of every game's screen."""

@@ -11,9 +11,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from leap_rl.envs import cart_pole
-from leap_rl.envs.gymnasium_ids import parse_game
-from leap_rl.envs.spaces import Sight, actions_of, sight_of
+from leap_rl.envs.gymnasium.ids import parse_game
+from leap_rl.envs.gymnasium.spaces import Sight, actions_of, sight_of
+from leap_rl.envs.small import cart_pole
 from leap_rl.envs.state import Observations
 
 MINATAR = "MinAtar/"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from leap_rl.envs.preprocessing import WIDTH
+from leap_rl.envs.atari.preprocessing import WIDTH
 
 PIXEL_ASPECT = Fraction(12, 7)
 """Width over height of a pixel."""

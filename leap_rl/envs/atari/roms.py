@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ale_py import roms
 
-from leap_rl.envs.games import ACTION_COUNTS
+from leap_rl.envs.atari.games import ACTION_COUNTS
 
 
 def missing_roms() -> list[str]:

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from leap_rl.evaluation.figures import HeatMap, Line, Panel, draw
+from leap_rl.evaluation.plots import HeatMap, Line, Panel, draw
 from leap_rl.evaluation.statistics import FloatArray
-from leap_rl.evaluation.transfer_figures import title_of
+from leap_rl.evaluation.transfer_plots import title_of
 
 COLUMNS = 5
 

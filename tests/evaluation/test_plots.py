@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.evaluation.figures import (
+from leap_rl.evaluation.plots import (
     PALETTE,
     HeatMap,
     IntervalPanel,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leap_rl.envs.atari_config import AtariSettings
-from leap_rl.envs.games import ACTION_COUNTS
+from leap_rl.envs.atari.games import ACTION_COUNTS
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
-from leap_rl.film.playing import Player
 from leap_rl.rl.config import AgentConfig
 from leap_rl.training.initialization import load_tensors
+from leap_rl.video.playing import Player
 
 
 def read_player(

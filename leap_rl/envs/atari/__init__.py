@@ -1,0 +1,1 @@
+"""Atari 2600 games: the emulator, its screens, modes and pools."""

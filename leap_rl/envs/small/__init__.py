@@ -1,0 +1,1 @@
+"""Small environments of our own, for tests and demonstrations."""
