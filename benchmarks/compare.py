@@ -7,8 +7,8 @@ Each run of a peer is set against the two of ours around it: the ratio is the me
 over the peer's. The table has medians, of ours and of the peer's rates and of the ratios, and at
 its end the medians over the games. `--ours_only` runs ours alone and adds the emulator's limit: the
 table of the targets. `--out FILE` keeps each finished game as a line of JSON; called again with the
-same options, the games that FILE holds are not measured anew. Run `make peers` first, and leave the
-machine alone meanwhile.
+same options, it measures the games that FILE lacks. Run `make peers` first, and leave the machine
+alone meanwhile.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ ISAS = {
 """What ours and the peers may use of the processor, by the variables that their libraries read."""
 
 SETTINGS = ("peers", "processes", "envs", "seconds", "repeats", "precision", "isa")
-"""The options that a game's figures depend on."""
+"""The options that a game's metrics depend on."""
 
-Figures = dict[str, Any]
+Metrics = dict[str, Any]
 Row = dict[str, Any]
-"""A game: its `settings`, and the figures of all runs in the order in which they were made, of
+"""A game: its `settings`, and the metrics of all runs in the order in which they were made, of
 `ours` and, by name, of the `peers`."""
 
 
-def run_json(words: list[str], isa: str | None) -> Figures:
+def run_json(words: list[str], isa: str | None) -> Metrics:
     """Run a command that prints one JSON object, and return that; its progress is ours."""
     environment = os.environ | (ISAS[isa] if isa else {})
     run = subprocess.run(
@@ -63,11 +63,11 @@ def run_json(words: list[str], isa: str | None) -> Figures:
     )
     if run.returncode != 0:
         sys.exit(f"compare: {' '.join(words)} failed (exit status {run.returncode})")
-    figures: Figures = json.loads(run.stdout.splitlines()[-1])
-    return figures
+    metrics: Metrics = json.loads(run.stdout.splitlines()[-1])
+    return metrics
 
 
-def ours(game: str, given: argparse.Namespace) -> Figures:
+def ours(game: str, given: argparse.Namespace) -> Metrics:
     """Measure our throughput."""
     words = ["--game", game, "--trainers", str(given.processes), "--seconds", str(given.seconds)]
     more = ["--agent.precision", given.precision, "--envs", str(given.envs), "--json"]
@@ -75,7 +75,7 @@ def ours(game: str, given: argparse.Namespace) -> Figures:
     return run_json([*leap_rl, *words, *more], given.isa)
 
 
-def peers(name: str, game: str, given: argparse.Namespace) -> Figures:
+def peers(name: str, game: str, given: argparse.Namespace) -> Metrics:
     """Measure a peer's throughput."""
     python = HERE / "peers" / f".venv-{PEERS[name]}" / "bin" / "python"
     if not python.exists():
@@ -88,8 +88,8 @@ def peers(name: str, game: str, given: argparse.Namespace) -> Figures:
 
 def measure(game: str, given: argparse.Namespace) -> Row:
     """Run ours and the peers in turns: ours first and last."""
-    own: list[Figures] = []
-    theirs: dict[str, list[Figures]] = {name: [] for name in given.peers}
+    own: list[Metrics] = []
+    theirs: dict[str, list[Metrics]] = {name: [] for name in given.peers}
     for _ in range(given.repeats):
         for name in given.peers:
             own.append(ours(game, given))
@@ -102,7 +102,7 @@ def measure(game: str, given: argparse.Namespace) -> Row:
 
 
 def settings(given: argparse.Namespace) -> dict[str, Any]:
-    """Return what a game's figures depend on."""
+    """Return what a game's metrics depend on."""
     return {name: getattr(given, name) for name in SETTINGS}
 
 
@@ -141,8 +141,8 @@ def all_rows(given: argparse.Namespace) -> list[Row]:
 
 
 def of_ours(row: Row, name: str) -> float:
-    """Return the median of one of our figures."""
-    return float(median(figures[name] for figures in row["ours"]))
+    """Return the median of one of our metrics."""
+    return float(median(metrics[name] for metrics in row["ours"]))
 
 
 def ratios(row: Row) -> dict[str, float]:
@@ -150,13 +150,13 @@ def ratios(row: Row) -> dict[str, float]:
 
     Each is set against the mean of the two of ours around it.
     """
-    own = [figures["agent_steps_per_s"] for figures in row["ours"]]
+    own = [metrics["agent_steps_per_s"] for metrics in row["ours"]]
     around = [(before + after) / 2 for before, after in pairwise(own)]
     found = {}
     for place, (name, runs) in enumerate(row["peers"].items()):
         means = around[place :: len(row["peers"])]
         found[name] = median(
-            mean / figures["agent_steps_per_s"] for mean, figures in zip(means, runs, strict=True)
+            mean / metrics["agent_steps_per_s"] for mean, metrics in zip(means, runs, strict=True)
         )
     return found
 
@@ -166,7 +166,7 @@ def summary(row: Row) -> list[str]:
     cells = [row["game"], f"{of_ours(row, 'agent_steps_per_s'):,.0f}"]
     cells.append(f"{of_ours(row, 'fraction_of_limit'):.2f}")
     for name, ratio in ratios(row).items():
-        rate = median(figures["agent_steps_per_s"] for figures in row["peers"][name])
+        rate = median(metrics["agent_steps_per_s"] for metrics in row["peers"][name])
         cells.append(f"{rate:,.0f} ({ratio:.2f}×)")
     return cells
 
@@ -202,9 +202,9 @@ LIMIT_COLUMNS = {
 }
 
 
-def middle(row: Row) -> Figures:
-    """Return that of our runs whose fraction is the median, so that its figures fit together."""
-    runs: list[Figures] = sorted(row["ours"], key=lambda run: run["fraction_of_limit"])
+def middle(row: Row) -> Metrics:
+    """Return that of our runs whose fraction is the median, so that its metrics fit together."""
+    runs: list[Metrics] = sorted(row["ours"], key=lambda run: run["fraction_of_limit"])
     return runs[len(runs) // 2]
 
 
@@ -219,12 +219,12 @@ def targets(rows: list[Row]) -> str:
     lines = [limit_cells(row) for row in rows]
     for name, of in (("median", median), ("least", min)):
         values = (
-            shape.format(of([figures[column] for figures in measured]))
+            shape.format(of([metrics[column] for metrics in measured]))
             for column, shape in LIMIT_COLUMNS.items()
         )
         lines.append([f"**{name}**", *values])
     one = measured[-1]
-    busiest = max(figures["others_cpu_share"] for figures in measured)
+    busiest = max(metrics["others_cpu_share"] for metrics in measured)
     return "\n".join(
         [
             "| game | learning, agent steps/s | bare emulator | fraction |",

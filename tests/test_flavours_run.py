@@ -1,4 +1,4 @@
-"""A flavour is a game like any other in a run's files, figures and tables."""
+"""A flavour is a game like any other in a run's files, metrics and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image experiment through the command line: whole runs on made-up drawings."""
+"""The image experiment through the command line: whole runs on made-up images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from leap_rl.training.initialization import FILE_NAME, load_tensors
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from tests.tasks.drawings import write_zip
+from tests.tasks.omniglot_images import write_zip
 
 ROOT = Path(__file__).parents[1]
 ALPHABETS = {"Greek": 20, "Korean": 20, "Latin": 20}
@@ -123,7 +123,7 @@ def test_data_may_move_but_not_change(
     more = ["--meta.meta_steps", "3", "--task.data"]
     assert main(["resume", str(run), *more, str(other)]) == 1
     error = capsys.readouterr().err
-    assert "holds other drawings" in error
+    assert "holds other images" in error
     assert error.count("\n") <= 2
     assert main(["resume", str(run), *more, argv[argv.index("--task.data") + 1]]) == 0
     assert len(initializations(run)) == 4

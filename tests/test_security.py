@@ -82,8 +82,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def stop(self: ParameterServer, message: Any) -> object:
         answer = stream(self, message)
-        ticket, frozen = message.ticket, message.snapshot is not None and message.n > 0
-        if ticket.round == 2 and ticket.slot == 1 and frozen:
+        ticket, saved = message.ticket, message.snapshot is not None and message.n > 0
+        if ticket.round == 2 and ticket.slot == 1 and saved:
             raise KeyboardInterrupt
         return answer
 

@@ -97,7 +97,7 @@ def page() -> dict[str, Any]:
 
 def test_the_page_of_options_is_what_the_code_says(page: dict[str, Any]) -> None:
     kept = (ROOT / "docs/configuration.md").read_text()
-    assert kept == page["page"](), "an option has changed: make docs writes the page anew"
+    assert kept == page["page"](), "an option has changed: make docs writes the page again"
 
 
 def test_the_page_has_every_option_and_its_explanation(page: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The figures of real runs: the same in every sink, and each of them explained."""
+"""The metrics of real runs: the same in every sink, and each of them explained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leap_rl.cli import main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import METRICS, pattern_of
-from tests.tasks.drawings import write_zip
+from tests.tasks.omniglot_images import write_zip
 from tests.tracking import tensorboard_file, wandb_file
 
 ROOT = Path(__file__).parents[1]

@@ -1,7 +1,7 @@
 """Make docs/configuration.md from the configs, their docstrings and their parsers.
 
 The page is kept in git, so that it can be read wherever the code is; a test compares it with what
-this makes, and `make docs` writes it anew.
+this makes, and `make docs` writes it again.
 """
 
 from __future__ import annotations

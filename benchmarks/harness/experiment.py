@@ -155,7 +155,7 @@ def announce(files: Sequence[Path]) -> None:
 
 
 def check_drawings(given: argparse.Namespace) -> None:
-    """Refuse other drawings than those that finished cells are of; none at all will do for them.
+    """Refuse other images than those that finished cells are of; none at all will do for them.
 
     Raises:
         ValueError: There are others.
@@ -163,12 +163,12 @@ def check_drawings(given: argparse.Namespace) -> None:
     data, out = given.data, given.out
     if not Path(data).expanduser().exists():
         return  # a cell that is missing says so
-    found, kept = read_omniglot(data).sha256, out / "drawings.sha256"
+    found, kept = read_omniglot(data).sha256, out / "images.sha256"
     if not kept.exists():
         out.mkdir(parents=True, exist_ok=True)
         kept.write_text(f"{found}\n")
     elif kept.read_text().strip() != found:
         raise ValueError(
-            f"--data {data}: holds other drawings (SHA-256 {found}) than those that {out} is made "
+            f"--data {data}: holds other images (SHA-256 {found}) than those that {out} is made "
             f"of ({kept.read_text().strip()}); name those, or another folder by --out"
         )

@@ -68,7 +68,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     """Return the experiment's cells.
 
     Raises:
-        ValueError: No update would be looked at; or there are no drawings.
+        ValueError: No update would be looked at; or there are no images.
     """
     if given.every > given.updates:
         raise ValueError(f"--every {given.every}: looks at none of {given.updates} updates")

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.paper.omniglot_scores --data ~/omniglot
 
-Each repetition has a split of its own (which alphabets are held out, their characters and hands)
+Each repetition has a split of its own (which alphabets are held out, their characters and drawers)
 and a seed of its own, as in the paper. A method meta-trains on some alphabets, one task each in a
 batch; then each held-out alphabet is learned from the initialization several times, and from
 random starts. Measured are the area under the training-error curve and the validation error at its

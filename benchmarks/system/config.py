@@ -25,9 +25,9 @@ class OverheadConfig(AgentBench):
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotConfig(AgentBench):
-    """Measure a task's snapshots: their size, and the time to freeze, write and thaw them.
+    """Measure a task's snapshots: their size, and the time to take, write and restore them.
 
-    What a run pays for going on after a death: a trainer freezes its task now and then.
+    What a run pays for resuming after a death: each task's snapshot is taken now and then.
     """
 
     game: str = "breakout"
@@ -99,7 +99,7 @@ class StartupConfig:
 class OmniglotBench:
     """Measure an Omniglot task against a plain PyTorch loop, and what its messages cost.
 
-    Both learn the same network from the same batches, in turns; the drawings are random. Then a
+    Both learn the same network from the same batches, in turns; the images are random. Then a
     trainer runs whole tasks for a server on Ray, and what it spends on claims, streams and
     completions is set against the rest.
     """

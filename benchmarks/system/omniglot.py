@@ -32,7 +32,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import CLASSES, OmniglotConfig
-from leap_rl.tasks.omniglot.data import HANDS, SIDE
+from leap_rl.tasks.omniglot.data import DRAWERS, SIDE
 from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import Task, TaskSpec
 from leap_rl.training.interrupts import Interrupts
@@ -40,8 +40,8 @@ from leap_rl.training.messages import ServerStatus
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.runtime.run_spec import Job
-from leap_rl.training.server.open_round import Patience
+from leap_rl.training.runtime.run_spec import RunSpec
+from leap_rl.training.server.open_round import LeasePolicy
 
 UPDATES_A_BLOCK = 5
 """Few, so that a block and its neighbor see the same machine."""
@@ -55,8 +55,8 @@ METHOD = Leap(p=1)
 
 
 @dataclass(frozen=True)
-class RandomDrawings:
-    """Makes tasks of random drawings: how long they take does not depend on what they show."""
+class RandomImages:
+    """Makes tasks of random images: how long they take does not depend on what they show."""
 
     config: OmniglotConfig
 
@@ -67,9 +67,9 @@ class RandomDrawings:
 
     def __call__(self, spec: TaskSpec) -> OmniglotTask:
         """Make a task."""
-        shape = (CLASSES, HANDS, SIDE, SIDE)
-        drawings = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-        return OmniglotTask(spec, drawings=drawings, config=self.config)
+        shape = (CLASSES, DRAWERS, SIDE, SIDE)
+        images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+        return OmniglotTask(spec, images=images, config=self.config)
 
     def check_machine(self) -> None:
         """Every machine will do."""
@@ -95,21 +95,21 @@ def measure(config: OmniglotBench, progress: Callable[[str], None]) -> dict[str,
         progress: Hears now and then what is going on.
 
     Returns:
-        The figures by name, all of them plain values.
+        The metrics by name, all of them plain values.
     """
     configure_torch()
     omniglot = OmniglotConfig(updates=config.updates, batch_size=config.batch_size)
     progress(f"a task and a plain loop, in turns, for {config.seconds / 2:.0f} s")
-    loops = _loops(RandomDrawings(omniglot), config.seconds / 2)
+    loops = _loops(RandomImages(omniglot), config.seconds / 2)
     tasks = max(1, round(config.seconds / 4 / (config.updates * loops["task_update_ms"] / 1e3)))
     meta_steps = -(-tasks // BATCH)
-    figures: dict[str, Any] = {"bench": "omniglot", **loops, "updates": config.updates}
+    metrics: dict[str, Any] = {"bench": "omniglot", **loops, "updates": config.updates}
     with tempfile.TemporaryDirectory(prefix="leap_rl-bench-") as folder:
         for kind, measured in (("local", _local_share), ("ray", _ray_share)):
             progress(f"{BATCH * meta_steps} tasks through the server, {kind}")
-            job = _job(Path(folder) / kind, RandomDrawings(omniglot), meta_steps)
-            figures[f"{kind}_messages"] = measured(job)
-    return {**figures, "batch_size": config.batch_size, **circumstances()}
+            run_spec = _run_spec(Path(folder) / kind, RandomImages(omniglot), meta_steps)
+            metrics[f"{kind}_messages"] = measured(run_spec)
+    return {**metrics, "batch_size": config.batch_size, **circumstances()}
 
 
 class PlainLoop:
@@ -125,8 +125,8 @@ class PlainLoop:
 
     def update(self, number: int) -> None:
         """Learn from one batch."""
-        drawings, labels = self._task.batch(number)
-        logits = self._network(drawings)
+        images, labels = self._task.batch(number)
+        logits = self._network(images)
         loss = F.cross_entropy(logits, labels)
         self.errors.append(float((logits.detach().argmax(dim=1) != labels).float().mean()))
         self._optimizer.zero_grad()
@@ -139,7 +139,7 @@ class PlainLoop:
         return self._network
 
 
-def _loops(make: RandomDrawings, seconds: float) -> dict[str, Any]:
+def _loops(make: RandomImages, seconds: float) -> dict[str, Any]:
     # A task at its end validates with each update more, which no plain loop does.
     updates = max(make.config.updates, UPDATES_A_BLOCK + 2)
     make = replace(make, config=replace(make.config, updates=updates))
@@ -178,7 +178,7 @@ def _time_task(plain: PlainLoop, task: Task, path: GradientPath) -> float:
     return time.thread_time() - started_s
 
 
-def _job(path: Path, make: RandomDrawings, meta_steps: int) -> Job:
+def _run_spec(path: Path, make: RandomImages, meta_steps: int) -> RunSpec:
     policy = MetaTrainingFactory(
         seed=0,
         games=(SPEC.game,),
@@ -191,7 +191,7 @@ def _job(path: Path, make: RandomDrawings, meta_steps: int) -> Job:
         unit="examples",
     )
     policy.write_first_checkpoint(RunFolder(path), make.random_initialization(0))
-    return Job(
+    return RunSpec(
         run_dir=str(path),
         fingerprint="bench",
         method=METHOD,
@@ -199,21 +199,21 @@ def _job(path: Path, make: RandomDrawings, meta_steps: int) -> Job:
         make_policy=policy,
         stream_every_s=2.0,
         snapshot_every_s=60.0,
-        patience=Patience(lease_s=60.0, max_attempts=1),
+        lease_policy=LeasePolicy(lease_s=60.0, max_attempts=1),
     )
 
 
-def _local_share(job: Job) -> dict[str, float]:
+def _local_share(run_spec: RunSpec) -> dict[str, float]:
     """Time the link's calls of one trainer, all in this process."""
     import pyarrow.parquet  # noqa: F401  what a round's first end would load, once in a run
 
     watch = Stopwatch(time.perf_counter_ns)
-    server = job.make_server()
-    link = LocalLink(server, job.make_schedule(), _ignore, Interrupts())
+    server = run_spec.make_server()
+    link = LocalLink(server, run_spec.make_schedule(), _ignore, Interrupts())
     for name in ("claim", "stream", "complete"):
         watch.wrap(link, name, name)
     started_s = time.perf_counter()
-    job.make_trainer(name="trainer-0", incarnation=1, link=link).run()
+    run_spec.make_trainer(name="trainer-0", incarnation=1, link=link).run()
     whole_s = time.perf_counter() - started_s
     taken_s = {name: total / 1e9 for name, total in watch.totals_ns.items()}
     return {
@@ -222,10 +222,10 @@ def _local_share(job: Job) -> dict[str, float]:
     }
 
 
-def _ray_share(job: Job) -> dict[str, float]:
+def _ray_share(run_spec: RunSpec) -> dict[str, float]:
     """Take a lone trainer's own word for how long it waited; streams are not waited for."""
-    make_ray_runtime(trainers=1, address=LOCAL).run(job, _ignore)
-    folder = RunFolder(job.run_dir)
+    make_ray_runtime(trainers=1, address=LOCAL).run(run_spec, _ignore)
+    folder = RunFolder(run_spec.run_dir)
     latest = folder.latest()
     assert latest is not None
     rows = [row["values"] for i in range(1, latest + 1) for row in folder.read_state(i)["rows"]]
@@ -241,19 +241,19 @@ def _ignore(status: ServerStatus) -> None:
     """Nobody looks."""
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures for people."""
-    ratio, local = figures["task_over_plain"], figures["local_messages"]
+def table(metrics: Mapping[str, Any]) -> str:
+    """Return the metrics for people."""
+    ratio, local = metrics["task_over_plain"], metrics["local_messages"]
     calls = ", ".join(f"{name} {value:.1f} ms" for name, value in local.items() if name != "share")
-    ray = figures["ray_messages"]
+    ray = metrics["ray_messages"]
     return "\n".join(
         [
-            f"{figures['processor']}, {figures['cores']} cores",
+            f"{metrics['processor']}, {metrics['cores']} cores",
             "",
-            f"  an update takes {figures['task_update_ms']:.2f} ms in a task with Leap's path, "
-            f"{figures['plain_update_ms']:.2f} ms in a plain loop:",
+            f"  an update takes {metrics['task_update_ms']:.2f} ms in a task with Leap's path, "
+            f"{metrics['plain_update_ms']:.2f} ms in a plain loop:",
             f"  {ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f}) times its speed",
-            f"  of tasks of {figures['updates']} updates, messages are",
+            f"  of tasks of {metrics['updates']} updates, messages are",
             f"  {local['share']:.2%} in one process ({calls})",
             f"  {ray['share']:.2%} on Ray ({ray['waiting_ms_a_task']:.1f} ms of waiting a task)",
         ]

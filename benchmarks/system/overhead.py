@@ -63,7 +63,7 @@ def measure(config: OverheadConfig, progress: Callable[[str], None]) -> dict[str
         progress: Hears now and then what is going on.
 
     Returns:
-        The figures by name, all of them plain values. For each kind of sums: `observe_us`, CPU time
+        The metrics by name, all of them plain values. For each kind of sums: `observe_us`, CPU time
         that an update spends in them; `share`, that by the update's whole CPU time, with the
         interval of its median; `share_end_to_end`, by how much the CPU time of a block exceeds its
         neighbor's without sums, likewise, which counts the caches too but is far noisier.
@@ -120,25 +120,25 @@ def _cost(blocks: list[Block], without: list[Block]) -> dict[str, Any]:
     }
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures for people."""
+def table(metrics: Mapping[str, Any]) -> str:
+    """Return the metrics for people."""
     lines = [
-        f"{figures['game']}, {figures['envs']} environments, unroll {figures['unroll']}, "
-        f"{figures['encoder']} ({figures['parameters']:,} shared parameters), "
-        f"{figures['precision']}",
-        f"{figures['processor']}, others used {figures['others_cpu_share']:.1%} of the machine",
-        f"an update takes {figures['update_us']:,.0f} us of CPU time, acting included; "
-        f"{figures['blocks']} blocks of {UPDATES_A_BLOCK}",
+        f"{metrics['game']}, {metrics['envs']} environments, unroll {metrics['unroll']}, "
+        f"{metrics['encoder']} ({metrics['parameters']:,} shared parameters), "
+        f"{metrics['precision']}",
+        f"{metrics['processor']}, others used {metrics['others_cpu_share']:.1%} of the machine",
+        f"an update takes {metrics['update_us']:,.0f} us of CPU time, acting included; "
+        f"{metrics['blocks']} blocks of {UPDATES_A_BLOCK}",
         "",
         f"  {'sums':<18} {'us an update':>12}  {'share of an agent':>26}  "
         f"{'blocks against blocks':>28}  agent steps/s",
-        f"  {'none':<82}  {figures['agent_steps_per_s']['none']:>20,.0f}",
+        f"  {'none':<82}  {metrics['agent_steps_per_s']['none']:>20,.0f}",
     ]
-    for kind, cost in figures["sums"].items():
+    for kind, cost in metrics["sums"].items():
         lines.append(
             f"  {kind:<18} {cost['observe_us']:>12,.0f}  {_interval(cost['share']):>26}  "
             f"{_interval(cost['share_end_to_end']):>28}  "
-            f"{figures['agent_steps_per_s'][kind]:>13,.0f}"
+            f"{metrics['agent_steps_per_s'][kind]:>13,.0f}"
         )
     lines.append(
         "  in all lines alike, and Leap's too: RMSProp's sum of squares, see benchmarks/hot_loop.py"

@@ -17,13 +17,13 @@ from statistics import median
 from typing import Any
 
 from benchmarks.system.config import ServerConfig
-from benchmarks.system.streaming import LOG, CountedJob, FixedMethod, OneRound, StreamingTasks
+from benchmarks.system.streaming import LOG, CountedRunSpec, FixedMethod, OneRound, StreamingTasks
 from leap_rl.bench.machine import MB, circumstances
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.open_round import LeasePolicy
 
 FLOAT32_BYTES = 4
 
@@ -39,7 +39,7 @@ def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, 
         progress: Hears now and then what is going on.
 
     Returns:
-        The figures by name, all of them plain values; one of `loads` for each number of trainers.
+        The metrics by name, all of them plain values; one of `loads` for each number of trainers.
     """
     layout = ConfiguredTasks(task=TaskConfig(), agent=config.agent).shared_layout()
     loads = []
@@ -52,7 +52,7 @@ def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, 
                 gathering=gathering, together=trainers, seconds=config.seconds, layout=layout
             )
             log = _run(tasks, Path(folder) / "run")
-        loads.append(_figures(log, trainers=trainers, message_mb=FLOAT32_BYTES * layout.size / MB))
+        loads.append(_metrics(log, trainers=trainers, message_mb=FLOAT32_BYTES * layout.size / MB))
     return {
         "bench": "server",
         "encoder": config.agent.encoder,
@@ -65,9 +65,9 @@ def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, 
 
 
 def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
-    """Run a job of streaming tasks, and return its server's log."""
+    """Run a run_spec of streaming tasks, and return its server's log."""
     RunFolder(path).write_checkpoint(0, {}, {})
-    job = CountedJob(
+    run_spec = CountedRunSpec(
         run_dir=str(path),
         fingerprint="bench",
         method=FixedMethod(),
@@ -75,9 +75,9 @@ def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
         make_policy=partial(make_policy, trainers=tasks.together, size=tasks.layout.size),
         stream_every_s=0.0,
         snapshot_every_s=math.inf,
-        patience=Patience(lease_s=60.0, max_attempts=1),
+        lease_policy=LeasePolicy(lease_s=60.0, max_attempts=1),
     )
-    make_ray_runtime(trainers=tasks.together, address=LOCAL).run(job, lambda status: None)
+    make_ray_runtime(trainers=tasks.together, address=LOCAL).run(run_spec, lambda status: None)
     log: dict[str, Any] = json.loads((path / LOG).read_text())
     return log
 
@@ -87,7 +87,7 @@ def make_policy(folder: RunFolder, *, trainers: int, size: int) -> OneRound:
     return OneRound(trainers, size)
 
 
-def _figures(log: Mapping[str, Any], *, trainers: int, message_mb: float) -> dict[str, Any]:
+def _metrics(log: Mapping[str, Any], *, trainers: int, message_mb: float) -> dict[str, Any]:
     streams: list[Stream] = [tuple(stream) for stream in log["streams"]]
     start_s, end_s = common_window(streams, trainers)
     counted = [taken_s for _, came_s, taken_s in streams if start_s <= came_s < end_s]
@@ -117,12 +117,12 @@ def common_window(streams: Sequence[Stream], trainers: int) -> tuple[float, floa
     return max(of[0] for of in times.values()), min(of[-1] for of in times.values())
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures for people."""
+def table(metrics: Mapping[str, Any]) -> str:
+    """Return the metrics for people."""
     lines = [
-        f"a contribution is {figures['message_mb']:.2f} MB ({figures['parameters']:,} parameters, "
-        f"{figures['encoder']})",
-        f"{figures['processor']}, {figures['cores']} cores; {figures['seconds']:.0f} s each",
+        f"a contribution is {metrics['message_mb']:.2f} MB ({metrics['parameters']:,} parameters, "
+        f"{metrics['encoder']})",
+        f"{metrics['processor']}, {metrics['cores']} cores; {metrics['seconds']:.0f} s each",
         "",
         f"  {'trainers':>8}  {'messages/s':>10}  {'MB/s':>7}  {'server us a message':>19}  "
         f"{'server busy':>11}  {'complete ms':>11}  {'trainer waits ms':>16}",
@@ -131,7 +131,7 @@ def table(figures: Mapping[str, Any]) -> str:
         f"  {load['trainers']:>8}  {load['messages_per_s']:>10,.0f}  {load['mb_per_s']:>7,.0f}  "
         f"{load['server_us_a_message']:>19,.0f}  {load['server_busy_share']:>11.1%}  "
         f"{load['complete_ms']:>11,.1f}  {load['trainer_wait_ms']:>16,.1f}"
-        for load in figures["loads"]
+        for load in metrics["loads"]
     ]
     lines.append("  complete: taken in and on disk; trainer waits: until it has its next task")
     return "\n".join(lines)

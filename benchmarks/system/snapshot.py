@@ -1,8 +1,8 @@
-"""How large a frozen task is, and what it costs to freeze, keep and thaw it.
+"""How large a task's snapshot is, and what it costs to take, keep and restore it.
 
-A trainer freezes its task every so many seconds, the server writes it to disk, and only who takes
-over a lost task thaws one. Times are CPU times, so that others on the machine hardly count; of the
-write the wall clock is given too, for it waits for the disk.
+A trainer takes one every so many seconds and the server writes it to disk; one is restored only
+when a task was lost. Times are CPU times, so that others on the machine hardly count; the write has
+the wall clock too, since it waits for the disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.config import RuntimeConfig
 from leap_rl.training.server.slot_files import SlotFiles, SlotSnapshot
 from leap_rl.training.trainer.recorder import TaskRecorder
-from leap_rl.training.trainer.snapshot import freeze, thaw
+from leap_rl.training.trainer.snapshot import restore_snapshot, take_snapshot
 
 WARM_UP_UPDATES = 8
 LEAST_REPEATS = 3
@@ -56,7 +56,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
         progress: Hears now and then what is going on.
 
     Returns:
-        The figures by name, all of them plain values.
+        The metrics by name, all of them plain values.
 
     Raises:
         ValueError: This machine lacks the device, or the units of the precision.
@@ -67,17 +67,17 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
     agent.run_updates(WARM_UP_UPDATES)
     recorder = TaskRecorder(config.task.agent_steps)
     spec = TaskSpec(game=config.task.resolved_games[0], seed=0)
-    freezing, writing, thawing = Clock(), Clock(), Clock()
+    taking, writing, restoring = Clock(), Clock(), Clock()
     quiet, own_s = Quiet(), -time.process_time()
     until_s = time.monotonic() + config.seconds
     progress(f"measuring on {config.game} for {config.seconds:.0f} s")
     with tempfile.TemporaryDirectory(prefix="leap_rl-") as folder:
         run = RunFolder(folder)
         files = SlotFiles(run.slot(0, 0), spec, "bench", folder=run)
-        while len(freezing.cpu_ms) < LEAST_REPEATS or time.monotonic() < until_s:
+        while len(taking.cpu_ms) < LEAST_REPEATS or time.monotonic() < until_s:
             agent.run_updates(1)
-            with freezing:
-                snapshot = freeze(agent.task, agent.path, recorder)
+            with taking:
+                snapshot = take_snapshot(agent.task, agent.path, recorder)
             contribution = agent.path.gradient().cpu().numpy()
             with writing:
                 files.write_snapshot(
@@ -86,11 +86,11 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
         for _ in range(LEAST_REPEATS):
             fresh = ConfiguredTasks(task=config.task, agent=config.agent)(spec)
             path = Leap().start(agent.path_start.clone())
-            with thawing:
-                thaw(snapshot, fresh, path, TaskRecorder(config.task.agent_steps))
+            with restoring:
+                restore_snapshot(snapshot, fresh, path, TaskRecorder(config.task.agent_steps))
             fresh.close()
     own_s += time.process_time()
-    freeze_ms = median(freezing.cpu_ms)
+    take_ms = median(taking.cpu_ms)
     return {
         "bench": "snapshot",
         "game": spec.game,
@@ -98,31 +98,31 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
         "atari": config.atari_resolved,
         "encoder": config.agent.encoder,
         "snapshot_mb": round(len(snapshot) / MB, 2),
-        "freeze_ms": round(freeze_ms, 1),
+        "take_ms": round(take_ms, 1),
         "write_ms": round(median(writing.cpu_ms), 1),
         "write_wall_ms": round(median(writing.wall_ms), 1),
-        "thaw_ms": round(median(thawing.cpu_ms), 1),
+        "restore_ms": round(median(restoring.cpu_ms), 1),
         "every_s": EVERY_S,
-        "share_of_trainer": round(freeze_ms / 1e3 / EVERY_S, 5),
-        "snapshots": len(freezing.cpu_ms),
+        "share_of_trainer": round(take_ms / 1e3 / EVERY_S, 5),
+        "snapshots": len(taking.cpu_ms),
         "others_cpu_share": round(quiet.others_share(own_s), 4),
         "seconds": config.seconds,
         **circumstances(),
     }
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures for people."""
+def table(metrics: Mapping[str, Any]) -> str:
+    """Return the metrics for people."""
     return "\n".join(
         [
-            f"{figures['game']}, {figures['envs']} environments, {figures['encoder']}",
-            f"{figures['processor']}, others used {figures['others_cpu_share']:.1%} of the machine",
+            f"{metrics['game']}, {metrics['envs']} environments, {metrics['encoder']}",
+            f"{metrics['processor']}, others used {metrics['others_cpu_share']:.1%} of the machine",
             "",
-            f"  snapshot  {figures['snapshot_mb']:>8.1f} MB",
-            f"  freeze    {figures['freeze_ms']:>8.1f} ms of a trainer, "
-            f"{figures['share_of_trainer']:.2%} of it at one every {figures['every_s']:.0f} s",
-            f"  write     {figures['write_ms']:>8.1f} ms of the server, "
-            f"{figures['write_wall_ms']:.1f} ms with the disk",
-            f"  thaw      {figures['thaw_ms']:>8.1f} ms of whoever takes the task over",
+            f"  snapshot  {metrics['snapshot_mb']:>8.1f} MB",
+            f"  take      {metrics['take_ms']:>8.1f} ms of a trainer, "
+            f"{metrics['share_of_trainer']:.2%} of it at one every {metrics['every_s']:.0f} s",
+            f"  write     {metrics['write_ms']:>8.1f} ms of the server, "
+            f"{metrics['write_wall_ms']:.1f} ms with the disk",
+            f"  restore   {metrics['restore_ms']:>8.1f} ms of whoever takes the task over",
         ]
     )

@@ -57,7 +57,7 @@ def measure(config: StartupConfig, progress: Callable[[str], None]) -> dict[str,
         progress: Hears now and then what is going on.
 
     Returns:
-        The figures by name, all of them plain values, in seconds; medians over the repeats.
+        The metrics by name, all of them plain values, in seconds; medians over the repeats.
     """
     taken: dict[str, list[float]] = {}
     for number in range(config.repeats):
@@ -166,8 +166,8 @@ def _python(code: str, *arguments: str) -> str:
     return run.stdout
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures for people."""
+def table(metrics: Mapping[str, Any]) -> str:
+    """Return the metrics for people."""
     explained = {
         "import_s": "Python and most imports",
         "config_s": "options read and checked, run folder made",
@@ -177,14 +177,14 @@ def table(figures: Mapping[str, Any]) -> str:
         "total_s": "from the command to the first update",
     }
     lines = [
-        f"leap-rl learn, {figures['game']}, {figures['envs']} environments; "
-        f"medians of {figures['repeats']}, in seconds",
-        f"{figures['processor']}, {figures['cores']} cores",
+        f"leap-rl learn, {metrics['game']}, {metrics['envs']} environments; "
+        f"medians of {metrics['repeats']}, in seconds",
+        f"{metrics['processor']}, {metrics['cores']} cores",
         "",
         f"  {'':<16} {'local':>7} {'ray':>7}",
     ]
     lines += [
-        f"  {name:<16} {figures['local'][name]:>7.2f} {figures['ray'][name]:>7.2f}  {text}"
+        f"  {name:<16} {metrics['local'][name]:>7.2f} {metrics['ray'][name]:>7.2f}  {text}"
         for name, text in explained.items()
     ]
     return "\n".join(lines)

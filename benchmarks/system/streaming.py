@@ -21,7 +21,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec, TaskState
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
-from leap_rl.training.runtime.run_spec import Job
+from leap_rl.training.runtime.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
 
 UPDATE_S = 0.001
@@ -83,7 +83,7 @@ class StreamingTask:
         return Point(theta=self._theta, loss=self._loss)
 
     def state(self) -> TaskState:
-        """Return nothing: it is never frozen."""
+        """Return nothing: no snapshot of it is ever taken."""
         return {}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -232,8 +232,8 @@ class CountingServer(ParameterServer):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CountedJob(Job):
-    """A job whose server counts."""
+class CountedRunSpec(RunSpec):
+    """A run_spec whose server counts."""
 
     def make_server(self, *, trainers_live: bool = False) -> CountingServer:
         """Make the counting server."""
@@ -242,7 +242,7 @@ class CountedJob(Job):
             folder=folder,
             fingerprint=self.fingerprint,
             policy=self.make_policy(folder),
-            patience=self.patience,
+            lease_policy=self.lease_policy,
         )
         server.log = ServerLog(streams=[], completes_s=[], waits_s=[])
         server.log_path = folder.path / LOG

@@ -116,7 +116,7 @@ def resolve(config: C) -> C:
 
     Raises:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
-            drawings or environments that it names are not there.
+            images or environments that it names are not there.
     """
     config = _resolve_machine(replace(config, task=config.task.family.resolve_task(config.task)))
     if isinstance(config, EvaluateConfig) and config.clips:

@@ -22,13 +22,13 @@ from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.sink import open_tracker
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.injection import ordered_deaths
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.injection import fault_injector
+from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
-from leap_rl.training.runtime.run_spec import Job, Runtime
-from leap_rl.training.server.open_round import Patience
+from leap_rl.training.runtime.run_spec import RunSpec, Runtime
+from leap_rl.training.server.open_round import LeasePolicy
 
 GPU_SHARE = 1 / 16
 """Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
@@ -91,13 +91,13 @@ def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
 def _run_rounds(
     config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool
 ) -> None:
-    on_phase = ordered_deaths()
-    on_phase(Phase.DRIVER_RESUMING if resumes else Phase.DRIVER_STARTING)
+    on_fault_point = fault_injector()
+    on_fault_point(FaultPoint.DRIVER_RESUMING if resumes else FaultPoint.DRIVER_STARTING)
     stored = folder.read_config()
     origin = stored.get("origin")
     first = 0 if origin is None else origin["at"]
     close_after_s = config.meta.close_after_s if isinstance(config, TrainConfig) else None
-    job = Job(
+    run_spec = RunSpec(
         run_dir=str(folder.path),
         fingerprint=stored["fingerprint"],
         method=config.meta.build() if isinstance(config, TrainConfig) else NoMethod(),
@@ -105,14 +105,14 @@ def _run_rounds(
         make_policy=make_policy(config),
         stream_every_s=config.runtime.stream_every_s,
         snapshot_every_s=config.runtime.snapshot_every_s,
-        patience=Patience(
+        lease_policy=LeasePolicy(
             lease_s=config.runtime.lease_s,
             max_attempts=config.runtime.max_attempts,
             close_after_s=close_after_s,
         ),
         keep_checkpoints=config.runtime.keep_checkpoints,
         on_divergence=config.task.on_divergence,
-        on_phase=on_phase,
+        on_fault_point=on_fault_point,
     )
     with (
         folder.lock(),
@@ -128,7 +128,7 @@ def _run_rounds(
     ):
         console.message(f"{config.command}: run folder {shown(folder)}")
         monitor = Monitor(
-            config, folder, tracker, console, first_checkpoint=first, on_phase=on_phase
+            config, folder, tracker, console, first_checkpoint=first, on_fault_point=on_fault_point
         )
 
         def report(status: ServerStatus) -> None:
@@ -138,7 +138,7 @@ def _run_rounds(
         if config.runtime.kind == "ray":
             console.message(_ray_message(config.runtime.address))
         with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
-            _make_runtime(config, interrupts).run(job, report)
+            _make_runtime(config, interrupts).run(run_spec, report)
         if isinstance(config, EvaluateConfig) and config.clips:
             from leap_rl.app.clips import film_agents
 

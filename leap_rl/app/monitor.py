@@ -11,7 +11,7 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.sink import Tracker
 from leap_rl.tracking.views import RunView, TaskView
-from leap_rl.training.faults.points import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.messages import ServerStatus
 
@@ -28,7 +28,7 @@ class Monitor:
         tracker: Logs rows.
         console: Shows how the run stands.
         first_checkpoint: What the run started with; it has no rows.
-        on_phase: Hears of each phase that the driver comes to here.
+        on_fault_point: Hears of each fault_point that the driver comes to here.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Monitor:
         console: Console,
         *,
         first_checkpoint: int,
-        on_phase: OnPhase = no_fault,
+        on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        self._on_phase = on_phase
+        self._on_phase = on_fault_point
         self._config = config
         self._folder = folder
         self._tracker = tracker
@@ -59,7 +59,7 @@ class Monitor:
     def report(self, status: ServerStatus) -> None:
         """Take in how the run stands."""
         while self._next_checkpoint <= status.round:
-            self._on_phase(Phase.DRIVER_LOGGING)
+            self._on_phase(FaultPoint.DRIVER_LOGGING)
             self._log_checkpoint(self._next_checkpoint)
             self._next_checkpoint += 1
         self._slots_total = status.slots_total or self._slots_total

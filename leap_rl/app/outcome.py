@@ -27,7 +27,7 @@ ALL_GAMES = "all games"
 
 
 def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
-    """Log an evaluation's tables and its report, which is written anew.
+    """Log an evaluation's tables and its report, which is written again.
 
     Args:
         folder: The evaluation's; it is complete.

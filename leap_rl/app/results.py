@@ -26,7 +26,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     print(f"\nMeta-trained for {number} meta-steps.")
     print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")
-    print(f"  figures         {shown(folder.path / 'metrics.jsonl')}")
+    print(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
     if config.task.kind == "omniglot":
         print("\nNext, learn alphabets that it never saw from this initialization:")
         given, default = config.task.omniglot, OmniglotConfig()
@@ -69,7 +69,7 @@ def announce_agents(folder: RunFolder) -> None:
     for one in slots:
         if "dropped" in one:
             print(f"  {one['game']:<18} dropped: it {one['dropped']}")
-    print(f"  figures            {shown(folder.path / 'metrics.jsonl')}")
+    print(f"  metrics            {shown(folder.path / 'metrics.jsonl')}")
 
 
 def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:

@@ -36,7 +36,7 @@ PARTS: Final = (
 have answered, which is their emulation, preprocessing and episodes, and the messages to them; of
 Gymnasium's environments: all that a step of theirs takes.
 forward: acting, bootstrapping and the loss; optimizer: with the copies of the parameters that it
-renews; other: episodes, rewards, arrays, figures, all that has no part of its own; waiting: the
+renews; other: episodes, rewards, arrays, metrics, all that has no part of its own; waiting: the
 rest of the wall clock, in which this process had no core, so foreign processes' doing."""
 
 
@@ -231,7 +231,7 @@ class BareEmulators:
         return 0.0
 
     def run(self, seconds: float) -> Window:
-        """Step for so long; starting a game anew does not count."""
+        """Step for so long; starting a game again does not count."""
         window_s, window_cpu_s, agent_steps = 0.0, 0.0, 0
         emulators, frames = self._emulators, range(self._frames)
         moves = emulators[0].actions

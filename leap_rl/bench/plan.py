@@ -92,7 +92,7 @@ def plan_run(
         validation_tasks: Tasks that judge it in each of them.
 
     Returns:
-        The figures by name, all of them plain values. What is of a meta-step is of one without
+        The metrics by name, all of them plain values. What is of a meta-step is of one without
         validation.
     """
     most_tasks = batch_size + validation_tasks
@@ -147,7 +147,7 @@ def measured_rates(
         progress: Hears now and then what is going on.
 
     Returns:
-        Agent steps a second of one trainer by game, and the last measurement's figures.
+        Agent steps a second of one trainer by game, and the last measurement's metrics.
 
     Raises:
         ValueError: The config's tasks are neither Atari games nor Gymnasium environments, or one
@@ -164,7 +164,7 @@ def measured_rates(
         gymnasium = replace(gymnasium, observation_shape=list(shape))
     rates: dict[str, float] = {}
     games = spread(task.resolved_games, MEASURED_GAMES)
-    figures: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for game in games:
         config = ThroughputConfig(
             game=game,
@@ -177,11 +177,11 @@ def measured_rates(
             trainers=min(trainers, trainers_here(env_processes)),
             env_processes=env_processes,
         )
-        figures = throughput.measure(
+        metrics = throughput.measure(
             config, progress, method=meta.build(), loss_difference=meta.loss_difference
         )
-        rates[game] = figures["agent_steps_per_s"] / figures["trainers"]
-    return rates, figures
+        rates[game] = metrics["agent_steps_per_s"] / metrics["trainers"]
+    return rates, metrics
 
 
 def spread(games: Sequence[str], count: int) -> list[str]:
@@ -191,32 +191,32 @@ def spread(games: Sequence[str], count: int) -> list[str]:
     return [games[(2 * index + 1) * len(games) // (2 * count)] for index in range(count)]
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures for people."""
-    trainers, batch = figures["trainers"], figures["batch_size"]
+def table(metrics: Mapping[str, Any]) -> str:
+    """Return the metrics for people."""
+    trainers, batch = metrics["trainers"], metrics["batch_size"]
     lines = [
-        f"{figures['meta_steps']} meta-steps of {batch} tasks, "
-        f"{figures['agent_steps_per_task']:,} agent steps each, on {trainers} trainers "
-        f"and {figures['cores']} cores:",
+        f"{metrics['meta_steps']} meta-steps of {batch} tasks, "
+        f"{metrics['agent_steps_per_task']:,} agent steps each, on {trainers} trainers "
+        f"and {metrics['cores']} cores:",
         "",
-        f"  {figures['hours']:>12,.1f} hours",
-        f"  {figures['core_hours']:>12,.1f} core-hours, "
-        f"of which trainers are idle for {figures['idle_share']:.1%}",
-        f"  {figures['hours_per_meta_step']:>12,.2f} hours a meta-step, in "
-        f"{figures['rounds_per_meta_step']} rounds of tasks; the last "
-        f"{figures['idle_tail_hours_per_meta_step']:,.2f} hours are a tail with idle trainers",
-        f"  {figures['floor_hours']:>12,.1f} hours is the floor with any number of trainers: "
-        f"the longest task takes {figures['floor_hours_per_meta_step']:,.2f} hours",
+        f"  {metrics['hours']:>12,.1f} hours",
+        f"  {metrics['core_hours']:>12,.1f} core-hours, "
+        f"of which trainers are idle for {metrics['idle_share']:.1%}",
+        f"  {metrics['hours_per_meta_step']:>12,.2f} hours a meta-step, in "
+        f"{metrics['rounds_per_meta_step']} rounds of tasks; the last "
+        f"{metrics['idle_tail_hours_per_meta_step']:,.2f} hours are a tail with idle trainers",
+        f"  {metrics['floor_hours']:>12,.1f} hours is the floor with any number of trainers: "
+        f"the longest task takes {metrics['floor_hours_per_meta_step']:,.2f} hours",
     ]
-    if figures["validations"]:
+    if metrics["validations"]:
         lines.append(
-            f"  {figures['validations']:>12} of the meta-steps have {figures['validation_tasks']} "
+            f"  {metrics['validations']:>12} of the meta-steps have {metrics['validation_tasks']} "
             "tasks more, which judge the initialization"
         )
-    if figures["fewest_trainers_as_fast"] < trainers:
-        lines.append(f"  {figures['fewest_trainers_as_fast']:>12} trainers would be as fast")
+    if metrics["fewest_trainers_as_fast"] < trainers:
+        lines.append(f"  {metrics['fewest_trainers_as_fast']:>12} trainers would be as fast")
     lines += ["", "assumed:"]
-    lines += [f"  {line}" for line in figures["assumed"]]
+    lines += [f"  {line}" for line in metrics["assumed"]]
     return "\n".join(lines)
 
 
@@ -225,7 +225,7 @@ def assumptions(rates: Mapping[str, float], measured: Mapping[str, Any] | None) 
 
     Args:
         rates: Agent steps a second of one trainer, by game.
-        measured: The figures of the measurement, none if the speed was given.
+        measured: The metrics of the measurement, none if the speed was given.
     """
     lines = ["the server, snapshots and the cluster's start take no time"]
     if measured is None:

@@ -29,7 +29,7 @@ from leap_rl.bench.agent import (
 )
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.machine import Quiet, circumstances, cpu_s_of, resident_mb_of
-from leap_rl.bench.worker_pool import Crew
+from leap_rl.bench.worker_pool import WorkerPool
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
 from leap_rl.tasks.config import LossDifference
@@ -124,8 +124,8 @@ class _BareElsewhere:
     """A trainer's bare emulators in processes of their own."""
 
     def __init__(self, config: ThroughputConfig) -> None:
-        crew = Crew(partial(_bare, config), processes=config.env_processes)
-        self._crew = crew.__enter__()  # its processes are daemons and end with this one
+        pool = WorkerPool(partial(_bare, config), processes=config.env_processes)
+        self._crew = pool.__enter__()  # its processes are daemons and end with this one
 
     def run(self, seconds: float) -> Window:
         """Step for so long in all of them."""
@@ -152,7 +152,7 @@ def measure(
         loss_difference: Whether agents compute each batch's loss after the update too.
 
     Returns:
-        The figures by name, all of them plain values; `agent_steps_per_s` and
+        The metrics by name, all of them plain values; `agent_steps_per_s` and
         `emulator_limit_per_s` are of all trainers together, `split_us` of one.
         `fraction_by_cpu_time` is for machines that others use too: both rates are taken by the
         trainers' own CPU time, that of their environment processes included, instead of the wall
@@ -172,17 +172,17 @@ def measure(
     trainers, game = config.trainers_counted, config.task.resolved_games[0]
     progress(f"starting {trainers} trainers on {game}")
     make_worker = partial(Worker, config, method, loss_difference)
-    with Crew(make_worker, processes=trainers, parents=config.env_processes > 1) as crew:
-        reports: list[WorkerReport] = crew.call("report")
-        quiet, own_s = Quiet(), -time.process_time() - sum(crew.call("cpu_s"))
+    with WorkerPool(make_worker, processes=trainers, parents=config.env_processes > 1) as pool:
+        reports: list[WorkerReport] = pool.call("report")
+        quiet, own_s = Quiet(), -time.process_time() - sum(pool.call("cpu_s"))
         for number in range(ROUNDS):
             progress(f"measuring, round {number + 1} of {ROUNDS}")
             for kind, share in (("agent", 0.5), ("limit", 0.25)):
-                windows: list[Window] = crew.call(kind, share * config.seconds / ROUNDS)
+                windows: list[Window] = pool.call(kind, share * config.seconds / ROUNDS)
                 rates[kind].append(sum(window.agent_steps_per_s for window in windows))
                 cpu_rates[kind].append(sum(window.agent_steps_per_cpu_s for window in windows))
-            splits += crew.call("split", 0.25 * config.seconds / ROUNDS)
-        own_s += time.process_time() + sum(crew.call("cpu_s"))
+            splits += pool.call("split", 0.25 * config.seconds / ROUNDS)
+        own_s += time.process_time() + sum(pool.call("cpu_s"))
         others = quiet.others_share(own_s)
     agent, limit = median(rates["agent"]), median(rates["limit"])
     split = mean_split(splits)
@@ -218,29 +218,29 @@ def mean_split(splits: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {part: sum(split[part] for split in splits) / len(splits) for part in PARTS}
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures for people."""
-    whole, processes = figures["agent_step_us"], figures["env_processes"]
+def table(metrics: Mapping[str, Any]) -> str:
+    """Return the metrics for people."""
+    whole, processes = metrics["agent_step_us"], metrics["env_processes"]
     spread = f" over {processes} processes" if processes > 1 else ""
-    preset = f"{figures['atari']['preset']}, " if figures["atari"] else ""
-    bare = "emulator" if figures["atari"] else "environment"
+    preset = f"{metrics['atari']['preset']}, " if metrics["atari"] else ""
+    bare = "emulator" if metrics["atari"] else "environment"
     lines = [
-        f"{figures['game']}, {figures['trainers']} trainers, {figures['envs']} environments "
-        f"each{spread}, {preset}unroll {figures['unroll']}, "
-        f"{figures['encoder']}, {figures['precision']}",
-        f"{figures['processor']}, {figures['cores']} cores, "
-        f"others used {figures['others_cpu_share']:.1%} of the machine",
+        f"{metrics['game']}, {metrics['trainers']} trainers, {metrics['envs']} environments "
+        f"each{spread}, {preset}unroll {metrics['unroll']}, "
+        f"{metrics['encoder']}, {metrics['precision']}",
+        f"{metrics['processor']}, {metrics['cores']} cores, "
+        f"others used {metrics['others_cpu_share']:.1%} of the machine",
         "",
-        f"  agent      {figures['agent_steps_per_s']:>9,.0f} agent steps/s, learning",
-        f"  {bare:<11}{figures['emulator_limit_per_s']:>9,.0f} agent steps/s, bare: the limit",
-        f"  fraction   {figures['fraction_of_limit']:>9.3f} of the limit; "
-        f"{figures['fraction_by_cpu_time']:.3f} by CPU time",
-        f"  memory     {figures['resident_mb']:>9,.0f} MB resident, each trainer",
+        f"  agent      {metrics['agent_steps_per_s']:>9,.0f} agent steps/s, learning",
+        f"  {bare:<11}{metrics['emulator_limit_per_s']:>9,.0f} agent steps/s, bare: the limit",
+        f"  fraction   {metrics['fraction_of_limit']:>9.3f} of the limit; "
+        f"{metrics['fraction_by_cpu_time']:.3f} by CPU time",
+        f"  memory     {metrics['resident_mb']:>9,.0f} MB resident, each trainer",
         "",
         "  an agent step of one trainer, in microseconds",
         *(
             f"  {part:<14} {value:>8.1f}  {value / whole:>6.1%}"
-            for part, value in figures["split_us"].items()
+            for part, value in metrics["split_us"].items()
         ),
         f"  {'all':<14} {whole:>8.1f}",
     ]

@@ -25,7 +25,7 @@ PARTING_S = 10.0
 """For an idle process to end."""
 
 
-class Crew:
+class WorkerPool:
     """Some processes with a worker each, whose methods are called in all of them at once.
 
     Args:
@@ -43,7 +43,7 @@ class Crew:
         self._processes = processes
         self._daemon = not parents
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         prepare_environment()  # which the processes inherit
         context = multiprocessing.get_context("spawn")
         self._barrier = context.Barrier(self._processes)  # which must outlive their start

@@ -1,1 +1,1 @@
-"""Kills the processes of a run on purpose, and looks at whether anything came of it."""
+"""Kills a run's processes on purpose, and compares the result with that of an undisturbed run."""

@@ -7,7 +7,7 @@ from typing import Any
 from leap_rl.storage.run_folder import RunFolder, RunFolderError
 
 WALL_CLOCK = ("time/", "throughput/")
-"""Beginnings of the names of figures that are no two times the same."""
+"""Prefixes of the metrics that differ between any two runs."""
 
 
 def differences(one: RunFolder, two: RunFolder) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which deaths a run is to die."""
+"""Draws the failures to inject."""
 
 from __future__ import annotations
 
@@ -6,62 +6,65 @@ import random
 from collections.abc import Mapping
 from itertools import chain, cycle, islice
 
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.points import FaultPoint
 
-FOLLOWS: Mapping[Phase, str] = {
-    Phase.DRIVER_REPLACING: "trainer",
-    Phase.DRIVER_RESUMING: "driver",
-    Phase.SERVER_RESUMING: "server",
+FOLLOWS: Mapping[FaultPoint, str] = {
+    FaultPoint.DRIVER_REPLACING: "trainer",
+    FaultPoint.DRIVER_RESUMING: "driver",
+    FaultPoint.SERVER_RESUMING: "server",
 }
 """Phases that come after a death of such a process only, or once at the start."""
 
 SURE_SHARE = 0.5
-"""Of the visits of an undisturbed run: deaths are drawn from the first half of them, since later
+"""Of the visits of an undisturbed run: failures are drawn from the first half of them, since later
 ones may never come. A death can take a visit with it, say that of an answer to the dead."""
 
 
-def draw_deaths(visits: Mapping[Phase, int], *, kills: int, seed: int) -> dict[str, list[int]]:
-    """Draw so many deaths, as even over the phases as they can be.
+def draw_faults(visits: Mapping[FaultPoint, int], *, kills: int, seed: int) -> dict[str, list[int]]:
+    """Draw failures, spread over the fault points as evenly as possible.
 
     Args:
-        visits: How often an undisturbed run came to each phase.
-        kills: How many deaths.
+        visits: How often an undisturbed run reached each fault point.
+        kills: How many failures.
         seed: Of the draw.
 
     Returns:
-        The numbers of the visits to die at, from 1, by phase.
+        The numbers of the visits to kill at, from 1, by fault point.
 
     Raises:
-        ValueError: There are not as many visits as deaths.
+        ValueError: There are fewer visits than failures.
     """
     dice = random.Random(seed)
     at: dict[str, list[int]] = {}
     # Those that follow another death come last: by then it is known what there is to follow.
-    plain = [phase for phase in Phase if phase not in FOLLOWS and visits.get(phase)]
+    plain = [point for point in FaultPoint if point not in FOLLOWS and visits.get(point)]
     dice.shuffle(plain)
     once, again = [*plain, *FOLLOWS][:kills], islice(cycle(plain), kills * len(plain))
-    for phase in chain(once, again):
+    for point in chain(once, again):
         if sum(map(len, at.values())) >= kills:
             break
-        drawn = _draw(phase, visits, at, dice)
+        drawn = _draw(point, visits, at, dice)
         if drawn is not None:
-            at.setdefault(phase, []).append(drawn)
+            at.setdefault(point, []).append(drawn)
     if sum(map(len, at.values())) < kills:
         raise ValueError(
             f"kills = {kills}: this run has not as many moments to die at; give it more "
             "meta-steps, tasks or agent steps"
         )
-    return {phase: sorted(numbers) for phase, numbers in at.items()}
+    return {point: sorted(numbers) for point, numbers in at.items()}
 
 
 def _draw(
-    phase: Phase, visits: Mapping[Phase, int], at: Mapping[str, list[int]], dice: random.Random
+    point: FaultPoint,
+    visits: Mapping[FaultPoint, int],
+    at: Mapping[str, list[int]],
+    dice: random.Random,
 ) -> int | None:
     """Draw the number of a visit that is still free; none if there is none left."""
-    if phase in FOLLOWS:
-        deaths = sum(len(at.get(other, ())) for other in Phase if other.role == FOLLOWS[phase])
-        first = 2 if phase is Phase.SERVER_RESUMING else 1  # its first visit is the start
-        return first if deaths and first not in at.get(phase, ()) else None
-    sure = max(1, int(SURE_SHARE * visits[phase]))
-    free = sorted(set(range(1, sure + 1)) - set(at.get(phase, ())))
+    if point in FOLLOWS:
+        before = sum(len(at.get(other, ())) for other in FaultPoint if other.role == FOLLOWS[point])
+        first = 2 if point is FaultPoint.SERVER_RESUMING else 1  # its first visit is the start
+        return first if before and first not in at.get(point, ()) else None
+    sure = max(1, int(SURE_SHARE * visits[point]))
+    free = sorted(set(range(1, sure + 1)) - set(at.get(point, ())))
     return dice.choice(free) if free else None

@@ -1,4 +1,4 @@
-"""A run, and the same run with deaths in it."""
+"""A run, and the same run with injected failures."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from leap_rl.chaos.compare import differences
-from leap_rl.chaos.draw import draw_deaths
+from leap_rl.chaos.draw import draw_faults
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.injection import PLAN_VARIABLE, Deaths
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.injection import PLAN_VARIABLE, FaultInjector
+from leap_rl.training.faults.points import FaultPoint
 
 Tell = Callable[[str], None]
 
@@ -26,11 +26,11 @@ class Outcome:
     """What came of it."""
 
     ordered: int
-    """Deaths on order."""
-    died: list[tuple[Phase, int]] = field(default_factory=list)
-    """Phase and number of each, in their order."""
+    """Planned failures."""
+    fired: list[tuple[FaultPoint, int]] = field(default_factory=list)
+    """Fault point and visit of each failure that fired, in their order."""
     missed: list[tuple[str, int]] = field(default_factory=list)
-    """Deaths on order that nobody died."""
+    """Planned failures that did not fire."""
     differences: list[str] = field(default_factory=list)
     """Between the two runs."""
     updates: int = 0
@@ -42,16 +42,16 @@ class Outcome:
 
     @property
     def same_bits(self) -> bool:
-        """Whether every death was died and nothing came of it."""
+        """Whether every failure fired and the results are equal."""
         return not self.missed and not self.differences
 
 
 class Experiment:
-    """Runs a config twice, without deaths and with them.
+    """Runs a config twice, without failures and with them.
 
     Args:
         config: A config of `leap-rl train`, without `run_dir`.
-        folder: Where both runs and the record of the deaths go.
+        folder: Where both runs and the record of the failures go.
         tell: Hears now and then what is going on.
         words: More for the command line of each process.
     """
@@ -71,30 +71,30 @@ class Experiment:
         outcome = Outcome(ordered=kills)
         calm, killed = (RunFolder(self._folder / name) for name in ("undisturbed", "killed"))
         self._tell("the undisturbed run, which also counts the moments to die at")
-        counting = Deaths(str(self._folder / "phases" / "undisturbed"), {})
+        counting = FaultInjector(str(self._folder / "visits" / "undisturbed"), {})
         outcome.undisturbed_s = self._run(calm, counting, self._folder / "count.json")
-        at = draw_deaths(counting.visits(), kills=kills, seed=seed)
-        deaths = Deaths(str(self._folder / "phases" / "killed"), at)
-        self._tell(f"the same run with {kills} deaths")
-        outcome.disturbed_s = self._run(killed, deaths, self._folder / "deaths.json")
-        outcome.died = deaths.happened()
-        outcome.updates = counting.visits().get(Phase.TRAINER_TRAINING, 0)
-        made = deaths.visits().get(Phase.TRAINER_TRAINING, 0)
+        at = draw_faults(counting.visits(), kills=kills, seed=seed)
+        faults = FaultInjector(str(self._folder / "visits" / "killed"), at)
+        self._tell(f"the same run with {kills} failures")
+        outcome.disturbed_s = self._run(killed, faults, self._folder / "deaths.json")
+        outcome.fired = faults.fired()
+        outcome.updates = counting.visits().get(FaultPoint.TRAINER_TRAINING, 0)
+        made = faults.visits().get(FaultPoint.TRAINER_TRAINING, 0)
         outcome.repeated_updates = made - outcome.updates
-        ordered = [(phase, number) for phase, numbers in at.items() for number in numbers]
-        outcome.missed = [death for death in ordered if death not in outcome.died]
+        ordered = [(point, number) for point, numbers in at.items() for number in numbers]
+        outcome.missed = [one for one in ordered if one not in outcome.fired]
         outcome.differences = differences(calm, killed)
         return outcome
 
-    def _run(self, run: RunFolder, deaths: Deaths, plan: Path) -> float:
+    def _run(self, run: RunFolder, faults: FaultInjector, plan: Path) -> float:
         """Run a run to its end, however often its driver dies; returns the seconds it took."""
-        deaths.write(plan)
+        faults.write(plan)
         started = time.monotonic()
         words = ["train", "--config", str(self._config), "--run_dir", str(run.path)]
         words += self._words
         while (status := self._leap_rl(words, run, plan)) == -signal.SIGKILL:
-            died = len(deaths.happened())
-            self._tell(f"the driver was killed ({died} deaths by now); going on by resume")
+            fired = len(faults.fired())
+            self._tell(f"the driver was killed ({fired} failures by now); going on by resume")
             if run.exists():
                 words = ["resume", str(run.path), *self._words]
         if status != 0:

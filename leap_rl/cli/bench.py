@@ -72,10 +72,10 @@ def run(
             trusts_imports=call.trusts_imports,
         )
         bench = import_module(f"{package}.{name}")  # which takes seconds
-        figures = bench.measure(options, tell)
+        metrics = bench.measure(options, tell)
     except ValueError as error:
         raise UsageError(_own_names(str(error))) from error
-    print_figures(figures, bench.table, as_json=as_json)
+    print_metrics(metrics, bench.table, as_json=as_json)
     return 0
 
 
@@ -121,13 +121,13 @@ def join_list(argv: Sequence[str], option: str) -> list[str]:
     return [*argv[:start], *values, *argv[end:]]
 
 
-def print_figures(figures: dict[str, Any], table: Any, *, as_json: bool) -> None:
-    """Print figures as one JSON object, or for people."""
-    print(json.dumps(figures) if as_json else table(figures), flush=True)
+def print_metrics(metrics: dict[str, Any], table: Any, *, as_json: bool) -> None:
+    """Print metrics as one JSON object, or for people."""
+    print(json.dumps(metrics) if as_json else table(metrics), flush=True)
 
 
 def tell(message: str) -> None:
-    """Say what is going on; not on stdout, which has the figures alone."""
+    """Say what is going on; not on stdout, which has the metrics alone."""
     print(f"bench: {message}", file=sys.stderr, flush=True)
 
 
@@ -139,7 +139,7 @@ def _usage(benches: Mapping[str, Any], program: str, example: str) -> str:
     return f"""\
 usage: {program} MEASUREMENT [OPTIONS]
 
-Measure how fast it is here. Figures go to stdout, as a table or with --json as one JSON object.
+Measure how fast it is here. Metrics go to stdout, as a table or with --json as one JSON object.
 
 measurements:
 {listed}

@@ -18,7 +18,7 @@ from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import EXIT_FAILED
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.storage.urls import is_url
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.points import FaultPoint
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ChaosConfig(TrainConfig):
     command: ClassVar[str] = "chaos"
 
     kills: int = 20
-    """Deaths. As many as there are kinds of moments (20) hit each kind at least once."""
+    """Failures. As many as there are fault points (20) hit each at least once."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -70,11 +70,11 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     experiment = Experiment(folder / "config.yaml", folder, _tell, trust)
     outcome = experiment.run(kills=config.kills, seed=config.seed)
 
-    died = Counter(phase for phase, _ in outcome.died)
-    print(f"killed {len(outcome.died)} of {outcome.ordered}:")
-    for phase in Phase:
-        if died[phase]:
-            print(f"  {died[phase]:>3} × {phase}")
+    died = Counter(point for point, _ in outcome.fired)
+    print(f"killed {len(outcome.fired)} of {outcome.ordered}:")
+    for point in FaultPoint:
+        if died[point]:
+            print(f"  {died[point]:>3} × {point}")
     print(f"undisturbed {outcome.undisturbed_s:.0f} s, with deaths {outcome.disturbed_s:.0f} s")
     print(f"{outcome.updates} updates, and {outcome.repeated_updates} of them made again")
     for name, number in outcome.missed:

@@ -39,7 +39,7 @@ initialization after S meta-steps and the outer optimizer's state. RUN itself is
 The new run goes on counting: its first meta-step is S, and --meta.meta_steps says how many there
 are in all, those before S included. Random streams derive from the seed and the meta-step, so that
 a fork with nothing changed comes to the same bits as RUN. If meta.optimizer changes, the outer
-optimizer starts anew.
+optimizer starts from scratch.
 
 For instance, to go on from meta-step 50 with a smaller rate:
   leap-rl fork runs/mine --at 50 --meta.meta_lr 0.25 --run_dir runs/mine-slower"""
@@ -127,7 +127,7 @@ def create_fork(
     fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
     note_sources(folder.path, [parent.checkpoint(at) / FILE_NAME])
     if not keep_optimizer:
-        text = f"meta.optimizer = {optimizer}: the outer optimizer starts anew"
+        text = f"meta.optimizer = {optimizer}: the outer optimizer starts from scratch"
         print(f"leap-rl: {text}", file=sys.stderr)
     return folder, config
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.parsing import config_parser, parse
 from leap_rl.bench.config import check_count, check_seconds, trainers_here
-from leap_rl.cli.bench import add_json, print_figures, take_json, tell
+from leap_rl.cli.bench import add_json, print_metrics, take_json, tell
 from leap_rl.config import TrainConfig
 
 
@@ -86,7 +86,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
             seconds=config.seconds,
             progress=tell,
         )
-    figures = plan.plan_run(
+    metrics = plan.plan_run(
         rates,
         agent_steps=config.task.budget,
         batch_size=config.meta.batch_size,
@@ -95,8 +95,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         env_processes=config.runtime.env_processes,
         **_validation(config),
     )
-    figures["assumed"] = plan.assumptions(rates, measured)
-    print_figures(figures, plan.table, as_json=as_json)
+    metrics["assumed"] = plan.assumptions(rates, measured)
+    print_metrics(metrics, plan.table, as_json=as_json)
     return 0
 
 

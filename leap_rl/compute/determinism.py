@@ -66,7 +66,7 @@ def _keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next tensors.
 
     Otherwise it gives tensors of more than some hundred KB back to the system, which clears each
-    page anew: a tenth of an update's time. Bits do not depend on it.
+    page again: a tenth of an update's time. Bits do not depend on it.
     """
     with suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Environments frozen as plain arrays, so that any file format will do and none can run code.
+"""Snapshots of environments as plain arrays, so that any file format will do and none can run code.
 
 A state is a flat mapping of names to arrays. What differs in length between environments (an
 emulator's bytes) is one array of all of it end to end, and one of the sizes [B]. Every array but
@@ -26,7 +26,7 @@ _WORD = 2**64
 
 @runtime_checkable
 class Restorable(Protocol):
-    """A vector environment that can be frozen."""
+    """A vector environment whose snapshots can be taken."""
 
     def state(self) -> State:
         """Return all that the future depends on, as copies; change nothing."""
@@ -64,7 +64,7 @@ def check_state(
         if array.shape != shape or array.dtype != pattern.dtype:
             raise ValueError(
                 f"state.{name} is {array.dtype} {list(array.shape)}: must be "
-                f"{pattern.dtype} {list(shape)}; restore into as many environments as were frozen"
+                f"{pattern.dtype} {list(shape)}; restore into as many environments as it is of"
             )
 
 
@@ -85,7 +85,7 @@ def split_bytes(joined: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Iterator
         yield part.tobytes()
 
 
-def freeze_generators(generators: Sequence[np.random.Generator]) -> NDArray[np.uint64]:
+def save_generators(generators: Sequence[np.random.Generator]) -> NDArray[np.uint64]:
     """Return the states of PCG64 generators, uint64 [B, 6].
 
     A row: the upper and lower half of the state, of the increment; whether half a word is kept
@@ -100,10 +100,10 @@ def freeze_generators(generators: Sequence[np.random.Generator]) -> NDArray[np.u
     return np.array(rows, dtype=np.uint64).reshape(len(generators), 6)
 
 
-def thaw_generators(frozen: NDArray[np.uint64]) -> list[np.random.Generator]:
-    """Undo `freeze_generators`."""
+def restore_generators(saved: NDArray[np.uint64]) -> list[np.random.Generator]:
+    """Undo `save_generators`."""
     generators = []
-    for state_high, state_low, inc_high, inc_low, has_uint32, uinteger in frozen.tolist():
+    for state_high, state_low, inc_high, inc_low, has_uint32, uinteger in saved.tolist():
         bits = np.random.PCG64()
         bits.state = {
             "bit_generator": "PCG64",

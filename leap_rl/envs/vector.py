@@ -137,7 +137,7 @@ class GameVector:
         """Return all that the future depends on, as plain arrays; a pure read.
 
         Raises:
-            TypeError: the environments cannot be frozen.
+            TypeError: no snapshot of the environments can be taken.
         """
         assert self._started, "reset or restore comes before the first state"
         return self._restorable().state()
@@ -154,7 +154,7 @@ class GameVector:
 
         Raises:
             ValueError: the state is of another game, of other settings or another B.
-            TypeError: the environments cannot be frozen.
+            TypeError: no snapshot of the environments can be taken.
         """
         assert not self._started, "only freshly made environments can be restored"
         observations = self._restorable().restore(state)

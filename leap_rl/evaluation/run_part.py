@@ -141,7 +141,7 @@ def _by_game(rows: Sequence[Mapping[str, float]], name: str) -> dict[str, float]
 
 
 def game_rows(rows: Sequence[Mapping[str, float]]) -> list[dict[str, str]]:
-    """Return a table of games: how often each was drawn, and its figures' means."""
+    """Return a table of games: how often each was drawn, and its metrics' means."""
     of_games = (re.fullmatch("loss/(.+)/total", key) for row in rows for key in row)
     games = sorted({found[1] for found in of_games if found})
     table = []

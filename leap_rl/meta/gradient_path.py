@@ -100,7 +100,7 @@ class GradientPath(Protocol):
         """The contribution: float32 [P], the sum over the segments closed so far; a pure read."""
         ...
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read."""
         ...
 
@@ -262,7 +262,7 @@ class ObservedPath(ABC):
     def gradient(self) -> Tensor:
         """The contribution: float32 [P], the sum over the segments closed so far; a pure read."""
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read.
 
         Returns:

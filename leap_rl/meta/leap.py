@@ -155,14 +155,14 @@ class LeapPath(ObservedPath):
     def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
         """Add the term of the segment that ends at `theta`, and its distance."""
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read.
 
         Returns:
             `energy` (p = 2) or `length` (p = 1): the distance so far, the sum of |dgamma|^p;
             `displacement`: |theta - theta0|; and what every path has.
         """
-        return super().figures() | {
+        return super().metrics() | {
             "energy" if self._method.p == 2 else "length": self._distance,
             "displacement": torch.linalg.vector_norm(self._displacement()).item(),
         }
@@ -221,16 +221,16 @@ class EuclideanPath(LeapPath):
             total += self._loss_sum.value()
         return total.mul_(-self._method.p).to(torch.float32)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read.
 
         Returns:
             `loss_pull`: the norm of the loss term's part of the sum in eq. 8, without the factor p
             (with p = 2 and the stabilizer |sum c^2 |df| grad_f|); 0 without the loss in the path;
-            and what `LeapPath.figures` has.
+            and what `LeapPath.metrics` has.
         """
         pull = torch.zeros(()) if self._loss_sum is None else self._loss_sum.value()
-        return super().figures() | {"loss_pull": torch.linalg.vector_norm(pull).item()}
+        return super().metrics() | {"loss_pull": torch.linalg.vector_norm(pull).item()}
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a fresh path from the same theta0 and method needs, copied."""
@@ -316,23 +316,23 @@ class OptimizerMetricPath(LeapPath):
     def _mean_weight(self) -> float:
         return self._weights / self._weighted
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read.
 
         Returns:
             `mean_weight`: the mean of the segments' weights (1 + k |df|) |dgamma|^(p-2);
             `effective_segments`: (sum of the weights)^2 / sum of their squares, as a share of the
             segments: 1 where all count alike, near 0 where one owns the sum;
-            and what `LeapPath.figures` has, without the energy where no gradients were given.
+            and what `LeapPath.metrics` has, without the energy where no gradients were given.
         """
-        figures = super().figures()
+        metrics = super().metrics()
         if math.isnan(self._distance):
-            del figures["energy"]
+            del metrics["energy"]
         if self._weighted:
             effective = self._weights**2 / self._squared_weights
-            figures["mean_weight"] = self._mean_weight
-            figures["effective_segments"] = effective / self._weighted
-        return figures
+            metrics["mean_weight"] = self._mean_weight
+            metrics["effective_segments"] = effective / self._weighted
+        return metrics
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that a fresh path from the same theta0 and method needs, copied."""

@@ -3,7 +3,7 @@
 The Leap paper compares itself with it in section 4.1, where tasks are supervised and K = 5. The
 method watches the path as first-order MAML does and takes a task's contribution from its end. What
 differs is the gradient that it is shown there: the task itself differentiates f(θᴷ) by θ⁰, since it
-alone can compute its updates anew.
+alone can compute its updates again.
 
 Dimensions: P flattened shared parameters.
 """

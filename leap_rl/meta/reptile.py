@@ -73,13 +73,13 @@ class DisplacementPath(ObservedPath):
         """theta0 - theta at the last point so far: float32 [P], a fresh tensor; a pure read."""
         return self._displacement().neg_().to(torch.float32)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read.
 
         Returns:
             `displacement`: |theta - theta0|, and what every path has.
         """
-        return super().figures() | {
+        return super().metrics() | {
             "displacement": torch.linalg.vector_norm(self._displacement()).item()
         }
 

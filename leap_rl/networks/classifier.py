@@ -4,7 +4,7 @@
 batch-normalization, ReLU activation and 2 × 2 max-pooling, four times" (Leap's appendix "Experiment
 details: Omniglot", after Vinyals et al. 2016).
 
-N: drawings.
+N: images.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODULES = 4
 
 
 class Classifier(nn.Module):
-    """Says which of some classes a drawing is of.
+    """Says which of some classes an image is of.
 
     Its parameters are zero until `encoders.initialize` draws them or a vector is copied in. The
     encoder's come first.
@@ -51,14 +51,14 @@ class Classifier(nn.Module):
         self.encoder = nn.Sequential(layers)
         self.head = nn.Linear(FILTERS, classes)
 
-    def forward(self, drawings: Tensor) -> Tensor:
-        """Return the logits [N, classes] of drawings, float32 [N, 1, 28, 28]."""
-        height, width = drawings.shape[2:]
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits [N, classes] of images, float32 [N, 1, 28, 28]."""
+        height, width = images.shape[2:]
         # The same memory, said to have its channels last, which the layers then stick to: a third
         # less time on a CPU.
         strides = (height * width, 1, width, 1)
-        drawings = drawings.contiguous().as_strided(drawings.shape, strides)
-        logits: Tensor = self.head(self.encoder(drawings))
+        images = images.contiguous().as_strided(images.shape, strides)
+        logits: Tensor = self.head(self.encoder(images))
         return logits
 
 

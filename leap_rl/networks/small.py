@@ -3,7 +3,7 @@
 For 16 observations of 10 × 10 cells a library's convolution spends its time on being called. Most
 cells of such a game are empty, so that here compiled loops add up what the others say, and skip
 gradients that a ReLU has made zero. The linear layers are products of matrices in float32: at this
-size a product in bfloat16 costs more than it saves, its matrices being packed anew in each call.
+size a product in bfloat16 costs more than it saves, its matrices being packed again in each call.
 
 T: agent steps in an unroll. B: observations in an agent step. N = T·B. A: actions. H, W, C: an
 observation's height, width and channels. k: side of the convolution's kernel. O: its outputs.

@@ -284,7 +284,7 @@ class Mirror:
             }
             return tuple(map(str, records["sessions"])), alike
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return (), {}  # as if nothing were alike: all of it is written or read anew
+            return (), {}  # as if nothing were alike: all of it is written or read again
 
     def _write_records(self) -> None:
         records = {"sessions": self.sessions, "files": self._alike}

@@ -374,9 +374,9 @@ class RunFolder:
             reason = damage or f"{self.path / 'checkpoints' / LATEST}: is missing"
             return f"{reason}; going on from checkpoint {number}, which is whole"
         raise RunFolderError(
-            f"{damage}; no other checkpoint is whole: start anew in another folder"
+            f"{damage}; no other checkpoint is whole: start from scratch in another folder"
             if damage
-            else f"{self.path}: has no checkpoint; start anew in another folder"
+            else f"{self.path}: has no checkpoint; start from scratch in another folder"
         )
 
     def _return_to(self, number: int) -> None:

@@ -209,18 +209,18 @@ class StoredRunFolder(RunFolder):
         follow = threading.Thread(
             target=_repeat, args=(self._push(mirror), PUSH_EVERY_S, ended), daemon=True
         )
-        beat = threading.Thread(
+        heartbeat = threading.Thread(
             target=_repeat, args=(self._beat(lock), BEAT_EVERY_S, ended), daemon=True
         )
         follow.start()
-        beat.start()
+        heartbeat.start()
         try:
             yield
         except BaseException:
             with suppress(OSError):  # what it fails of is to be told, and not this
-                self._end(mirror, ended, (follow, beat), within_s=0.0)
+                self._end(mirror, ended, (follow, heartbeat), within_s=0.0)
             raise
-        self._end(mirror, ended, (follow, beat), within_s=LAST_PUSH_S)
+        self._end(mirror, ended, (follow, heartbeat), within_s=LAST_PUSH_S)
 
     def _push(self, mirror: Mirror) -> Callable[[], None]:
         away = False
@@ -245,11 +245,11 @@ class StoredRunFolder(RunFolder):
     def _beat(self, lock: StoreLock) -> Callable[[], None]:
         renew = self._asking(lock.renew)
 
-        def beat() -> None:
+        def heartbeat() -> None:
             with suppress(OSError):  # the other thread tells of a store that is away
                 renew()
 
-        return beat
+        return heartbeat
 
     def _asking(self, ask: Callable[[], None]) -> Callable[[], None]:
         """Return what asks the lock, and keeps for :meth:`check` that another driver has it."""

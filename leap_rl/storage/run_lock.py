@@ -115,15 +115,15 @@ def locked(path: Path) -> Iterator[os.stat_result]:
             _acquire(descriptor, started)
         _see_that_it_is_there(path, status)
         ended = threading.Event()
-        beat = threading.Thread(
+        heartbeat = threading.Thread(
             target=_beat, args=(descriptor, started, ended), name="lock", daemon=True
         )
-        beat.start()
+        heartbeat.start()
         try:
             yield status
         finally:
             ended.set()
-            beat.join()
+            heartbeat.join()
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)  # nobody's, at once and for every machine
     finally:

@@ -49,7 +49,7 @@ class Record:
     """What a lock says."""
 
     session: str
-    """Drawn anew by each driver; the last one's stays when it is gone."""
+    """Drawn again by each driver; the last one's stays when it is gone."""
     held: bool
     holder: Holder
 

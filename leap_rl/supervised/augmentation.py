@@ -1,10 +1,10 @@
-"""Random affine transformations of drawings.
+"""Random affine transformations of images.
 
 The Leap paper's appendix "Experiment details: Omniglot": "random sampling a scaling factor between
 [0.8, 1.2]", "random rotation between [0, 360)", and "randomly cropping the height and width by a
 factor between [-0.2, 0.2]", which the authors' released code does by shifting.
 
-N: drawings. H, W: height and width.
+N: images. H, W: height and width.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ LARGEST_SHIFT = 0.2
 """Of the height or the width."""
 
 
-def random_affine(drawings: Tensor, generator: torch.Generator) -> Tensor:
-    """Turn, scale and shift each drawing by amounts of its own.
+def random_affine(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Turn, scale and shift each image by amounts of its own.
 
     Args:
-        drawings: float32 [N, 1, H, W], 0 where there is no ink. What comes in from outside is 0.
+        images: float32 [N, 1, H, W], 0 where there is no ink. What comes in from outside is 0.
         generator: Drawn from.
     """
-    uniform = torch.rand(len(drawings), 4, generator=generator)
+    uniform = torch.rand(len(images), 4, generator=generator)
     return transform(
-        drawings,
+        images,
         angle=2.0 * math.pi * uniform[:, 0],
         scale=LEAST_SCALE + (LARGEST_SCALE - LEAST_SCALE) * uniform[:, 1],
         shift=LARGEST_SHIFT * (2.0 * uniform[:, 2:] - 1.0),
     )
 
 
-def transform(drawings: Tensor, *, angle: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """Turn drawings about their centers, scale them, then shift them; bilinear, 0 outside.
+def transform(images: Tensor, *, angle: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Turn images about their centers, scale them, then shift them; bilinear, 0 outside.
 
     A point x of the original goes to s·R(φ)·x + t, in pixels from the center.
 
     Args:
-        drawings: float32 [N, 1, H, W], H equal to W.
+        images: float32 [N, 1, H, W], H equal to W.
         angle: φ in radians, [N]; with y downwards a positive one turns clockwise.
         scale: s, [N].
         shift: t over the width and the height, [N, 2]; x to the right, y downwards.
     """
     return F.grid_sample(
-        drawings,
+        images,
         F.affine_grid(
-            inverse_matrices(angle, scale, shift), list(drawings.shape), align_corners=False
+            inverse_matrices(angle, scale, shift), list(images.shape), align_corners=False
         ),
         mode="bilinear",
         padding_mode="zeros",

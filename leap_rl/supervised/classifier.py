@@ -1,6 +1,6 @@
 """A classifier that learns by plain gradient descent.
 
-P: flattened shared parameters. N: drawings in a batch.
+P: flattened shared parameters. N: images in a batch.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Precision = Literal["float32", "bfloat16"]
 class Batch(NamedTuple):
     """Drawings and what they are of."""
 
-    drawings: Tensor
+    images: Tensor
     """float32 [N, 1, H, W], 0 for paper and 1 for ink."""
     labels: Tensor
     """int64 [N], the classes' numbers."""
 
 
-class Figures(NamedTuple):
+class Metrics(NamedTuple):
     """How well a batch is classified."""
 
     loss: Tensor
     """Mean cross-entropy, 0-d; the f of the task's gradient path."""
     error: Tensor
-    """Share of the drawings that are taken for another class, float64, 0-d."""
+    """Share of the images that are taken for another class, float64, 0-d."""
 
 
 class ClassifierLearner:
@@ -45,9 +45,9 @@ class ClassifierLearner:
 
     One update, with the gradient path in the caller's hands::
 
-        figures = learner.figures(batch)
-        gradient = learner.backward(figures.loss)
-        path.observe(learner.shared, figures.loss.detach(), gradient)
+        metrics = learner.metrics(batch)
+        gradient = learner.backward(metrics.loss)
+        path.observe(learner.shared, metrics.loss.detach(), gradient)
         learner.step()
 
     The parameters and the gradient of an update stay readable until the next one is done. Between
@@ -114,11 +114,11 @@ class ClassifierLearner:
             )
         self.flat.vector.copy_(vector)
 
-    def figures(self, batch: Batch) -> Figures:
+    def metrics(self, batch: Batch) -> Metrics:
         """Return the loss of a batch, with its graph, and its error."""
         with self._casting():
-            logits = self.network(batch.drawings)
-        return figures(logits.to(self.parameters.dtype), batch.labels)
+            logits = self.network(batch.images)
+        return metrics(logits.to(self.parameters.dtype), batch.labels)
 
     def backward(self, loss: Tensor) -> Tensor:
         """Compute the gradient and return its shared part, [P], a view until the next but one."""
@@ -133,16 +133,16 @@ class ClassifierLearner:
         flat.swap()
 
     @torch.no_grad()
-    def evaluate(self, batch: Batch) -> Figures:
+    def evaluate(self, batch: Batch) -> Metrics:
         """Return loss and error of a batch, without gradient."""
-        return self.figures(batch)
+        return self.metrics(batch)
 
     def loss_at(self, vector: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch at other parameters, as a function that torch.func takes."""
         named: Mapping[str, Tensor] = self.flat.layout.named(vector)
         with self._casting():
-            logits = functional_call(self.network, dict(named), (batch.drawings,))
-        return figures(logits.to(vector.dtype), batch.labels).loss
+            logits = functional_call(self.network, dict(named), (batch.images,))
+        return metrics(logits.to(vector.dtype), batch.labels).loss
 
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of all parameters, named encoder.* and head.*."""
@@ -151,10 +151,10 @@ class ClassifierLearner:
         }
 
 
-def figures(logits: Tensor, labels: Tensor) -> Figures:
+def metrics(logits: Tensor, labels: Tensor) -> Metrics:
     """Return how well logits [N, classes] say the labels [N]."""
     wrong = logits.detach().argmax(dim=1) != labels
-    return Figures(F.cross_entropy(logits, labels), wrong.double().mean())
+    return Metrics(F.cross_entropy(logits, labels), wrong.double().mean())
 
 
 def shared_layout(layout: Layout, share: Share) -> Layout:

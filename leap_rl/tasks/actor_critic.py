@@ -27,8 +27,8 @@ from leap_rl.tasks.task import (
     Progress,
     TaskSpec,
     TaskState,
-    freeze_loss,
-    thaw_loss,
+    restore_loss,
+    save_loss,
 )
 
 
@@ -141,7 +141,7 @@ class ActorCriticTask:
             "lengths": self._accounting.lengths.copy(),
             "updates": np.array(self._updates),
             "agent_steps": np.array(self._agent_steps),
-            **freeze_loss(self._previous_batch_loss),
+            **save_loss(self._previous_batch_loss),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -160,7 +160,7 @@ class ActorCriticTask:
         self._accounting.lengths[:] = state["lengths"]
         self._updates = int(state["updates"])
         self._agent_steps = int(state["agent_steps"])
-        self._previous_batch_loss = thaw_loss(state)
+        self._previous_batch_loss = restore_loss(state)
 
     def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round from ``shared``, float32 [P], with the agent of an earlier one.

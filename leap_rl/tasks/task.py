@@ -10,8 +10,8 @@ trains it hands it a function that sees each point of its gradient path:
     end = task.end_point(with_grad=False)
     path.finish(end.theta, end.loss, end.grad)
 
-Between two updates a task can be frozen into plain arrays, from which another process goes on to
-the same bits.
+Between two updates a task's snapshot can be taken: plain arrays, from which another process resumes
+to the same bits.
 
 Dimensions: P flattened shared parameters.
 """
@@ -29,7 +29,7 @@ from torch import Tensor
 from leap_rl.networks.parameters import Layout
 
 TaskState: TypeAlias = dict[str, NDArray[Any]]
-"""A frozen task: arrays by name."""
+"""A task's snapshot: arrays by name."""
 
 
 class Observe(Protocol):
@@ -137,7 +137,7 @@ class Task(Protocol):
         """Where the points of its gradient path lie."""
 
     def start(self, shared: Tensor) -> None:
-        """Copy the initialization, float32 [P], and draw the task's own parameters anew."""
+        """Copy the initialization, float32 [P], and draw the task's own parameters again."""
 
     def advance(self, observe: Observe) -> Progress:
         """Go on to the next point at which nothing is half done: one update.
@@ -166,8 +166,8 @@ class Task(Protocol):
 
         All goes on from ``state`` (the task's own parameters, its optimizer, its episodes and
         their random streams) but the shared parameters, which are set to ``shared``, float32 [P],
-        and the counts of updates and agent steps, which are those of a round and begin anew.
-        Batches of examples, which know no episodes, are drawn anew from the new task's seed.
+        and the counts of updates and agent steps, which are those of a round and begin at 0.
+        Batches of examples, which know no episodes, are drawn again from the new task's seed.
 
         Raises:
             ValueError: The state is of another task, or of one made otherwise.
@@ -207,15 +207,15 @@ class TaskFactory(Protocol):
 _PREVIOUS_BATCH_LOSS = "previous_batch_loss"
 
 
-def freeze_loss(previous_batch_loss: Tensor | None) -> TaskState:
+def save_loss(previous_batch_loss: Tensor | None) -> TaskState:
     """Return the part of a task's state that is the last batch's loss, 0-d; empty for none."""
     if previous_batch_loss is None:
         return {}
     return {_PREVIOUS_BATCH_LOSS: previous_batch_loss.cpu().numpy().copy()}
 
 
-def thaw_loss(state: Mapping[str, NDArray[Any]]) -> Tensor | None:
-    """Undo `freeze_loss`."""
+def restore_loss(state: Mapping[str, NDArray[Any]]) -> Tensor | None:
+    """Undo `save_loss`."""
     loss = state.get(_PREVIOUS_BATCH_LOSS)
     return None if loss is None else torch.from_numpy(loss.copy())
 

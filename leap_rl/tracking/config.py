@@ -11,7 +11,7 @@ WandbMode = Literal["disabled", "offline", "online"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrackingConfig:
-    """Where figures go besides `metrics.jsonl`, which is always written."""
+    """Where metrics go besides `metrics.jsonl`, which is always written."""
 
     wandb: WandbMode = "disabled"
     """Mirror to Weights & Biases: not at all, into files (`wandb sync` later), or live."""

@@ -177,7 +177,7 @@ class RichConsole(Console):
 
 
 class _Dashboard:
-    """One view, laid out anew for whatever size the terminal has when it is drawn."""
+    """One view, laid out again for whatever size the terminal has when it is drawn."""
 
     def __init__(self, view: RunView, eta_s: float | None) -> None:
         self._view = view

@@ -67,7 +67,7 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
         elif number < len(whole):
             raise ValueError(
                 f"{path}, line {number}: not a JSON object; the file is damaged: delete it, and a "
-                "resume writes it anew from the checkpoints"
+                "resume writes it again from the checkpoints"
             )
     return rows
 

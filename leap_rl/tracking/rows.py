@@ -1,4 +1,4 @@
-"""The rows that a run records: what each is made of, and its figures by key.
+"""The rows that a run records: what each is made of, and its metrics by key.
 
 The builders refuse a key that `METRICS` does not hold, so that nothing is recorded that is not
 explained. This module imports the standard library and the list of metrics alone: the training code
@@ -26,7 +26,7 @@ class SlotFigures:
     frames_per_agent_step: int
     """Emulator frames in an agent step; 0 for a task that has no frames."""
     path: Mapping[str, float] = field(default_factory=dict)
-    """The gradient path's metrics, as its `figures` returns them."""
+    """The gradient path's metrics, as its `metrics` returns them."""
     contribution_norm: float
     cosine: float | None
     """Between this contribution and the batch's mean; None when either is zero."""
@@ -80,9 +80,9 @@ def meta_step_row(
     Args:
         meta_step: the committed meta-step, from 0.
         slots: the counted tasks, in slot order.
-        meta: the outer step's figures.
+        meta: the outer step's metrics.
         agent_steps_before: agent steps of all meta-steps before this one.
-        validation: figures of the initialization that the meta-step began with, if it was judged.
+        validation: metrics of the initialization that the meta-step began with, if it was judged.
         unit: what agent steps are called in the row; a task that counts examples has no episodes.
     """
     new_agent_steps = sum(slot.agent_steps for slot in slots)
@@ -182,10 +182,10 @@ def evaluation_row(
 def _game_figures(game: str, slots: Sequence[SlotFigures], unit: Unit) -> dict[str, float | int]:
     path: list[dict[str, float]] = []
     for slot in slots:
-        figures = {**slot.path, "contribution_norm": slot.contribution_norm}
+        metrics = {**slot.path, "contribution_norm": slot.contribution_norm}
         if slot.cosine is not None:
-            figures["cosine"] = slot.cosine
-        path.append(figures)
+            metrics["cosine"] = slot.cosine
+        path.append(metrics)
     row: dict[str, float | int] = {}
     row.update({f"path/{game}/{name}": mean for name, mean in _means(path).items()})
     shares = [slot.share for slot in slots if slot.share is not None]
@@ -215,10 +215,10 @@ def _returns(game: str, return_sum: float, episodes: int) -> dict[str, float | i
     return row
 
 
-def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _means(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each name over those mappings that have it."""
-    names = dict.fromkeys(name for each in figures for name in each)
-    return {name: fmean([each[name] for each in figures if name in each]) for name in names}
+    names = dict.fromkeys(name for each in metrics for name in each)
+    return {name: fmean([each[name] for each in metrics if name in each]) for name in names}
 
 
 def _assert_registered(row: Row, axis: Axis) -> None:

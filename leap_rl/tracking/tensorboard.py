@@ -45,7 +45,7 @@ class TensorBoardSink(Sink):
         self._write(Event(wall_time=now, file_version="brain.Event:2"))
 
     def write(self, row: Row, axis: Axis) -> None:
-        """Write the row's figures, but for the axis itself, and hand them to the file.
+        """Write the row's metrics, but for the axis itself, and hand them to the file.
 
         Raises:
             OSError: they could not be written.

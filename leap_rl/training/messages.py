@@ -15,7 +15,7 @@ replaces a sum by the same sum. It completes with ``n=31_250`` and claim number 
 is lost it sends the same message again, is told Counted again, and gets the same next assignment,
 since number 32 has been answered before.
 
-Now and then a stream carries a snapshot: the task frozen after the same n segments. Say that of
+Now and then a stream carries a snapshot: the task's after the same n segments. Say that of
 n=20_000 was answered Continue(durable_n=20_000) when ``trainer-2`` died at n=21_300. Slot 4 rolls
 back to n=20_000, and ``Ticket(round=7, slot=4, attempt=2)`` goes out with that snapshot: whoever
 gets it repeats 1,300 segments and ends with the same sum.
@@ -51,7 +51,7 @@ class Ticket:
     slot: int
     """The place in the round's batch."""
     attempt: int
-    """The how-manieth try at filling the slot, from 1; an older attempt is told to abandon."""
+    """Attempt number at filling the slot, from 1; older attempts are abandoned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,7 @@ class Claim:
     """A trainer asks for work."""
 
     trainer: str
-    """The trainer's name, kept when it is started anew."""
+    """The trainer's name, kept when it is started from scratch."""
     incarnation: int
     """Which life of the trainer, from 1: a new one frees what the old one held."""
     number: int
@@ -80,7 +80,7 @@ class Assignment:
     durable_n: int = 0
     """Segments behind ``snapshot``; 0 to start at the initialization."""
     snapshot: Bytes | None = None
-    """A frozen task to go on from, or none."""
+    """A snapshot to resume from, or none."""
     kept: Bytes | None = None
     """The agent of the game's last round, for methods that keep their tasks; none for its first
     round, and where there is a snapshot."""
@@ -121,7 +121,7 @@ class Stream:
     """The sum over the first ``n`` segments, [P]."""
     live: LiveFigures
     snapshot: Bytes | None = None
-    """The task frozen after ``n`` segments, or none."""
+    """The task's snapshot after ``n`` segments, or none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,7 +166,7 @@ class TaskRecord:
     losses: Mapping[str, float]
     """Mean losses over all updates."""
     path: Mapping[str, float]
-    """The gradient path's figures, such as its energy."""
+    """The gradient path's metrics, such as its energy."""
     curve: tuple[CurvePoint, ...]
     working_s: float
     waiting_s: float
@@ -187,7 +187,7 @@ class Complete:
     claim: Claim
     """Asks for the next work along with it."""
     kept: Bytes | None = None
-    """The task frozen at its end, for methods that keep their tasks."""
+    """The task's snapshot at its end, for methods that keep their tasks."""
     agent: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """The trained agent's parameters by name, where they were asked for."""
 
@@ -220,7 +220,7 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Abandon:
-    """The slot belongs to somebody else by now, or is done; drop the task and claim anew."""
+    """The slot belongs to somebody else by now, or is done; drop the task and claim again."""
 
     reason: str
 

@@ -48,10 +48,10 @@ def film(
         out, width=drawing.width, height=drawing.height, frames_per_s=frames_per_s, root=root
     ) as clip:
         for picture in chain([first], played):
-            figures = f"score {picture.score:,}   agent step {picture.agent_steps:,}"
+            caption = f"score {picture.score:,}   agent step {picture.agent_steps:,}"
             if episodes > 1:
-                figures = f"episode {picture.episode}   {figures}"
-            clip.add(drawing.draw(picture.screen, title=title, figures=figures))
+                caption = f"episode {picture.episode}   {caption}"
+            clip.add(drawing.draw(picture.screen, title=title, caption=caption))
             ends[picture.episode] = picture
             tell(picture)
     return list(ends.values())

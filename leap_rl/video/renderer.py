@@ -47,29 +47,29 @@ class Drawing:
         self._frame = np.zeros((self.height, self.width, 3), dtype=np.uint8)
         self._said: tuple[str, str] | None = None
 
-    def draw(self, screen: NDArray[np.uint8], *, title: str, figures: str) -> NDArray[np.uint8]:
+    def draw(self, screen: NDArray[np.uint8], *, title: str, caption: str) -> NDArray[np.uint8]:
         """Return a frame, uint8 [height, width, 3], which the next call overwrites.
 
         Args:
             screen: uint8 [rows, 160, 3].
             title: goes to the left of the line, where there is room for it.
-            figures: to its right.
+            caption: to its right.
         """
-        if self._said != (title, figures):
-            self._said = title, figures
-            self._frame[: self._top] = np.asarray(self._line(title, figures))
+        if self._said != (title, caption):
+            self._said = title, caption
+            self._frame[: self._top] = np.asarray(self._line(title, caption))
         rows, columns = self._repeat
         picture = self._frame[self._top :].reshape(len(screen), rows, WIDTH, columns, 3)
         picture[:] = screen[:, None, :, None]
         return self._frame
 
-    def _line(self, title: str, figures: str) -> Image.Image:
+    def _line(self, title: str, caption: str) -> Image.Image:
         line = Image.new("RGB", (self.width, self._top))
         draw = ImageDraw.Draw(line)
         margin = self._repeat[1]
         middle = self._top / 2
-        draw.text((self.width - margin, middle), figures, _WHITE, self._font, anchor="rm")
-        room = self.width - 4 * margin - draw.textlength(figures, self._font)
+        draw.text((self.width - margin, middle), caption, _WHITE, self._font, anchor="rm")
+        room = self.width - 4 * margin - draw.textlength(caption, self._font)
         if draw.textlength(title, self._font) <= room:
             draw.text((margin, middle), title, _GRAY, self._font, anchor="lm")
         return line

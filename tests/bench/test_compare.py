@@ -23,10 +23,10 @@ class Runs:
     def __call__(self, words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         self.words.append(words)
         self.environments.append(options["env"])
-        figures: dict[str, Any] = {"versions": {"torch": "2"}, "agent_steps_per_s": 50.0}
+        metrics: dict[str, Any] = {"versions": {"torch": "2"}, "agent_steps_per_s": 50.0}
         if "leap_rl" in words:
             self.own += 1
-            figures |= {
+            metrics |= {
                 "agent_steps_per_s": 100.0 * self.own,
                 "emulator_limit_per_s": 1000.0,
                 "fraction_of_limit": 0.1 * self.own,
@@ -40,7 +40,7 @@ class Runs:
                 "date": "D",
                 "others_cpu_share": 0.01,
             }
-        return subprocess.CompletedProcess(words, 0, stdout=json.dumps(figures))
+        return subprocess.CompletedProcess(words, 0, stdout=json.dumps(metrics))
 
 
 @pytest.fixture

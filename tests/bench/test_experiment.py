@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.harness import experiment
 from benchmarks.paper import omniglot_jacobian
-from tests.tasks.drawings import write_zip
+from tests.tasks.omniglot_images import write_zip
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,7 +127,7 @@ def test_finished_cells_are_of_the_same_drawings_or_refused(
     capsys.readouterr()
     assert run("others") == experiment.EXIT_USAGE
     said = capsys.readouterr().err
-    assert f"--data {tmp_path / 'others'}: holds other drawings" in said
+    assert f"--data {tmp_path / 'others'}: holds other images" in said
     assert said.count("\n") == 1
 
 

@@ -6,12 +6,19 @@ import pytest
 import torch
 
 from benchmarks.system import omniglot
-from benchmarks.system.omniglot import METHOD, SPEC, PlainLoop, RandomDrawings, _job, _local_share
+from benchmarks.system.omniglot import (
+    METHOD,
+    SPEC,
+    PlainLoop,
+    RandomImages,
+    _local_share,
+    _run_spec,
+)
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.task import Task
 
-MAKE = RandomDrawings(OmniglotConfig(updates=3, batch_size=5))
+MAKE = RandomImages(OmniglotConfig(updates=3, batch_size=5))
 
 
 def test_the_plain_loop_learns_what_the_task_learns() -> None:
@@ -43,7 +50,7 @@ def test_a_task_that_is_timed_has_not_come_to_its_end(monkeypatch: pytest.Monkey
 
 
 def test_messages_are_timed_one_by_one(tmp_path: Path) -> None:
-    figures = _local_share(_job(tmp_path / "run", MAKE, 1))
-    assert 0 < figures["share"] < 1
-    assert figures["claim_ms"] > 0
-    assert figures["complete_ms"] > 0
+    metrics = _local_share(_run_spec(tmp_path / "run", MAKE, 1))
+    assert 0 < metrics["share"] < 1
+    assert metrics["claim_ms"] > 0
+    assert metrics["complete_ms"] > 0

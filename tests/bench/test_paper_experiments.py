@@ -13,19 +13,19 @@ from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scor
 from leap_rl.app.parsing import config_parser, parse
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
-from tests.tasks.drawings import write_zip
+from tests.tasks.omniglot_images import write_zip
 
 ROOT = Path(__file__).parents[2]
 
 
 def cells(script: ModuleType, *words: str) -> list[dict[str, Any]]:
-    given = script.options().parse_args(["--data", "drawings", *words])
+    given = script.options().parse_args(["--data", "images", *words])
     return [dict(cell) for cell in script.cells_of(given)]
 
 
 def config_of(script: ModuleType, cell: dict[str, Any]) -> TrainConfig:
     parser = config_parser(TrainConfig, program="test")
-    return parse(parser, TrainConfig, script.training_options(cell, "drawings"))
+    return parse(parser, TrainConfig, script.training_options(cell, "images"))
 
 
 def test_every_method_is_trained_as_the_paper_says() -> None:
@@ -36,7 +36,7 @@ def test_every_method_is_trained_as_the_paper_says() -> None:
         config = config_of(omniglot_scores, cell)
         assert (config.seed, config.task.omniglot.split) == (1, 1)
         assert (config.meta.batch_size, config.task.omniglot.pretraining) == (3, 3)
-        assert (config.task.data, config.task.omniglot.held_out) == ("drawings", 2)
+        assert (config.task.data, config.task.omniglot.held_out) == ("images", 2)
         assert (config.task.omniglot.lr, config.task.omniglot.batch_size) == (0.1, 20)
         assert config.task.games == "pretraining"
         rounds = omniglot_scores.rounds(cell)
@@ -82,7 +82,7 @@ def test_looks_that_never_come_are_refused() -> None:
 
 
 def test_a_cell_meta_trains_goes_on_and_learns_what_was_held_out(tmp_path: Path) -> None:
-    data, out = tmp_path / "drawings", tmp_path / "out"
+    data, out = tmp_path / "images", tmp_path / "out"
     data.mkdir()
     alphabets = {"Greek": 20, "Latin": 20, "Hebrew": 20}
     write_zip(data / "images_background.zip", alphabets)

@@ -36,21 +36,21 @@ def test_tasks_go_in_slot_order_to_whoever_is_free() -> None:
 
 
 def test_a_runs_hours_follow_from_its_speed() -> None:
-    figures = plan_run(
+    metrics = plan_run(
         {"any": 2000.0}, agent_steps=7_200_000, batch_size=16, meta_steps=10, trainers=12
     )
     # A task takes one hour; a meta-step two rounds of them.
-    assert figures["rounds_per_meta_step"] == 2
-    assert figures["hours"] == pytest.approx(20.0)
-    assert figures["core_hours"] == pytest.approx(240.0)
-    assert figures["busy_core_hours"] == pytest.approx(160.0)
-    assert figures["idle_tail_hours_per_meta_step"] == pytest.approx(1.0)
-    assert figures["floor_hours"] == pytest.approx(10.0)
-    assert figures["fewest_trainers_as_fast"] == 8
+    assert metrics["rounds_per_meta_step"] == 2
+    assert metrics["hours"] == pytest.approx(20.0)
+    assert metrics["core_hours"] == pytest.approx(240.0)
+    assert metrics["busy_core_hours"] == pytest.approx(160.0)
+    assert metrics["idle_tail_hours_per_meta_step"] == pytest.approx(1.0)
+    assert metrics["floor_hours"] == pytest.approx(10.0)
+    assert metrics["fewest_trainers_as_fast"] == 8
 
 
 def test_judging_the_initialization_takes_time_too() -> None:
-    figures = plan_run(
+    metrics = plan_run(
         {"any": 2000.0},
         agent_steps=7_200_000,
         batch_size=16,
@@ -60,19 +60,19 @@ def test_judging_the_initialization_takes_time_too() -> None:
         validation_tasks=2,
     )
     # One round of an hour in six meta-steps, and a second one for two tasks in the four others.
-    assert figures["hours"] == pytest.approx(6 + 4 * 2)
-    assert figures["busy_core_hours"] == pytest.approx(10 * 16 + 4 * 2)
-    assert figures["idle_share"] == pytest.approx(1 - 168 / (14 * 16))
-    assert figures["floor_hours"] == pytest.approx(10.0)
-    assert "4 of the meta-steps have 2 tasks more" in table({**figures, "assumed": []})
+    assert metrics["hours"] == pytest.approx(6 + 4 * 2)
+    assert metrics["busy_core_hours"] == pytest.approx(10 * 16 + 4 * 2)
+    assert metrics["idle_share"] == pytest.approx(1 - 168 / (14 * 16))
+    assert metrics["floor_hours"] == pytest.approx(10.0)
+    assert "4 of the meta-steps have 2 tasks more" in table({**metrics, "assumed": []})
 
 
 def test_a_batch_holds_the_measured_games_in_equal_parts() -> None:
-    figures = plan_run(
+    metrics = plan_run(
         {"fast": 4.0, "slow": 1.0}, agent_steps=3600, batch_size=4, meta_steps=1, trainers=4
     )
-    assert figures["hours"] == pytest.approx(1.0)
-    assert figures["busy_core_hours"] == pytest.approx(2 * 0.25 + 2 * 1.0)
+    assert metrics["hours"] == pytest.approx(1.0)
+    assert metrics["busy_core_hours"] == pytest.approx(2 * 0.25 + 2 * 1.0)
 
 
 def test_measured_games_are_spread_over_the_pool() -> None:

@@ -20,13 +20,13 @@ def test_a_server_is_sent_contributions_of_the_real_size(monkeypatch: pytest.Mon
     # Through calls instead of Ray's messages, so that it takes no minute on a busy machine.
     monkeypatch.setattr(server, "make_ray_runtime", lambda **options: LocalRuntime())
     heard: list[str] = []
-    figures = server.measure(ServerConfig(trainers=[1], seconds=1.0), heard.append)
+    metrics = server.measure(ServerConfig(trainers=[1], seconds=1.0), heard.append)
     assert len(heard) == 1
-    assert figures["message_mb"] == round(675_120 * 4 / 1e6, 3)
-    (load,) = figures["loads"]
+    assert metrics["message_mb"] == round(675_120 * 4 / 1e6, 3)
+    (load,) = metrics["loads"]
     assert load["trainers"] == 1
     assert load["messages_per_s"] >= 5
     assert load["mb_per_s"] == pytest.approx(load["messages_per_s"] * 2.70048, rel=0.01)
     assert 0 < load["server_busy_share"] < 1
     assert 0 < load["complete_ms"] <= load["trainer_wait_ms"]
-    assert json.loads(json.dumps(figures)) == figures
+    assert json.loads(json.dumps(metrics)) == metrics

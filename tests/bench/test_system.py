@@ -21,8 +21,8 @@ def json_of(words: str) -> dict[str, Any]:
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("\n") == 1
-    figures: dict[str, Any] = json.loads(run.stdout)
-    return figures
+    metrics: dict[str, Any] = json.loads(run.stdout)
+    return metrics
 
 
 def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,25 +35,25 @@ def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {words[0]: words[1:] for line in captured.out.splitlines() if (words := line.split())}
     assert float(rows["energy"][0].replace(",", "")) > 0
     assert float(rows["length"][0].replace(",", "")) > 0
-    assert "RMSProp's sum of squares" in captured.out  # which is not in the figures
+    assert "RMSProp's sum of squares" in captured.out  # which is not in the metrics
     assert captured.err == "bench: measuring on pong for 0 s\n"
 
 
 def test_snapshot_says_what_going_on_after_a_death_costs() -> None:
-    figures = json_of("snapshot --game qbert --seconds 0.1 --envs 2")
+    metrics = json_of("snapshot --game qbert --seconds 0.1 --envs 2")
     # Parameters, their running squares, the path's last point and gradient, and its two sums.
-    assert figures["snapshot_mb"] > 7 * 675_120 * 4 / 1e6
-    assert all(figures[f"{part}_ms"] > 0 for part in ("freeze", "write", "thaw"))
-    assert figures["share_of_trainer"] == pytest.approx(figures["freeze_ms"] / 60e3, rel=0.01)
-    assert figures["snapshots"] >= 3
+    assert metrics["snapshot_mb"] > 7 * 675_120 * 4 / 1e6
+    assert all(metrics[f"{part}_ms"] > 0 for part in ("take", "write", "restore"))
+    assert metrics["share_of_trainer"] == pytest.approx(metrics["take_ms"] / 60e3, rel=0.01)
+    assert metrics["snapshots"] >= 3
 
 
 @pytest.mark.slow
 def test_server_prints_the_load_of_each_number_of_trainers() -> None:
-    figures = json_of("server --trainers 1 2 --seconds 0.5")
-    assert figures["message_mb"] == round(675_120 * 4 / 1e6, 3)
-    assert [load["trainers"] for load in figures["loads"]] == [1, 2]
-    for load in figures["loads"]:
+    metrics = json_of("server --trainers 1 2 --seconds 0.5")
+    assert metrics["message_mb"] == round(675_120 * 4 / 1e6, 3)
+    assert [load["trainers"] for load in metrics["loads"]] == [1, 2]
+    for load in metrics["loads"]:
         assert load["messages_per_s"] > 0
         assert 0 < load["server_busy_share"] < 1
         assert 0 < load["complete_ms"] <= load["trainer_wait_ms"]
@@ -61,14 +61,14 @@ def test_server_prints_the_load_of_each_number_of_trainers() -> None:
 
 @pytest.mark.slow
 def test_startup_takes_a_real_start_apart() -> None:
-    figures = json_of("startup --game pong --envs 2 --repeats 1")
-    assert (figures["game"], figures["envs"], figures["repeats"]) == ("pong", 2, 1)
+    metrics = json_of("startup --game pong --envs 2 --repeats 1")
+    assert (metrics["game"], metrics["envs"], metrics["repeats"]) == ("pong", 2, 1)
     for runtime in ("local", "ray"):
-        parts = dict(figures[runtime])
+        parts = dict(metrics[runtime])
         total = parts.pop("total_s")
         assert sum(parts.values()) == pytest.approx(total, abs=0.01)
         assert 0 < parts["import_s"] < total
-    assert figures["ray"]["total_s"] > figures["local"]["total_s"]
+    assert metrics["ray"]["total_s"] > metrics["local"]["total_s"]
 
 
 @pytest.mark.parametrize(

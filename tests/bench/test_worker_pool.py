@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from leap_rl.bench.worker_pool import Crew, portable
+from leap_rl.bench.worker_pool import WorkerPool, portable
 from leap_rl.training.errors import RunFailedError
 
 LAST = 1
@@ -41,19 +41,19 @@ class Worker:
 
 
 def test_what_a_worker_raises_is_what_is_raised() -> None:
-    with Crew(partial(Worker, False), processes=2) as crew:
-        assert crew.call("number", 3) == [0, 3]
+    with WorkerPool(partial(Worker, False), processes=2) as pool:
+        assert pool.call("number", 3) == [0, 3]
         with pytest.raises(ValueError, match="worker 1 failed") as failure:
-            crew.call("fail")
+            pool.call("fail")
         assert "in bench process 1:\nTraceback" in failure.value.__notes__[0]
 
 
 def test_the_error_that_made_the_others_wait_in_vain_is_raised() -> None:
     with (
-        Crew(partial(Worker, True), processes=2) as crew,
+        WorkerPool(partial(Worker, True), processes=2) as pool,
         pytest.raises(ValueError, match="there is no worker 1"),
     ):
-        crew.call("number", 3)
+        pool.call("number", 3)
 
 
 def test_an_error_that_cannot_travel_is_told() -> None:
@@ -63,8 +63,8 @@ def test_an_error_that_cannot_travel_is_told() -> None:
 
 
 def test_a_death_is_told_at_once() -> None:
-    with Crew(partial(Worker, False), processes=2) as crew:
+    with WorkerPool(partial(Worker, False), processes=2) as pool:
         with pytest.raises(RunFailedError, match=r"process 1 died \(exit status 7\)"):
-            crew.call("die")
+            pool.call("die")
         with pytest.raises(RunFailedError, match="process 1 died"):
-            crew.call("number", 3)  # which the other one waits for in vain
+            pool.call("number", 3)  # which the other one waits for in vain

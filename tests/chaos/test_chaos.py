@@ -13,8 +13,8 @@ import pytest
 from leap_rl.chaos.experiment import Experiment
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.faults.injection import Deaths
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.injection import FaultInjector
+from leap_rl.training.faults.points import FaultPoint
 from tests.envs.own_games import WALK
 
 ROOT = Path(__file__).parents[2]
@@ -22,22 +22,22 @@ GAMES = ["--config", str(ROOT / "configs/chaos.yaml")]
 
 
 def test_the_nth_visit_of_all_processes_dies(tmp_path: Path) -> None:
-    Deaths(str(tmp_path / "phases"), {"trainer.training": [3]}).write(tmp_path / "plan")
+    FaultInjector(str(tmp_path / "visits"), {"trainer.training": [3]}).write(tmp_path / "plan")
     code = (
         "import os, sys\n"
-        "from leap_rl.training.faults.injection import PLAN_VARIABLE, ordered_deaths\n"
-        "from leap_rl.training.faults.points import Phase\n"
+        "from leap_rl.training.faults.injection import PLAN_VARIABLE, fault_injector\n"
+        "from leap_rl.training.faults.points import FaultPoint\n"
         "os.environ[PLAN_VARIABLE] = sys.argv[1]\n"
-        "on_phase = ordered_deaths()\n"
-        "for _ in range(2): on_phase(Phase.TRAINER_TRAINING)\n"
-        "on_phase(Phase.TRAINER_CLAIMING)\n"
+        "on_fault_point = fault_injector()\n"
+        "for _ in range(2): on_fault_point(FaultPoint.TRAINER_TRAINING)\n"
+        "on_fault_point(FaultPoint.TRAINER_CLAIMING)\n"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "plan")]
     statuses = [subprocess.run(words, check=False).returncode for _ in range(3)]
     assert statuses == [0, -signal.SIGKILL, 0]
-    deaths = Deaths(str(tmp_path / "phases"), {})
-    assert deaths.visits() == {Phase.TRAINER_TRAINING: 5, Phase.TRAINER_CLAIMING: 2}
-    assert deaths.happened() == [(Phase.TRAINER_TRAINING, 3)]
+    faults = FaultInjector(str(tmp_path / "visits"), {})
+    assert faults.visits() == {FaultPoint.TRAINER_TRAINING: 5, FaultPoint.TRAINER_CLAIMING: 2}
+    assert faults.fired() == [(FaultPoint.TRAINER_TRAINING, 3)]
 
 
 class Pretended(Experiment):
@@ -47,8 +47,8 @@ class Pretended(Experiment):
 
     def _leap_rl(self, words: list[str], run: RunFolder, plan: Path) -> int:  # type: ignore[override]
         name, visits = {"count": ("undisturbed", 100), "deaths": ("killed", 107)}[plan.stem]
-        phases = self._folder / "phases" / name
-        (phases / "trainer.training.visits").write_bytes(b"." * visits)
+        points = self._folder / "visits" / name
+        (points / "trainer.training.visits").write_bytes(b"." * visits)
         seed = self.seeds[plan.stem == "deaths"]
         local = ["--runtime.kind", "local", "--runtime.trainers", "1", "--seed", seed]
         return main([*words, *local, "--tracking.console", "quiet"])
@@ -118,5 +118,5 @@ def test_every_kind_of_death_on_real_games(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.splitlines()[-1] == "same bits"
     assert int(re.findall(r"and (\d+) of them made again", run.stdout)[0]) > 0
-    for phase in Phase:
-        assert f"1 × {phase}" in run.stdout, phase
+    for point in FaultPoint:
+        assert f"1 × {point}" in run.stdout, point

@@ -2,48 +2,52 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.chaos.draw import FOLLOWS, draw_deaths
-from leap_rl.training.faults.points import Phase
+from leap_rl.chaos.draw import FOLLOWS, draw_faults
+from leap_rl.training.faults.points import FaultPoint
 
 VISITS = {
-    **dict.fromkeys((phase for phase in Phase if phase not in FOLLOWS), 12),
-    Phase.SERVER_RESUMING: 1,
-    Phase.DRIVER_STARTING: 1,
+    **dict.fromkeys((point for point in FaultPoint if point not in FOLLOWS), 12),
+    FaultPoint.SERVER_RESUMING: 1,
+    FaultPoint.DRIVER_STARTING: 1,
 }
 
 
 def test_as_many_deaths_as_kinds_of_moments_hit_each_kind() -> None:
     for seed in range(20):
-        at = draw_deaths(VISITS, kills=len(Phase), seed=seed)
-        assert set(at) == set(Phase)
+        at = draw_faults(VISITS, kills=len(FaultPoint), seed=seed)
+        assert set(at) == set(FaultPoint)
         assert all(len(numbers) == 1 for numbers in at.values())
 
 
 @pytest.mark.parametrize("kills", [1, 5, 19, 20, 33, 60])
 def test_there_are_as_many_as_asked_for_at_moments_that_come(kills: int) -> None:
     for seed in range(10):
-        at = draw_deaths(VISITS, kills=kills, seed=seed)
+        at = draw_faults(VISITS, kills=kills, seed=seed)
         assert sum(map(len, at.values())) == kills
-        for phase, numbers in at.items():
+        for point, numbers in at.items():
             assert len(set(numbers)) == len(numbers)
-            if phase not in FOLLOWS:
-                assert 1 <= min(numbers) <= max(numbers) <= max(1, VISITS[phase] // 2)
+            if point not in FOLLOWS:
+                assert 1 <= min(numbers) <= max(numbers) <= max(1, VISITS[point] // 2)
 
 
 def test_the_seed_decides() -> None:
-    draws = [draw_deaths(VISITS, kills=20, seed=seed) for seed in (1, 1, 2)]
+    draws = [draw_faults(VISITS, kills=20, seed=seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
 
 
 def test_what_follows_a_death_is_drawn_only_where_there_is_one() -> None:
-    visits = {Phase.TRAINER_TRAINING: 100, Phase.SERVER_RESUMING: 1}
-    at = draw_deaths(visits, kills=5, seed=0)
+    visits = {FaultPoint.TRAINER_TRAINING: 100, FaultPoint.SERVER_RESUMING: 1}
+    at = draw_faults(visits, kills=5, seed=0)
     # A trainer's death, one of the driver that replaces it, one of the driver that resumes; no
-    # server died, so that none starts anew.
-    assert set(at) == {Phase.TRAINER_TRAINING, Phase.DRIVER_REPLACING, Phase.DRIVER_RESUMING}
-    assert at[Phase.DRIVER_REPLACING] == at[Phase.DRIVER_RESUMING] == [1]
+    # server died, so that none starts from scratch.
+    assert set(at) == {
+        FaultPoint.TRAINER_TRAINING,
+        FaultPoint.DRIVER_REPLACING,
+        FaultPoint.DRIVER_RESUMING,
+    }
+    assert at[FaultPoint.DRIVER_REPLACING] == at[FaultPoint.DRIVER_RESUMING] == [1]
 
 
 def test_more_deaths_than_moments_is_one_line() -> None:
     with pytest.raises(ValueError, match=r"kills = 500: .* more meta-steps"):
-        draw_deaths(VISITS, kills=500, seed=0)
+        draw_faults(VISITS, kills=500, seed=0)

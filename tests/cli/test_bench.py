@@ -27,40 +27,40 @@ def json_of(words: str) -> dict[str, Any]:
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("\n") == 1
     assert "leaked" not in run.stderr  # of what processes share
-    figures: dict[str, Any] = json.loads(run.stdout)
-    return figures
+    metrics: dict[str, Any] = json.loads(run.stdout)
+    return metrics
 
 
 def test_throughput_prints_one_object_and_nothing_else() -> None:
-    figures = json_of("bench throughput --game phoenix --trainers 1 --seconds 1 --envs 2")
-    assert (figures["game"], figures["trainers"], figures["envs"]) == ("phoenix", 1, 2)
-    assert 0 < figures["agent_steps_per_s"] < figures["emulator_limit_per_s"]
-    ratio = figures["agent_steps_per_s"] / figures["emulator_limit_per_s"]
-    assert figures["fraction_of_limit"] == pytest.approx(ratio, rel=1e-3)
-    assert tuple(figures["split_us"]) == PARTS
+    metrics = json_of("bench throughput --game phoenix --trainers 1 --seconds 1 --envs 2")
+    assert (metrics["game"], metrics["trainers"], metrics["envs"]) == ("phoenix", 1, 2)
+    assert 0 < metrics["agent_steps_per_s"] < metrics["emulator_limit_per_s"]
+    ratio = metrics["agent_steps_per_s"] / metrics["emulator_limit_per_s"]
+    assert metrics["fraction_of_limit"] == pytest.approx(ratio, rel=1e-3)
+    assert tuple(metrics["split_us"]) == PARTS
     # All that a run does takes time; and the parts add up to the time of an agent step.
-    assert all(figures["split_us"][part] > 0 for part in PARTS if part != "waiting")
-    assert sum(figures["split_us"].values()) == pytest.approx(figures["agent_step_us"], abs=0.1)
-    assert len(figures["windows"]["agent"]) == len(figures["windows"]["limit"]) == 5
-    assert 100 < figures["resident_mb"] < 1500
-    assert 0 <= figures["others_cpu_share"] <= 1
-    assert set(figures["versions"]) == {"leap_rl", "torch", "ale_py", "numba"}
-    assert {"processor", "precision", "unroll", "seconds", "date"} <= set(figures)
+    assert all(metrics["split_us"][part] > 0 for part in PARTS if part != "waiting")
+    assert sum(metrics["split_us"].values()) == pytest.approx(metrics["agent_step_us"], abs=0.1)
+    assert len(metrics["windows"]["agent"]) == len(metrics["windows"]["limit"]) == 5
+    assert 100 < metrics["resident_mb"] < 1500
+    assert 0 <= metrics["others_cpu_share"] <= 1
+    assert set(metrics["versions"]) == {"leap_rl", "torch", "ale_py", "numba"}
+    assert {"processor", "precision", "unroll", "seconds", "date"} <= set(metrics)
 
 
 def test_throughput_measures_the_emulator_and_the_processes_that_are_asked_for() -> None:
-    figures = json_of(
+    metrics = json_of(
         "bench throughput --game phoenix --trainers 1 --seconds 1 --envs 2 --env_processes 2 "
         "--atari.preset machado --atari.frameskip 2"
     )
-    assert (figures["env_processes"], figures["atari"]["sticky"]) == (2, 0.25)
-    assert figures["atari"]["frameskip"] == 2
+    assert (metrics["env_processes"], metrics["atari"]["sticky"]) == (2, 0.25)
+    assert metrics["atari"]["frameskip"] == 2
     # All that the environment processes do is under emulation, and the parts still add up.
-    assert figures["split_us"]["preprocessing"] == 0.0 < figures["split_us"]["emulation"]
-    assert sum(figures["split_us"].values()) == pytest.approx(figures["agent_step_us"], abs=0.1)
-    assert 0 < figures["agent_steps_per_s"] < figures["emulator_limit_per_s"]
-    assert 0 < figures["fraction_by_cpu_time"] < 1
-    assert figures["resident_mb"] > 200  # of three processes
+    assert metrics["split_us"]["preprocessing"] == 0.0 < metrics["split_us"]["emulation"]
+    assert sum(metrics["split_us"].values()) == pytest.approx(metrics["agent_step_us"], abs=0.1)
+    assert 0 < metrics["agent_steps_per_s"] < metrics["emulator_limit_per_s"]
+    assert 0 < metrics["fraction_by_cpu_time"] < 1
+    assert metrics["resident_mb"] > 200  # of three processes
 
 
 @pytest.mark.parametrize(

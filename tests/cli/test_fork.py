@@ -118,7 +118,7 @@ def test_another_optimizer_starts_anew(
     run = tmp_path / "sgd"
     options = ["--meta.optimizer", "sgd", "--meta.meta_lr", "1.0", "--meta.meta_steps", "5"]
     assert fork(parent, 4, run, *options) == 0
-    assert "the outer optimizer starts anew" in capsys.readouterr().err
+    assert "the outer optimizer starts from scratch" in capsys.readouterr().err
     assert sums(run, 4)[FILE_NAME] == sums(parent, 4)[FILE_NAME]
     assert load_file(run / "checkpoints/000005" / OUTER_OPTIMIZER) == {}
     assert fork(run, 4, tmp_path / "adam", "--meta.optimizer", "adam") == 0

@@ -19,12 +19,12 @@ PAPER = str(Path(__file__).parents[2] / "configs/atari_paper.yaml")
 def test_the_papers_run_is_planned_from_a_given_speed(capsys: pytest.CaptureFixture[str]) -> None:
     argv = f"plan --config {PAPER} --trainers 12 --agent_steps_per_s 2500 --json".split()
     assert main(argv) == 0
-    figures = json.loads(capsys.readouterr().out)
+    metrics = json.loads(capsys.readouterr().out)
     # 5 million agent steps take 2,000 s; 16 tasks on 12 trainers two rounds; 100 meta-steps.
-    assert figures["hours"] == pytest.approx(100 * 2 * 2000 / 3600)
-    assert figures["core_hours"] == pytest.approx(12 * figures["hours"])
-    assert figures["idle_share"] == pytest.approx(1 / 3)
-    assert figures["floor_hours"] == pytest.approx(figures["hours"] / 2)
+    assert metrics["hours"] == pytest.approx(100 * 2 * 2000 / 3600)
+    assert metrics["core_hours"] == pytest.approx(12 * metrics["hours"])
+    assert metrics["idle_share"] == pytest.approx(1 / 3)
+    assert metrics["floor_hours"] == pytest.approx(metrics["hours"] / 2)
 
 
 def test_the_plan_is_printed_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,9 +39,9 @@ def test_the_local_runtime_is_planned_with_its_one_trainer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["plan", "--runtime.kind", "local", "--agent_steps_per_s", "2500", "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["trainers"] == 1
-    assert figures["hours"] == pytest.approx(100 * 16 * 2000 / 3600)
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["trainers"] == 1
+    assert metrics["hours"] == pytest.approx(100 * 16 * 2000 / 3600)
 
 
 @pytest.mark.parametrize(("env_processes", "trainers"), [(1, 16), (3, 8), (64, 1)])
@@ -60,19 +60,19 @@ def test_auto_is_what_this_machine_has_cores_for(
 def test_validation_is_planned_for(capsys: pytest.CaptureFixture[str]) -> None:
     argv = f"plan --config {PAPER} --trainers 1 --agent_steps_per_s 2500 --json".split()
     assert main([*argv, "--validation.every_meta_steps", "40"]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    metrics = json.loads(capsys.readouterr().out)
     # Boxing and seaquest at meta-steps 0, 40 and 80.
-    assert figures["hours"] == pytest.approx((100 * 16 + 3 * 2) * 2000 / 3600)
+    assert metrics["hours"] == pytest.approx((100 * 16 + 3 * 2) * 2000 / 3600)
 
 
 def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> None:
     words = "plan --trainers 12 --runtime.env_processes 4 --agent_steps_per_s 2500"
     assert main([*words.split(), "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["cores"] == 48
-    assert figures["core_hours"] == pytest.approx(48 * figures["hours"])
-    busy = figures["busy_core_hours"] / figures["core_hours"]
-    assert busy == pytest.approx(1 - figures["idle_share"])
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["cores"] == 48
+    assert metrics["core_hours"] == pytest.approx(48 * metrics["hours"])
+    busy = metrics["busy_core_hours"] / metrics["core_hours"]
+    assert busy == pytest.approx(1 - metrics["idle_share"])
     assert main(words.split()) == 0
     assert "on 12 trainers and 48 cores" in capsys.readouterr().out
 
@@ -106,8 +106,8 @@ def test_what_is_measured_is_what_the_config_says(
     assert measured.seconds == 9.0
     assert method == Leap(p=1, stabilizer=False, metric="optimizer", task_unit=True)
     assert loss_difference == "same_batch"
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["agent_steps_per_s_per_trainer"] == {"pong": 100.0}
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["agent_steps_per_s_per_trainer"] == {"pong": 100.0}
     # A run of one trainer is not measured in the company of others.
     assert main([*words.split(), "--trainers", "1"]) == 0
     assert seen[-1][0].trainers_counted == 1
@@ -144,12 +144,12 @@ def test_the_speed_is_measured_where_it_is_not_given() -> None:
     command = [sys.executable, "-m", "leap_rl", "plan", *words.split()]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    figures = json.loads(run.stdout)
-    (rate,) = figures["agent_steps_per_s_per_trainer"].values()
-    assert figures["hours"] == pytest.approx(100 * 5e6 / rate / 3600, rel=0.01)
-    assert figures["core_hours"] == pytest.approx(32 * figures["hours"])
-    assert any("of 2 environment processes each" in line for line in figures["assumed"])
-    assert any("others used" in line for line in figures["assumed"])
+    metrics = json.loads(run.stdout)
+    (rate,) = metrics["agent_steps_per_s_per_trainer"].values()
+    assert metrics["hours"] == pytest.approx(100 * 5e6 / rate / 3600, rel=0.01)
+    assert metrics["core_hours"] == pytest.approx(32 * metrics["hours"])
+    assert any("of 2 environment processes each" in line for line in metrics["assumed"])
+    assert any("others used" in line for line in metrics["assumed"])
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_a_run_of_an_older_version_without_an_option_goes_on(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without_options(run, "agent.gamma", "meta.stabilizer")
-    for meta_steps in (3, 4):  # writing the config anew keeps it that of the old fingerprint
+    for meta_steps in (3, 4):  # writing the config again keeps it that of the old fingerprint
         assert main(["resume", str(run), "--meta.meta_steps", str(meta_steps)]) == 0
         lines = lines_of(capsys)
         assert "the run was made by leap_rl 0.0.9, which lacks options" in lines[0]

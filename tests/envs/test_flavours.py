@@ -31,8 +31,8 @@ def fresh(game: str, mode: int | None = None, difficulty: int | None = None) -> 
 
 
 def state_of(ale: ALEInterface) -> bytes:
-    frozen: bytes = ale.cloneState(include_rng=True).serialize()
-    return frozen
+    saved: bytes = ale.cloneState(include_rng=True).serialize()
+    return saved
 
 
 @pytest.mark.parametrize("game", ["asteroids", "assault", "freeway"])

@@ -1,4 +1,4 @@
-"""Environments by their Gymnasium ids: episodes, their ends, and the same bits after a freeze."""
+"""Environments by their Gymnasium ids: episodes, their ends, and the same bits after a snapshot."""
 
 from __future__ import annotations
 
@@ -145,9 +145,9 @@ def test_frozen_it_goes_on_to_the_same_bits(count: int, processes: int) -> None:
     again = walks(game, seed=99, processes=processes)  # another seed: all is in the state
     np.testing.assert_array_equal(again.restore(state), seen)
     assert bits([again.step(taken) for taken in rest]) == expected
-    frozen, thawed = games.state(), again.state()
-    assert frozen.keys() == thawed.keys()
-    assert all(np.array_equal(frozen[name], thawed[name]) for name in frozen)
+    saved, restored = games.state(), again.state()
+    assert saved.keys() == restored.keys()
+    assert all(np.array_equal(saved[name], restored[name]) for name in saved)
     games.close(), again.close()
 
 
@@ -171,7 +171,7 @@ def test_every_kind_of_observation_can_be_frozen(sees: str) -> None:
     assert step.observations.dtype == (np.float32 if sees == "table" else np.uint8)
 
 
-def frozen(game: str, count: int = 8) -> State:
+def saved(game: str, count: int = 8) -> State:
     games = walks(game)
     games.reset()
     for taken in actions(count):
@@ -182,12 +182,12 @@ def frozen(game: str, count: int = 8) -> State:
 def test_what_does_not_repeat_itself_is_told() -> None:
     wild = f"{WALK}@terminates=5,wild=true"
     with pytest.raises(ValueError, match=r"own_games:Walk.*does not repeat itself: .* 3 actions"):
-        walks(wild).restore(frozen(wild))
+        walks(wild).restore(saved(wild))
 
 
 @pytest.mark.parametrize("name", ["observations", "returns", "episodes", "seeds", "actions"])
 def test_a_state_that_was_changed_is_told(name: str) -> None:
-    state = frozen(ENDING)
+    state = saved(ENDING)
     changed = state[name].copy()
     changed.reshape(-1)[0] = changed.reshape(-1)[0] + (1 if name != "actions" else 17)
     with pytest.raises(ValueError, match=r"does not repeat itself|has some that"):
@@ -196,9 +196,9 @@ def test_a_state_that_was_changed_is_told(name: str) -> None:
 
 def test_a_state_of_another_game_or_number_is_told() -> None:
     with pytest.raises(ValueError, match="identity"):
-        walks(CUT_OFF).restore(frozen(ENDING))
+        walks(CUT_OFF).restore(saved(ENDING))
     with pytest.raises(ValueError, match=r"state\.\w+ is"):
-        walks(num_envs=2).restore(frozen(ENDING))
+        walks(num_envs=2).restore(saved(ENDING))
 
 
 def test_what_is_left_behind_is_gone_in_a_new_environment() -> None:

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from leap_rl.envs.atari.games import POOLS
 from leap_rl.envs.atari.palette import luminances, palette
-from leap_rl.envs.atari.preprocessing import Painter, area_weights, resize_area
+from leap_rl.envs.atari.preprocessing import FrameRenderer, area_weights, resize_area
 
 HEIGHTS = (210, 214, 220, 230, 250)  # of all 62 games
 NTSC = palette("pong")
 
 
-def painter_of(height: int, *, grayscale: bool = False, frames: int = 1) -> Painter:
+def painter_of(height: int, *, grayscale: bool = False, frames: int = 1) -> FrameRenderer:
     colors = luminances(NTSC)[:, None] if grayscale else NTSC
-    return Painter(height, colors, num_envs=2, frames=frames)
+    return FrameRenderer(height, colors, num_envs=2, frames=frames)
 
 
 def random_screens(rng: np.random.Generator, height: int) -> NDArray[np.uint8]:
@@ -59,22 +59,22 @@ def test_a_drawn_frame_is_the_rounded_average_of_the_pooled_screens(
     height: int, grayscale: bool
 ) -> None:
     rng = np.random.default_rng(height)
-    painter = painter_of(height, grayscale=grayscale)
-    painter.screens[:] = random_screens(rng, height)
-    painter.draw(1)
+    renderer = painter_of(height, grayscale=grayscale)
+    renderer.screens[:] = random_screens(rng, height)
+    renderer.draw(1)
     colors = luminances(NTSC)[:, None] if grayscale else NTSC
-    pooled = colors[painter.screens].max(axis=0)
-    drawn = painter.observations[1]
+    pooled = colors[renderer.screens].max(axis=0)
+    drawn = renderer.observations[1]
     assert np.abs(drawn - exact_resize(pooled)).max() < 0.5 + 1e-6
     assert np.array_equal(drawn, resize_area(pooled))
-    assert not painter.observations[0].any()
+    assert not renderer.observations[0].any()
 
 
 def test_the_brightest_screen_overflows_nothing() -> None:
     for height in HEIGHTS:
-        painter = Painter(height, np.full((256, 3), 255, np.uint8), num_envs=1, frames=1)
-        painter.draw(0)
-        assert (painter.observations == 255).all()
+        renderer = FrameRenderer(height, np.full((256, 3), 255, np.uint8), num_envs=1, frames=1)
+        renderer.draw(0)
+        assert (renderer.observations == 255).all()
 
 
 def test_drawing_what_changed_gives_what_drawing_all_gives() -> None:
@@ -136,17 +136,17 @@ def difference_to_opencv(game: str, agent_steps: int, *, grayscale: bool) -> tup
     colors = palette(game)
     if grayscale:
         colors = luminances(colors)[:, None]
-    painter = Painter(ale.getScreenDims()[0], colors, num_envs=1, frames=1)
+    renderer = FrameRenderer(ale.getScreenDims()[0], colors, num_envs=1, frames=1)
     greatest, differing = 0, 0.0
     for action in rng.integers(len(actions), size=agent_steps):
         for frame in range(4):
             ale.act(actions[action])
             if frame >= 2:
-                ale.getScreen(painter.screens[frame - 2])
-        painter.draw(0)
-        pooled = colors[painter.screens].max(axis=0)
+                ale.getScreen(renderer.screens[frame - 2])
+        renderer.draw(0)
+        pooled = colors[renderer.screens].max(axis=0)
         resized = cv2.resize(pooled, (84, 84), interpolation=cv2.INTER_AREA).reshape(84, 84, -1)
-        difference = np.abs(painter.observations[0].astype(int) - resized)
+        difference = np.abs(renderer.observations[0].astype(int) - resized)
         greatest = max(greatest, int(difference.max()))
         differing += float((difference > 0).mean()) / agent_steps
         if ale.game_over():

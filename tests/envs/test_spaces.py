@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from leap_rl.envs.gymnasium.spaces import actions_of, padded, sight_of
+from leap_rl.envs.gymnasium.spaces import actions_of, adapter_of, padded
 from tests.envs.own_games import SPACES
 
 
@@ -21,28 +21,28 @@ from tests.envs.own_games import SPACES
     ],
 )
 def test_how_spaces_are_seen(name: str, shape: tuple[int, ...], scaled: bool) -> None:
-    sight = sight_of(SPACES[name])
-    assert (sight.shape, sight.scaled) == (shape, scaled)
+    adapter = adapter_of(SPACES[name])
+    assert (adapter.shape, adapter.scaled) == (shape, scaled)
     SPACES[name].seed(0)
-    seen = sight.show(SPACES[name].sample())
+    seen = adapter.show(SPACES[name].sample())
     assert seen.shape == shape
     assert seen.dtype == (np.uint8 if scaled else np.float32)
 
 
 def test_what_is_seen() -> None:
     truth = np.array([[[True, False]], [[False, True]]])
-    planes = sight_of(Box(0, 1, truth.shape, np.bool_)).show(truth)
+    planes = adapter_of(Box(0, 1, truth.shape, np.bool_)).show(truth)
     assert planes.tolist() == [[[255, 0]], [[0, 255]]]
-    one_of = sight_of(Discrete(3, start=5))
+    one_of = adapter_of(Discrete(3, start=5))
     assert [one_of.show(np.int64(n)).tolist() for n in (5, 6, 7)] == [
         [255, 0, 0],
         [0, 255, 0],
         [0, 0, 255],
     ]
     table = np.array([[1.5, 2.0], [3.0, -300.0]])
-    assert sight_of(Box(-400, 400, (2, 2))).show(table).tolist() == [1.5, 2.0, 3.0, -300.0]
+    assert adapter_of(Box(-400, 400, (2, 2))).show(table).tolist() == [1.5, 2.0, 3.0, -300.0]
     pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    seen = sight_of(Box(0, 255, (2, 3), np.uint8)).show(pixels)
+    seen = adapter_of(Box(0, 255, (2, 3), np.uint8)).show(pixels)
     assert seen[..., 0].tolist() == pixels.tolist()
     pixels[:] = 9
     assert seen.max() == 5, "it is a copy"
@@ -64,7 +64,7 @@ def test_what_is_seen() -> None:
 )
 def test_what_cannot_be_seen_is_told(space: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sight_of(space)  # type: ignore[arg-type]
+        adapter_of(space)  # type: ignore[arg-type]
 
 
 def test_actions() -> None:

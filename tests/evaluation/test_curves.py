@@ -12,7 +12,7 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.task import TaskSpec
-from tests.tasks.drawings import write_zip
+from tests.tasks.omniglot_images import write_zip
 
 
 def test_the_area_is_the_mean_error() -> None:

@@ -32,7 +32,7 @@ def test_the_null_path_counts_and_contributes_nothing():
     assert path.segments == 4
     assert torch.equal(path.gradient(), torch.zeros(3))
     assert path.gradient().dtype == torch.float32
-    assert path.figures() == {"first_step": 1.0}
+    assert path.metrics() == {"first_step": 1.0}
 
 
 def test_the_null_path_refuses_a_loss_that_is_not_finite():

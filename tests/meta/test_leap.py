@@ -173,15 +173,15 @@ def test_gradient_descent_on_a_quadratic_in_closed_form(p, loss_in_path):
         pull = loss_sum * math.sqrt(n2)
 
     assert_close(path.gradient(), expected, rtol=1e-5)  # theta in float32: steps of 1e-3 near 1
-    figures = path.figures()
+    metrics = path.metrics()
     distance_name = "energy" if p == 2 else "length"
-    assert set(figures) == {distance_name, "displacement", "loss_pull", "first_step"}
-    assert figures["first_step"] == pytest.approx(
+    assert set(metrics) == {distance_name, "displacement", "loss_pull", "first_step"}
+    assert metrics["first_step"] == pytest.approx(
         rate * math.sqrt(n2) / float((optimum + e).norm()), rel=1e-4
     )
-    assert figures["energy" if p == 2 else "length"] == pytest.approx(distance, rel=1e-5)
-    assert figures["displacement"] == pytest.approx((1 - r**updates) * math.sqrt(n2), rel=1e-6)
-    assert figures["loss_pull"] == pytest.approx(pull, rel=1e-5)
+    assert metrics["energy" if p == 2 else "length"] == pytest.approx(distance, rel=1e-5)
+    assert metrics["displacement"] == pytest.approx((1 - r**updates) * math.sqrt(n2), rel=1e-6)
+    assert metrics["loss_pull"] == pytest.approx(pull, rel=1e-5)
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -206,7 +206,7 @@ def test_one_segment_by_hand():
         path.observe(torch.zeros(2), 1.0, torch.tensor([1.0, 2.0]))
         path.finish(torch.tensor([3.0, 0.0]), 9.0)
         assert path.gradient().tolist() == pytest.approx(expected)
-        assert path.figures()["energy" if p == 2 else "length"] == (25.0 if p == 2 else 5.0)
+        assert path.metrics()["energy" if p == 2 else "length"] == (25.0 if p == 2 else 5.0)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -218,7 +218,7 @@ def test_a_segment_of_length_zero_adds_nothing(method):
 
     assert path.segments == 6
     assert torch.equal(path.gradient(), walk(method, points).gradient())
-    assert path.figures() == walk(method, points).figures()
+    assert path.metrics() == walk(method, points).metrics()
 
 
 @pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
@@ -248,13 +248,13 @@ def test_bits_do_not_depend_on_how_often_they_are_read(p):
     for point in points[:-1]:
         often.observe(*point)
         often.gradient().zero_()  # what is read is the reader's own
-        often.figures()
+        often.metrics()
         often.state_dict()["grad"].zero_()
     often.finish(points[-1].theta, points[-1].loss)
     never = walk(Leap(p=p), points)
 
     assert torch.equal(often.gradient(), never.gradient())
-    assert often.figures() == never.figures()
+    assert often.metrics() == never.metrics()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -277,7 +277,7 @@ def test_a_path_restored_from_a_state_comes_to_the_same_bits(method, at):
     for path in (first, second):
         path.finish(points[-1].theta, points[-1].loss)
         assert torch.equal(path.gradient(), undisturbed.gradient())
-        assert path.figures() == undisturbed.figures()
+        assert path.metrics() == undisturbed.metrics()
         assert path.segments == 80
 
 
@@ -364,7 +364,7 @@ def test_finite_values_that_overflow_on_the_way_are_taken():
     path = Leap(p=1, loss_in_path=False).start(torch.zeros(4))
     path.observe(torch.zeros(4), 0.0, torch.full((4,), 3e38))
     path.finish(torch.full((4,), 1e30), 0.0)
-    assert path.figures()["length"] == pytest.approx(2e30)
+    assert path.metrics()["length"] == pytest.approx(2e30)
     assert path.gradient().tolist() == pytest.approx([-0.5] * 4)
 
 
@@ -430,7 +430,7 @@ def test_what_is_borrowed_and_known_gives_the_same_sum(method):
             path.finish(theta, point.loss, step_length=length)
     expected = walk(method, points)
     torch.testing.assert_close(path.gradient(), expected.gradient(), rtol=1e-5, atol=1e-6)
-    assert path.figures() == pytest.approx(expected.figures(), rel=1e-6)
+    assert path.metrics() == pytest.approx(expected.metrics(), rel=1e-6)
 
 
 def test_borrowing_copies_nothing():

@@ -17,7 +17,7 @@ def test_its_contribution_is_the_gradient_at_the_end() -> None:
     assert torch.equal(path.gradient(), end)
     assert path.gradient() is not path.gradient()
     assert path.segments == 3
-    assert path.figures()["displacement"] == 6.0
+    assert path.metrics()["displacement"] == 6.0
 
 
 def test_an_end_without_a_gradient_is_refused() -> None:
@@ -38,7 +38,7 @@ def test_a_frozen_path_goes_on_to_the_same_bits() -> None:
         path.observe(THETA0 + 1, 1.0, torch.zeros(4))
         path.finish(THETA0 + 2, 0.5, torch.ones(4))
     assert torch.equal(paths[0].gradient(), paths[1].gradient())
-    assert paths[0].figures() == paths[1].figures()
+    assert paths[0].metrics() == paths[1].metrics()
     again = MAML().start(THETA0)
     again.load_state_dict(paths[0].state_dict())
     assert torch.equal(again.gradient(), torch.ones(4))

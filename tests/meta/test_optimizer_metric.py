@@ -100,7 +100,7 @@ def test_the_contribution_is_its_definition(p, loss_in_path, stabilizer, task_un
     assert path.gradient().dtype == torch.float32
     # Steps in float32 of parameters near 1 are known to 1e-6 of themselves, G divides by 5e-3.
     assert_close(path.gradient(), contribution, rtol=1e-5)
-    assert path.figures()["energy" if p == 2 else "length"] == pytest.approx(distance, rel=1e-5)
+    assert path.metrics()["energy" if p == 2 else "length"] == pytest.approx(distance, rel=1e-5)
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -158,7 +158,7 @@ def test_for_gradient_descent_it_is_equation_8(p, stabilizer):
     assert_close(unit**-1 * ours.gradient(), eq_8.gradient(), rtol=1e-5)
     name = "energy" if p == 2 else "length"
     scale = RATE if p == 2 else math.sqrt(RATE)
-    assert scale * ours.figures()[name] == pytest.approx(eq_8.figures()[name], rel=1e-5)
+    assert scale * ours.metrics()[name] == pytest.approx(eq_8.metrics()[name], rel=1e-5)
 
 
 def test_the_energy_without_the_loss_is_twice_reptile():
@@ -204,12 +204,12 @@ def test_no_contribution_exceeds_the_steps_taken(p, loss_in_path, stabilizer):
 
 def test_a_spike_shows_in_the_effective_segments():
     calm = walk(Leap(metric="optimizer", loss_in_path=False), make_points())
-    assert calm.figures()["effective_segments"] == pytest.approx(1.0)
-    assert calm.figures()["mean_weight"] == pytest.approx(1.0)
+    assert calm.metrics()["effective_segments"] == pytest.approx(1.0)
+    assert calm.metrics()["mean_weight"] == pytest.approx(1.0)
     points = make_points(updates=100)
     points[50] = points[50]._replace(loss=1e6)  # two segments have it at an end
     spiked = walk(Leap(metric="optimizer"), points)
-    assert spiked.figures()["effective_segments"] == pytest.approx(2 / 100, rel=1e-2)
+    assert spiked.metrics()["effective_segments"] == pytest.approx(2 / 100, rel=1e-2)
 
 
 def test_the_energy_needs_no_gradient():
@@ -217,9 +217,9 @@ def test_the_energy_needs_no_gradient():
     points = make_points()
     without, full = walk(method, points, with_grad=False), walk(method, points)
     assert torch.equal(without.gradient(), full.gradient())
-    assert "energy" in full.figures()
-    assert "energy" not in without.figures()
-    assert without.figures().items() <= full.figures().items()
+    assert "energy" in full.metrics()
+    assert "energy" not in without.metrics()
+    assert without.metrics().items() <= full.metrics().items()
 
 
 @pytest.mark.parametrize("method", [Leap(p=1, metric="optimizer"), Leap(p=1), Leap(p=2)])
@@ -236,7 +236,7 @@ def test_a_step_against_the_gradient_has_no_predicted_decrease():
     path = Leap(p=1, metric="optimizer").start(torch.zeros(2))
     path.observe(torch.zeros(2), 1.0, torch.tensor([1.0, 0.0]))
     path.finish(torch.tensor([0.5, 0.0]), 3.0)
-    assert path.figures()["length"] == 2.0
+    assert path.metrics()["length"] == 2.0
     assert path.gradient().tolist() == [-(1 + 2.0) / 2.0 * 0.5, 0.0]
 
 
@@ -244,7 +244,7 @@ def test_a_predicted_decrease_that_overflows_float32_is_taken():
     path = Leap(p=1, metric="optimizer", loss_in_path=False).start(torch.zeros(2))
     path.observe(torch.zeros(2), 0.0, torch.tensor([1e30, 1e30]))
     path.finish(torch.tensor([-1e10, -1e10]), 0.0)
-    assert path.figures()["length"] == pytest.approx(math.sqrt(2e40))
+    assert path.metrics()["length"] == pytest.approx(math.sqrt(2e40))
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "momentum", "clipped"])

@@ -70,7 +70,7 @@ def test_reptile_is_where_the_path_began_less_where_it_ended() -> None:
     path.observe(torch.tensor([-7.0, 5.0]), 0.0, torch.ones(2))  # where it went by says nothing
     path.finish(torch.tensor([0.25, 2.0]), 0.0)
     assert path.gradient().tolist() == [0.75, 0.0]
-    assert path.figures()["displacement"] == 0.75
+    assert path.metrics()["displacement"] == 0.75
 
 
 def test_fomaml_is_the_gradient_at_the_end() -> None:
@@ -84,7 +84,7 @@ def test_fomaml_is_the_gradient_at_the_end() -> None:
     assert bits(path.gradient()) == bits(points[-1][2])
     assert path.segments == 5
     moved = (points[-1][0] - points[0][0]).double().norm().item()
-    assert path.figures()["displacement"] == pytest.approx(moved, rel=1e-6)
+    assert path.metrics()["displacement"] == pytest.approx(moved, rel=1e-6)
 
 
 def test_fomaml_does_not_end_without_a_gradient() -> None:
@@ -116,12 +116,12 @@ def test_a_saved_path_goes_on_to_the_same_bits(method: Method, borrow: bool) -> 
             tensor.zero_()  # what is loaded is copied
         assert path.segments == first.segments
         assert bits(path.gradient()) == bits(first.gradient())
-        assert path.figures() == first.figures()
+        assert path.metrics() == first.metrics()
         for point in points[cut:-1]:
             path.observe(*point)
         path.finish(*points[-1])
         assert bits(path.gradient()) == bits(expected.gradient())
-        assert path.figures() == expected.figures()
+        assert path.metrics() == expected.metrics()
 
 
 @every_method
@@ -214,7 +214,7 @@ def test_a_step_too_long_for_float32_is_taken(method: Method) -> None:
     path = method.start(torch.zeros(4))
     path.observe(torch.zeros(4), 0.0, torch.ones(4))
     path.finish(torch.full((4,), 1e30), 0.0, torch.ones(4), step_length=math.inf)
-    assert path.figures()["displacement"] == pytest.approx(2e30)
+    assert path.metrics()["displacement"] == pytest.approx(2e30)
 
 
 @every_method

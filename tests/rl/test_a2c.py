@@ -178,8 +178,8 @@ def test_computing_once_is_computing_anew() -> None:
         entropy_coefficient=0.01,
     )
     torch.autograd.backward([expected.total])
-    for part, anew in zip(loss, expected, strict=True):
-        assert part.item() == pytest.approx(anew.item(), rel=1e-5)
+    for part, again in zip(loss, expected, strict=True):
+        assert part.item() == pytest.approx(again.item(), rel=1e-5)
     # The fresh gradient takes the returns as constants: so does the learner's.
     assert torch.allclose(learner.flat.grad, fresh.flat.grad, rtol=1e-4, atol=1e-6)
     assert fresh.flat.grad.abs().max() > 1e-2
@@ -338,9 +338,9 @@ def test_evaluate_is_the_same_function_at_another_point() -> None:
         value_coefficient=0.5,
         entropy_coefficient=0.01,
     )
-    for part, anew in zip(after, expected, strict=True):
-        assert part.item() == pytest.approx(anew.item(), rel=1e-4)
-    # Its differences are those that the gradient promises. With the advantages taken anew they
+    for part, again in zip(after, expected, strict=True):
+        assert part.item() == pytest.approx(again.item(), rel=1e-4)
+    # Its differences are those that the gradient promises. With the advantages taken again they
     # would not be: the values move too, and the policy's term with them.
     promised = (learner.flat.vector.double() - before) @ learner.flat.spare_grad.double()
     assert promised < -1e-3

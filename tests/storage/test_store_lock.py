@@ -84,14 +84,14 @@ def test_a_holder_that_gives_signs_of_life_is_left_alone(url: str, machine: Beco
     first = make_lock(url)
     assert first.acquire() is None
 
-    def beat(seconds: float) -> None:
+    def heartbeat(seconds: float) -> None:
         machine("first")
         first.renew()
         machine("second")
 
     machine("second")
     with pytest.raises(LockedError, match=f"process {os.getpid()} on first"):
-        make_lock(url, sleep=beat).acquire()
+        make_lock(url, sleep=heartbeat).acquire()
     assert living(make_lock(url)) is not None
     first.release()
     assert living(make_lock(url)) is None
@@ -137,13 +137,13 @@ def test_a_pid_of_other_processes_than_ours_tells_nothing(
         holder.acquire()
     assert living(make_lock(url)) is not None
 
-    def beat(seconds: float) -> None:
+    def heartbeat(seconds: float) -> None:
         with monkeypatch.context() as there:
             there.setattr(run_lock, told_by, lambda: "there")
             holder.renew()
 
     with pytest.raises(LockedError):
-        make_lock(url, sleep=beat).acquire()
+        make_lock(url, sleep=heartbeat).acquire()
 
 
 def test_who_was_silent_looks_before_it_writes(url: str, machine: Become) -> None:

@@ -60,9 +60,9 @@ def test_draws_are_within_the_papers_ranges_and_reach_them(
 ) -> None:
     seen: dict[str, torch.Tensor] = {}
 
-    def watch(drawings: torch.Tensor, **amounts: torch.Tensor) -> torch.Tensor:
+    def watch(images: torch.Tensor, **amounts: torch.Tensor) -> torch.Tensor:
         seen.update(amounts)
-        return drawings
+        return images
 
     monkeypatch.setattr("leap_rl.supervised.augmentation.transform", watch)
     random_affine(torch.zeros(20_000, 1, 2, 2), torch.Generator().manual_seed(0))

@@ -9,7 +9,7 @@ from torch import nn
 
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize
-from leap_rl.supervised.classifier import Batch, ClassifierLearner, Precision, Share, figures
+from leap_rl.supervised.classifier import Batch, ClassifierLearner, Precision, Share, metrics
 
 LR = 0.1
 
@@ -39,7 +39,7 @@ def batch(seed: int, size: int = 8) -> Batch:
 
 
 def plain_network() -> nn.Sequential:
-    """The paper's network, put together anew: a bias before a normalization has no effect."""
+    """The paper's network, put together again: a bias before a normalization has no effect."""
     layers: list[nn.Module] = []
     for inputs in (1, 64, 64, 64):
         layers += [nn.Conv2d(inputs, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()]
@@ -57,11 +57,11 @@ def test_the_network_is_the_papers() -> None:
     last.weight.data.copy_(ours["head.weight"])
     assert last.bias is not None
     last.bias.data.copy_(ours["head.bias"])
-    drawings, labels = batch(3)
-    torch.testing.assert_close(learner.network(drawings), plain(drawings), atol=1e-5, rtol=1e-4)
-    expected = F.cross_entropy(plain(drawings), labels)
+    images, labels = batch(3)
+    torch.testing.assert_close(learner.network(images), plain(images), atol=1e-5, rtol=1e-4)
+    expected = F.cross_entropy(plain(images), labels)
     torch.testing.assert_close(
-        learner.figures(Batch(drawings, labels)).loss, expected, atol=1e-5, rtol=1e-4
+        learner.metrics(Batch(images, labels)).loss, expected, atol=1e-5, rtol=1e-4
     )
 
 
@@ -74,7 +74,7 @@ def test_pooling_before_the_relu_changes_no_bit() -> None:
     )
     for update in range(5):
         for learner in (ours, papers):
-            learner.backward(learner.figures(batch(update)).loss)
+            learner.backward(learner.metrics(batch(update)).loss)
             learner.step()
     assert torch.equal(ours.parameters, papers.parameters)
     assert next(iter(layers)) == "conv1"
@@ -85,7 +85,7 @@ def test_bfloat16_learns_nearly_the_same_with_float32_parameters() -> None:
     exact, rounded = make_learner(), make_learner(precision="bfloat16")
     gradients = []
     for learner in (exact, rounded):
-        loss = learner.figures(batch(0)).loss
+        loss = learner.metrics(batch(0)).loss
         assert loss.dtype == torch.float32
         gradients.append(learner.backward(loss).clone())
         learner.step()
@@ -96,16 +96,16 @@ def test_bfloat16_learns_nearly_the_same_with_float32_parameters() -> None:
     )  # of noise, in whose maxima any rounding shows
     # The same loss as a function of its parameters, as MAML differentiates it.
     at = rounded.loss_at(rounded.parameters, batch(1))
-    torch.testing.assert_close(at, rounded.figures(batch(1)).loss, atol=1e-2, rtol=1e-2)
+    torch.testing.assert_close(at, rounded.metrics(batch(1)).loss, atol=1e-2, rtol=1e-2)
     assert not torch.equal(at, exact.loss_at(rounded.parameters, batch(1)))
 
 
 def test_it_validates_on_the_batchs_own_statistics() -> None:
-    """A drawing's logits depend on its companions, in validation as in training."""
+    """An image's logits depend on its companions, in validation as in training."""
     learner = make_learner()
-    drawings, labels = batch(0)
-    alone = learner.evaluate(Batch(drawings[:4], labels[:4])).loss
-    with_others = F.cross_entropy(learner.network(drawings)[:4], labels[:4])
+    images, labels = batch(0)
+    alone = learner.evaluate(Batch(images[:4], labels[:4])).loss
+    with_others = F.cross_entropy(learner.network(images)[:4], labels[:4])
     assert abs(float(alone) - float(with_others.detach())) > 1e-4
     assert not list(learner.network.buffers())
 
@@ -114,12 +114,12 @@ def test_updates_are_those_of_torchs_sgd() -> None:
     learner, twin = make_learner(), make_learner()
     optimizer = torch.optim.SGD(twin.network.parameters(), lr=LR, foreach=False)
     for update in range(3):
-        learner.backward(learner.figures(batch(update)).loss)
+        learner.backward(learner.metrics(batch(update)).loss)
         learner.step()
         for parameter in twin.network.parameters():
             assert parameter.grad is not None
             parameter.grad.zero_()
-        twin.figures(batch(update)).loss.backward()
+        twin.metrics(batch(update)).loss.backward()
         optimizer.step()
     torch.testing.assert_close(learner.parameters, twin.parameters, rtol=1e-6, atol=1e-7)
     assert not torch.equal(learner.parameters, make_learner().parameters)
@@ -127,11 +127,11 @@ def test_updates_are_those_of_torchs_sgd() -> None:
 
 def test_the_last_point_and_its_gradient_stay_until_the_next_update_is_done() -> None:
     learner = make_learner()
-    gradient = learner.backward(learner.figures(batch(0)).loss)
+    gradient = learner.backward(learner.metrics(batch(0)).loss)
     point = learner.shared
     kept = gradient.clone(), point.clone()
     learner.step()
-    learner.backward(learner.figures(batch(1)).loss)
+    learner.backward(learner.metrics(batch(1)).loss)
     assert torch.equal(gradient, kept[0])
     assert torch.equal(point, kept[1])
     assert not torch.equal(learner.shared, point)
@@ -150,8 +150,8 @@ def test_what_is_shared_comes_first() -> None:
 def test_the_error_is_the_share_of_wrong_drawings() -> None:
     logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 0.0], [0.0, 9.0]])
     labels = torch.tensor([0, 0, 1, 1])
-    assert float(figures(logits, labels).error) == 0.5
-    assert float(figures(logits, labels).loss) == float(F.cross_entropy(logits, labels))
+    assert float(metrics(logits, labels).error) == 0.5
+    assert float(metrics(logits, labels).loss) == float(F.cross_entropy(logits, labels))
 
 
 def test_the_loss_as_a_function_of_a_vector_is_the_networks() -> None:

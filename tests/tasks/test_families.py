@@ -45,7 +45,7 @@ def test_what_no_family_but_one_reads_is_without_effect_on_the_others() -> None:
     omniglot = TaskConfig(kind="omniglot", games=["Greek"])
     assert set(omniglot.without_effect) == set(OPTIONS) - {"data", "data_sha256", "omniglot"}
     with pytest.raises(ValueError, match=r"task\.data: has no effect with task\.kind = catch"):
-        TaskConfig(kind="catch", data="drawings")
+        TaskConfig(kind="catch", data="images")
 
 
 def test_a_new_family_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def make_task(
 ) -> OmniglotTask:
     return OmniglotTask(
         TaskSpec(game="Greek", seed=seed),
-        drawings=DRAWINGS,
+        images=DRAWINGS,
         config=config,
         loss_difference=loss_difference,
         second_order=second_order,
@@ -73,32 +73,32 @@ def test_it_learns() -> None:
 
 def test_every_drawing_of_the_fifteen_hands_comes_before_any_comes_again() -> None:
     task = make_task(OmniglotConfig(batch_size=7, augment=False))
-    shown = torch.cat([task.batch(update).drawings for update in range(90)])[:600]
+    shown = torch.cat([task.batch(update).images for update in range(90)])[:600]
     labels = torch.cat([task.batch(update).labels for update in range(90)])[:600]
     training = torch.from_numpy(DRAWINGS[:, :15].astype(np.float32)) / 255.0
     pool = {d.numpy().tobytes(): label for label, row in enumerate(training) for d in row}
-    seen = [pool[drawing.numpy().tobytes()] for drawing in shown]
+    seen = [pool[image.numpy().tobytes()] for image in shown]
     assert seen == labels.tolist()
     for epoch in (shown[:300], shown[300:]):
-        assert len({drawing.numpy().tobytes() for drawing in epoch}) == 300
+        assert len({image.numpy().tobytes() for image in epoch}) == 300
     assert seen[:300] != seen[300:]
 
 
 def test_validation_is_on_the_other_five_hands() -> None:
     task = make_task(OmniglotConfig(augment=False))
     held_back = torch.from_numpy(DRAWINGS[:, 15:].astype(np.float32)) / 255.0
-    assert torch.equal(task._validation.drawings, held_back.reshape(100, 1, 28, 28))
+    assert torch.equal(task._validation.images, held_back.reshape(100, 1, 28, 28))
     assert task._validation.labels.tolist() == [i for i in range(20) for _ in range(5)]
 
 
 def test_a_drawing_is_turned_anew_whenever_it_is_shown_but_in_validation() -> None:
     task, again = make_task(), make_task()
-    assert torch.equal(task.batch(4).drawings, again.batch(4).drawings)
-    assert torch.equal(task._validation.drawings, again._validation.drawings)
+    assert torch.equal(task.batch(4).images, again.batch(4).images)
+    assert torch.equal(task._validation.images, again._validation.images)
     plain = make_task(OmniglotConfig(updates=3, batch_size=5, augment=False))
     assert torch.equal(task.batch(4).labels, plain.batch(4).labels)
-    assert not torch.equal(task.batch(4).drawings, plain.batch(4).drawings)
-    assert not torch.equal(task.batch(0).drawings, make_task(seed=8).batch(0).drawings)
+    assert not torch.equal(task.batch(4).images, plain.batch(4).images)
+    assert not torch.equal(task.batch(0).images, make_task(seed=8).batch(0).images)
 
 
 def test_each_update_and_the_validation_has_a_stream_of_its_own(
@@ -106,9 +106,9 @@ def test_each_update_and_the_validation_has_a_stream_of_its_own(
 ) -> None:
     seeds: list[int] = []
 
-    def watch(drawings: Tensor, generator: torch.Generator) -> Tensor:
+    def watch(images: Tensor, generator: torch.Generator) -> Tensor:
         seeds.append(generator.initial_seed())
-        return drawings
+        return images
 
     monkeypatch.setattr("leap_rl.tasks.omniglot.task.random_affine", watch)
     task = make_task()
@@ -263,7 +263,7 @@ def test_mamls_contribution_is_the_gradient_of_validation_by_the_start() -> None
     # It replays the updates that were made: their end is judged as it is judged directly.
     again = float(task.learner.evaluate(task._validation).loss)
     assert float(end.loss) == pytest.approx(again, rel=1e-4)
-    assert path.figures()["displacement"] > 0
+    assert path.metrics()["displacement"] > 0
 
 
 def test_random_streams_are_those_of_the_seeds() -> None:

@@ -20,7 +20,7 @@ from leap_rl.tasks.omniglot.games import (
     task_drawings,
     with_alphabets,
 )
-from tests.tasks.drawings import write_folder, write_zip
+from tests.tasks.omniglot_images import write_folder, write_zip
 
 REAL = Path(__file__).parents[1] / "data/omniglot/images_background_small1/Greek"
 DRAWING = REAL / "character01/0394_01.png"
@@ -53,8 +53,8 @@ def test_a_real_drawing_is_ink_on_paper() -> None:
 
 
 def test_eight_real_drawings_differ() -> None:
-    drawings = [decode(file.read_bytes()).tobytes() for file in sorted(REAL.glob("*/*.png"))]
-    assert len(set(drawings)) == len(drawings) == 8
+    images = [decode(file.read_bytes()).tobytes() for file in sorted(REAL.glob("*/*.png"))]
+    assert len(set(images)) == len(images) == 8
 
 
 def test_downsampling_is_the_mean_over_each_pixels_area() -> None:
@@ -67,14 +67,14 @@ def test_downsampling_is_the_mean_over_each_pixels_area() -> None:
 
 def test_a_file_that_is_no_drawing_is_told() -> None:
     with pytest.raises(ValueError, match=r"cannot be read: is no PNG file$"):
-        decode(b"not a drawing")
+        decode(b"not an image")
 
 
 def test_an_alphabet_of_several_splits_counts_once(zipped: Path) -> None:
     data = read_omniglot(str(zipped))
     sizes = {name: len(characters) for name, characters in data.alphabets.items()}
     assert sizes == {"Greek": 21, "Latin": 20, "Sanskrit": 22, "Tagalog": 17}
-    assert all(len(drawings) == 20 for drawings in data.alphabets["Greek"].values())
+    assert all(len(images) == 20 for images in data.alphabets["Greek"].values())
 
 
 def test_folders_zips_and_single_splits_are_the_same_data(zipped: Path, tmp_path: Path) -> None:
@@ -93,14 +93,14 @@ def test_folders_zips_and_single_splits_are_the_same_data(zipped: Path, tmp_path
 def test_one_drawing_more_or_another_changes_the_digest_or_is_refused(tmp_path: Path) -> None:
     split = tmp_path / "images_background"
     write_folder(split, {"Latin": 1})
-    drawings = sorted((split / "Latin/character01").iterdir())
+    images = sorted((split / "Latin/character01").iterdir())
     before = read_omniglot(str(tmp_path)).sha256
-    drawings[0].write_bytes(drawings[1].read_bytes())
+    images[0].write_bytes(images[1].read_bytes())
     read_omniglot.cache_clear()
     assert read_omniglot(str(tmp_path)).sha256 != before
-    drawings[0].unlink()
+    images[0].unlink()
     read_omniglot.cache_clear()
-    with pytest.raises(ValueError, match=r"Latin/character01 has 19 drawings"):
+    with pytest.raises(ValueError, match=r"Latin/character01 has 19 images"):
         read_omniglot(str(tmp_path))
 
 
@@ -124,7 +124,7 @@ def test_data_that_is_no_zip_is_told(tmp_path: Path) -> None:
 def test_a_zip_that_is_damaged_inside_or_encrypted_is_told(tmp_path: Path) -> None:
     file = tmp_path / "images_background.zip"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("images_background/Latin/character01/0001_01.png", b"drawing" * 99)
+        archive.writestr("images_background/Latin/character01/0001_01.png", b"image" * 99)
         (entry,) = archive.infolist()
     whole = file.read_bytes()
     damaged = bytearray(whole)
@@ -158,7 +158,7 @@ def png(width: int, height: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"no drawing", "is no whole PNG file"),
+        (b"no image", "is no whole PNG file"),
         (png(105, 105)[:-5], "is no whole PNG file"),
         (png(105, 90), "has 105 × 90 pixels, and those that were published 105 × 105"),
         (png(20, 20), "has 20 × 20 pixels"),
@@ -181,7 +181,7 @@ def test_a_drawing_that_is_damaged_inside_is_named_by_its_character(tmp_path: Pa
     middle = content.index(b"IDAT") + 4
     content[middle : middle + 4] = b"\xff" * 4
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=r"Latin/character07: the drawing cannot be read: "):
+    with pytest.raises(ValueError, match=r"Latin/character07: the image cannot be read: "):
         task_drawings(str(tmp_path), "Latin", 0)
 
 
@@ -190,7 +190,7 @@ def test_settled_games_are_spelled_out_and_their_data_is_fixed(zipped: Path) -> 
     assert settled.data_sha256 == read_omniglot(str(zipped)).sha256
     assert len(settled.resolved_games) == 2  # of three that are large enough, one is held out
     assert with_alphabets(settled) == settled
-    with pytest.raises(ValueError, match="holds other drawings"):
+    with pytest.raises(ValueError, match="holds other images"):
         open_data(config(data=str(zipped), data_sha256="0" * 64))
 
 
@@ -259,20 +259,20 @@ def test_pools_that_the_data_cannot_fill_are_refused(options: dict[str, int], me
 
 
 def test_a_tasks_drawings_are_twenty_characters_in_one_order_of_hands(zipped: Path) -> None:
-    drawings = task_drawings(str(zipped), "Sanskrit", 0)
-    assert drawings.shape == (20, 20, 28, 28)
+    images = task_drawings(str(zipped), "Sanskrit", 0)
+    assert images.shape == (20, 20, 28, 28)
     known = {
         decode(png).tobytes(): (name, hand)
         for name, pngs in read_omniglot(str(zipped)).alphabets["Sanskrit"].items()
         for hand, png in enumerate(pngs)
     }
-    places = [[known[drawing.tobytes()] for drawing in row] for row in drawings]
+    places = [[known[image.tobytes()] for image in row] for row in images]
     assert len({row[0][0] for row in places}) == 20
     for row in places:
         assert len({name for name, _ in row}) == 1
         assert [hand for _, hand in row] == [hand for _, hand in places[0]]
     assert sorted(hand for _, hand in places[0]) == list(range(20))
-    assert (task_drawings(str(zipped), "Sanskrit", 1) != drawings).any()
+    assert (task_drawings(str(zipped), "Sanskrit", 1) != images).any()
 
 
 def test_a_tasks_drawings_cannot_be_written(zipped: Path) -> None:

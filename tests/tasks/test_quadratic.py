@@ -60,7 +60,7 @@ def test_without_noise_the_path_has_its_closed_form(monkeypatch: pytest.MonkeyPa
         path.gradient().numpy(), -2 * (end_expected - theta0.double().numpy()), atol=1e-5
     )
     squares = [np.sum((LR * a * (1 - LR * a) ** k * offset) ** 2) for k in range(updates)]
-    assert path.figures()["energy"] == pytest.approx(sum(squares), rel=1e-5)
+    assert path.metrics()["energy"] == pytest.approx(sum(squares), rel=1e-5)
 
 
 def test_noise_comes_from_the_tasks_seed_and_shrinks_with_the_batch() -> None:

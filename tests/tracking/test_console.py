@@ -33,7 +33,7 @@ ROW = {
 
 
 def task(slot: int, **changes: object) -> TaskView:
-    figures = TaskView(
+    metrics = TaskView(
         slot=slot,
         game="pong",
         trainer=f"trainer-{slot}",
@@ -42,7 +42,7 @@ def task(slot: int, **changes: object) -> TaskView:
         agent_steps_per_s=1_234.0,
         mean_return=-20.5,
     )
-    return replace(figures, **changes)
+    return replace(metrics, **changes)
 
 
 VIEW = RunView(

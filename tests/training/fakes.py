@@ -36,7 +36,7 @@ from leap_rl.training.rounds.policy import (
     LoggedRow,
     OnDivergence,
 )
-from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slot_files import SlotFiles
 
@@ -112,7 +112,9 @@ def make_server(
         folder=folder,
         fingerprint=FINGERPRINT,
         policy=policy or FakePolicy(),
-        patience=Patience(lease_s=60.0, max_attempts=max_attempts, close_after_s=close_after_s),
+        lease_policy=LeasePolicy(
+            lease_s=60.0, max_attempts=max_attempts, close_after_s=close_after_s
+        ),
         on_divergence=on_divergence,
         session=session,
         keep_checkpoints=keep_checkpoints,
@@ -141,7 +143,7 @@ def stream(ticket: Ticket, n: int, values: FloatVector | None = None) -> Stream:
     )
 
 
-def frozen(ticket: Ticket, n: int, fill: int | None = None) -> Stream:
+def with_snapshot(ticket: Ticket, n: int, fill: int | None = None) -> Stream:
     """A stream with a snapshot that says how many segments are behind it."""
     snapshot = np.full(7, n if fill is None else fill, dtype=np.uint8)
     return replace(stream(ticket, n), snapshot=snapshot)
@@ -251,7 +253,7 @@ class FakeTask:
     def advance(self, observe: Observe) -> Progress:
         loss, grad = self._loss_and_grad()
         observe(self.theta, loss, grad)
-        self.theta = self.theta - 0.01 * grad  # anew: the last point stays readable
+        self.theta = self.theta - 0.01 * grad  # again: the last point stays readable
         self.done_updates += 1
         return Progress(
             updates=self.done_updates,

@@ -223,7 +223,7 @@ class Life:
     def trains(self) -> bool:
         return not self.over and self.work is not None and self.unanswered is None
 
-    def go_on(self, updates: int, *, freeze: bool) -> Message:
+    def go_on(self, updates: int, *, snapshots: bool) -> Message:
         """Train a little, and return what is sent then."""
         if self.unanswered is not None:
             return self.unanswered
@@ -242,7 +242,7 @@ class Life:
             live=LiveFigures(
                 agent_steps=self.n, agent_steps_total=9, agent_steps_per_s=1.0, mean_return=None
             ),
-            snapshot=snapshot(ticket.round, ticket.slot, self.n) if freeze and self.n else None,
+            snapshot=snapshot(ticket.round, ticket.slot, self.n) if snapshots and self.n else None,
         )
 
     def hear(self, message: Message, answer: Answer) -> None:

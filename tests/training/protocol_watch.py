@@ -28,7 +28,7 @@ from leap_rl.training.messages import (
     Work,
 )
 from leap_rl.training.rounds.policy import FilledSlot
-from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slot_files import SlotFiles
 from tests.training.fakes import FINGERPRINT, FakeClock
@@ -112,7 +112,7 @@ class Watched:
         for slot in range(status.slots_total):
             key = (status.round, slot)
             files = self._files(key)
-            filled, frozen = files.read_result(), files.read_snapshot(restarts=0)
+            filled, stored = files.read_result(), files.read_snapshot(restarts=0)
             n, newest = self.server.newest_sum(slot)
             if newest is None:
                 assert n == 0
@@ -130,12 +130,12 @@ class Watched:
             assert key not in self.counted, "what counts is on disk"
             low, high = self.between[key]
             assert low <= n <= high, (key, low, n, high)
-            durable_n = 0 if frozen is None else frozen.n
+            durable_n = 0 if stored is None else stored.n
             assert durable_n >= self.durable.get(key, 0)
-            if frozen is not None:
-                assert frozen.n in self.snapshots[key]
-                np.testing.assert_array_equal(frozen.snapshot, snapshot(*key, frozen.n))
-                np.testing.assert_array_equal(frozen.contribution, total(*key, frozen.n))
+            if stored is not None:
+                assert stored.n in self.snapshots[key]
+                np.testing.assert_array_equal(stored.snapshot, snapshot(*key, stored.n))
+                np.testing.assert_array_equal(stored.contribution, total(*key, stored.n))
         assert complete == status.slots_complete
 
     def _each_closed_round_is_that_of_an_undisturbed_run(self) -> None:
@@ -159,9 +159,9 @@ class Watched:
     # -- calls, each with what it must answer and may change ----------------------------------
 
     def go_on(
-        self, life: Life, updates: int, *, freeze: bool = False, fate: str = "heard"
+        self, life: Life, updates: int, *, snapshots: bool = False, fate: str = "heard"
     ) -> Message:
-        message = life.go_on(updates, freeze=freeze)
+        message = life.go_on(updates, snapshots=snapshots)
         self.kept.append((life, message))
         if fate != "lost":
             self.deliver(life, message, heard=fate == "heard")
@@ -203,8 +203,8 @@ class Watched:
         if isinstance(answer, Continue):
             low, high = self.between[key]
             self.between[key] = (max(low, message.n), high)
-            frozen = self._files(key).read_snapshot(restarts=0)
-            assert answer.durable_n <= (0 if frozen is None else frozen.n)
+            stored = self._files(key).read_snapshot(restarts=0)
+            assert answer.durable_n <= (0 if stored is None else stored.n)
             if message.snapshot is not None:
                 assert answer.durable_n >= message.n
             self.durable[key] = max(self.durable.get(key, 0), answer.durable_n)
@@ -218,7 +218,7 @@ class Watched:
         key = (ticket.round, ticket.slot)
         owns = key in before and before[key][1] == ticket.attempt
         counts = self._attempt_on_disk(key) == ticket.attempt
-        # A server that was made anew remembers the last round.
+        # A server that was made again remembers the last round.
         remembered = ticket.round >= self.server.status().round - 1 or key in self.counted_here
         answer = self._call(lambda: self.server.complete(message))
         if answer is None:
@@ -284,9 +284,9 @@ class Watched:
         spec = result.specs[key[1]]
         assert (work.game, work.task_seed) == (spec.game, spec.seed)
         np.testing.assert_array_equal(work.theta0, result.theta0)
-        frozen = self._files(key).read_snapshot(restarts=0)
-        assert work.durable_n == (0 if frozen is None else frozen.n)
-        assert (work.snapshot is None) == (frozen is None)
+        stored = self._files(key).read_snapshot(restarts=0)
+        assert work.durable_n == (0 if stored is None else stored.n)
+        assert (work.snapshot is None) == (stored is None)
         if work.snapshot is not None:
             np.testing.assert_array_equal(work.snapshot, snapshot(*key, work.durable_n))
             self.durable[key] = work.durable_n
@@ -297,9 +297,9 @@ class Watched:
         self.server.trainer_lost(name, "killed")
         assert self.running() == _of_others(before, name)
 
-    def beat(self, life: Life) -> None:
+    def heartbeat(self, life: Life) -> None:
         before = self.running()
-        self.server.beat(life.name, life.incarnation)
+        self.server.heartbeat(life.name, life.incarnation)
         assert self.running() == before
         for key, (_, attempt) in before.items():
             if self.handed.get((*key, attempt), ())[:2] == (life.name, life.incarnation):
@@ -347,7 +347,7 @@ class Watched:
                     folder=self.folder,
                     fingerprint=FINGERPRINT,
                     policy=Averaging.restored(self.folder),
-                    patience=Patience(lease_s=LEASE_S, max_attempts=10**6),
+                    lease_policy=LeasePolicy(lease_s=LEASE_S, max_attempts=10**6),
                     session=f"driver {self.drivers}",
                     # A server that dies at its start has another in its place, which only the
                     # leases' session tells that the trainers are new.
@@ -383,8 +383,8 @@ class Watched:
             newest = self.attempts.get(key, 0)
             assert attempt == 0 or attempt >= newest, "attempts only grow"
             if all_anew or attempt > newest or key not in self.between:
-                frozen = self._files(key).read_snapshot(restarts=0)
-                n = 0 if frozen is None else frozen.n
+                stored = self._files(key).read_snapshot(restarts=0)
+                n = 0 if stored is None else stored.n
                 self.between[key] = (n, n)
                 self.heard_s[key] = self.lived_s
             self.attempts[key] = max(newest, attempt)

@@ -22,10 +22,10 @@ from tests.training.fakes import (
     claim,
     complete,
     contribution,
-    frozen,
     make_server,
     pass_time,
     stream,
+    with_snapshot,
 )
 from tests.training.protocol_model import DiedError, Disk
 
@@ -89,7 +89,7 @@ def test_a_task_starts_again_with_seeds_of_its_own(folder: RunFolder) -> None:
         work = assigned(server.claim(claim(number=number + 1)))
         assert (work.durable_n, work.snapshot) == (0, None)
         seeds.append(work.task_seed)
-        server.stream(frozen(work.ticket, 2))  # must not be gone on from with another seed
+        server.stream(with_snapshot(work.ticket, 2))  # must not be gone on from with another seed
         assert server.status().failure is None
         server.diverged(diverged(work.ticket))
     assert len(set(seeds)) == MAX_RESTARTS + 1
@@ -138,7 +138,7 @@ def test_when_a_sum_was_streamed_decides_nothing(
 ) -> None:
     server = make_server(folder, on_divergence=on_divergence)
     ticket = assigned(server.claim(claim())).ticket
-    server.stream(frozen(ticket, 2))
+    server.stream(with_snapshot(ticket, 2))
     bad = replace(stream(ticket, 3, bad_sum(0)), snapshot=np.zeros(7, np.uint8))
     assert server.stream(bad) == Continue(durable_n=2)
     assert server.newest_sum(0)[0] == 2
@@ -212,7 +212,7 @@ def _run_to_its_end(folder: RunFolder, on_divergence: OnDivergence) -> None:
             if isinstance(work, Finished):
                 continue
             ticket = assigned(work).ticket
-            server.stream(frozen(ticket, 2))
+            server.stream(with_snapshot(ticket, 2))
             if ticket.slot == 0 and work.task_seed == 0:
                 server.diverged(diverged(ticket))
             else:
@@ -252,7 +252,7 @@ def test_a_late_round_without_any_sum_waits(folder: RunFolder, clock: FakeClock)
     server = make_server(folder, FakePolicy(), clock, close_after_s=100.0)
     ticket = assigned(server.claim(claim())).ticket
     pass_time(server, clock, 50.0)
-    server.beat("a", 1)
+    server.heartbeat("a", 1)
     pass_time(server, clock, 55.0)
     assert server.status().round == 0
     server.stream(stream(ticket, 1))

@@ -1,4 +1,4 @@
-"""Multi-headed finetuning out of rounds that are frozen and gone on with, against plain loops."""
+"""Multi-headed finetuning out of rounds that are interrupted, against plain loops."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def multi_task_loop(
     seeds: Mapping[str, int] | None = None,
     theta: Tensor | None = None,
 ) -> list[Tensor]:
-    """The encoders after each round, with one live agent a game that nobody ever freezes."""
+    """The encoders after each round, with one live agent a game that is never interrupted."""
     total = sum(len(games) for games in rounds) * make.task.updates
     seeds = seeds or {game: seed for seed, game in enumerate(make.task.resolved_games)}
     agents = {

@@ -18,8 +18,8 @@ from tests.training.fakes import (
     assigned,
     claim,
     complete,
-    frozen,
     make_server,
+    with_snapshot,
 )
 from tests.training.test_divergence import diverged
 
@@ -87,7 +87,7 @@ def test_a_snapshot_is_gone_on_from_rather_than_an_agent(folder: RunFolder) -> N
     server = start(folder)
     train_round(server, 0)
     work = assigned(server.claim(claim(number=9)))
-    server.stream(frozen(work.ticket, 3))
+    server.stream(with_snapshot(work.ticket, 3))
     again = assigned(server.claim(claim(number=10)))
     assert again.snapshot is not None
     assert again.kept is None

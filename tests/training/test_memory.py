@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.faults.injection import PLAN_VARIABLE, Deaths
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.injection import PLAN_VARIABLE, FaultInjector
+from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.interrupts import _descendants
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def stored_bytes(raylet: int) -> int:
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_meta_steps_and_streams_leave_nothing_behind(tmp_path: Path) -> None:
-    counting = Deaths(str(tmp_path / "phases"), {})
+    counting = FaultInjector(str(tmp_path / "fault_points"), {})
     counting.write(tmp_path / "plan.json")
     words = [sys.executable, "-m", "leap_rl", "train", "--config", str(ROOT / "configs/debug.yaml")]
     words += ["--meta.meta_steps", "52", "--task.agent_steps", "2400", "--runtime.trainers", "2"]
@@ -91,9 +91,9 @@ def test_meta_steps_and_streams_leave_nothing_behind(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     visits = counting.visits()
-    streams = visits[Phase.SERVER_STREAMING]
+    streams = visits[FaultPoint.SERVER_STREAMING]
     assert streams >= 2000, visits
-    assert visits[Phase.SERVER_FREEZING] >= 50
+    assert visits[FaultPoint.SERVER_SNAPSHOTTING] >= 50
     early, late = measured[10], measured[50]
     assert len(early) == 5, early  # driver, server, two trainers, store
     grown = {name: (late[name] - early[name]) / MIB for name in early}

@@ -80,7 +80,7 @@ class Drive:
             self._process.kill()
             self._process.wait()
 
-    def frozen(self) -> set[tuple[int, int]]:
+    def snapshotted(self) -> set[tuple[int, int]]:
         """Round and slot of the tasks that have a snapshot."""
         paths = self.folder.path.glob("slots/[0-9]*/*.snapshot")
         return {(int(path.parent.name), int(path.stem)) for path in paths}
@@ -146,7 +146,7 @@ def test_a_host_that_is_cut_off_and_comes_back_and_one_that_dies_change_no_bit(
         seldom = ["--runtime.lease_s", str(LEASE_S), "--runtime.trainers", "3"]
         run = drive(head, *options, *OFTEN, *seldom)
         run.until(lambda: all(host.processes("ray::TrainerActor") for host in (head, *workers)))
-        run.until(lambda: run.frozen() >= {(0, 0), (0, 1)})
+        run.until(lambda: run.snapshotted() >= {(0, 0), (0, 1)})
         victim = busiest(workers)
         before, (pid,) = run.leases(), victim.processes("ray::TrainerActor")
 
@@ -166,7 +166,7 @@ def test_a_host_that_is_cut_off_and_comes_back_and_one_that_dies_change_no_bit(
 
         # Whoever of the two works now dies, with all that its host runs.
         meta_step = run.folder.latest() or 0
-        run.until(lambda: {(meta_step + 1, 0), (meta_step + 1, 1)} <= run.frozen())
+        run.until(lambda: {(meta_step + 1, 0), (meta_step + 1, 1)} <= run.snapshotted())
         victim, before = busiest(workers), run.leases()
         victim.kill()
         killed_s = time.monotonic()
@@ -188,7 +188,7 @@ def test_trainers_join_and_leave_with_their_hosts(
         for host in (head, leaves):
             host.start_ray("--num-cpus=1")
         run = drive(head, *options, *OFTEN, "--runtime.lease_s", "60")
-        run.until(lambda: len(run.frozen()) == 2)
+        run.until(lambda: len(run.snapshotted()) == 2)
         trainers = {who for _, who in run.leases().values()}
         assert trainers == {"trainer-0", "trainer-1"}
 

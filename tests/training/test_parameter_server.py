@@ -221,10 +221,10 @@ def test_a_beat_renews_the_lease_of_the_living_only(
 ) -> None:
     server.claim(claim("a", incarnation=2))
     pass_time(server, clock, 50.0)
-    server.beat("a", 2)
+    server.heartbeat("a", 2)
     pass_time(server, clock, 50.0)
-    server.beat("a", 1)  # an old life
-    server.beat("b", 1)  # a stranger
+    server.heartbeat("a", 1)  # an old life
+    server.heartbeat("b", 1)  # a stranger
     assert len(server.status().running) == 1
     pass_time(server, clock, 10.1)
     assert server.status().running == ()
@@ -275,7 +275,7 @@ def test_the_last_cause_of_a_loss_is_told(folder: RunFolder) -> None:
     server.claim(claim("a", incarnation=2))
     failure = server.status().failure
     assert failure is not None
-    assert failure.endswith("The last time: its trainer was started anew")
+    assert failure.endswith("The last time: its trainer was started from scratch")
 
 
 def test_a_message_of_another_run_is_refused(server: ParameterServer) -> None:

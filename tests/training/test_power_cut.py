@@ -32,8 +32,8 @@ from tests.training.fakes import (
     assigned,
     claim,
     complete,
-    frozen,
     make_server,
+    with_snapshot,
 )
 
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
@@ -199,7 +199,7 @@ def test_nothing_that_was_answered_is_lost_to_a_power_cut_or_a_death(
         ticket = work.ticket
         promises.attempts[ticket.slot] = ticket.attempt
         disk.promises += 1
-        answer = server.stream(frozen(ticket, 3))
+        answer = server.stream(with_snapshot(ticket, 3))
         assert answer == Continue(durable_n=3)
         promises.durable[ticket.slot] = 3
         disk.promises += 1

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import FaultPoint, HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Claim, Complete, Continue, Finished, Stream, Ticket
-from tests.training.fakes import FakeClock, FakePolicy, assigned, claim, frozen, make_server
+from tests.training.fakes import FakeClock, FakePolicy, assigned, claim, make_server, with_snapshot
 from tests.training.protocol_model import BATCH, ROUNDS, Disk, Life, Message, undisturbed
 from tests.training.protocol_watch import LEASE_S, NAMES, Watched
 
@@ -63,33 +63,33 @@ class Protocol(RuleBasedStateMachine):
     @rule(
         who=picks,
         updates=st.integers(0, 3),
-        freeze=st.booleans(),
+        snapshots=st.booleans(),
         fate=st.sampled_from(["heard", "heard", "answer lost", "lost"]),
     )
-    def go_on(self, who: int, updates: int, freeze: bool, fate: str) -> None:
+    def go_on(self, who: int, updates: int, snapshots: bool, fate: str) -> None:
         """A trainer trains a little and sends what it then has to say, perhaps in vain."""
         living = [life for life in self.run.lives if not life.over]
         if living:
-            self.run.go_on(living[-1 - who % len(living)], updates, freeze=freeze, fate=fate)
+            self.run.go_on(living[-1 - who % len(living)], updates, snapshots=snapshots, fate=fate)
 
     @rule(who=picks, trouble=st.sampled_from(["none", "overtaken", "disk full"]))
-    def freeze(self, who: int, trouble: str) -> None:
-        """A trainer trains a little and sends its task frozen."""
+    def snapshots(self, who: int, trouble: str) -> None:
+        """A trainer trains a little and sends a snapshot."""
         at_work = [life for life in self.run.lives if life.trains]
         if not at_work:
             return
         life = at_work[-1 - who % len(at_work)]
         if trouble == "disk full":
             self.run.disk.faults = [("full", 0)]
-            self.run.go_on(life, 1, freeze=True)
+            self.run.go_on(life, 1, snapshots=True)
             self.run.disk.faults = []
             self.run.go_on(life, 0)
         elif trouble == "overtaken":
-            overtaken = self.run.go_on(life, 1, freeze=True, fate="lost")
-            self.run.go_on(life, 1, freeze=True)
+            overtaken = self.run.go_on(life, 1, snapshots=True, fate="lost")
+            self.run.go_on(life, 1, snapshots=True)
             self.run.deliver(life, overtaken, heard=True)
         else:
-            self.run.go_on(life, 1, freeze=True)
+            self.run.go_on(life, 1, snapshots=True)
 
     @rule(who=picks, tasks=st.integers(1, 3))
     def finish_tasks(self, who: int, tasks: int) -> None:
@@ -122,7 +122,7 @@ class Protocol(RuleBasedStateMachine):
         both_finish=st.booleans(),
     )
     def replace(self, name: str, told: bool, lives_on: bool, both_finish: bool) -> None:
-        """A trainer is dead, or taken for dead, and is started anew."""
+        """A trainer is dead, or taken for dead, and is started from scratch."""
         mine = [life for life in self.run.lives if life.name == name]
         for life in mine:
             life.over = life.over or not lives_on
@@ -138,14 +138,14 @@ class Protocol(RuleBasedStateMachine):
         self.run.lose(name)
 
     @rule(who=picks)
-    def beat(self, who: int) -> None:
-        self.run.beat(self.run.lives[-1 - who % len(self.run.lives)])
+    def heartbeat(self, who: int) -> None:
+        self.run.heartbeat(self.run.lives[-1 - who % len(self.run.lives)])
 
     # -- time, death and the disk -------------------------------------------------------------
 
     @rule(
         ticks=st.lists(st.sampled_from([TICK_S, TICK_S, 100 * TICK_S]), min_size=1, max_size=9),
-        sign_of_life=st.sampled_from(["none", "stream", "beat"]),
+        sign_of_life=st.sampled_from(["none", "stream", "heartbeat"]),
         who=picks,
     )
     def pass_time(self, ticks: list[float], sign_of_life: str, who: int) -> None:
@@ -153,17 +153,17 @@ class Protocol(RuleBasedStateMachine):
         for seconds in ticks:
             self.run.tick(seconds)
             if sign_of_life == "stream":
-                self.go_on(who, 0, freeze=False, fate="heard")
-            elif sign_of_life == "beat":
-                self.beat(who)
+                self.go_on(who, 0, snapshots=False, fate="heard")
+            elif sign_of_life == "heartbeat":
+                self.heartbeat(who)
 
     @rule(comes_back=st.booleans(), server_dies=st.booleans(), who=picks)
     def expire(self, comes_back: bool, server_dies: bool, who: int) -> None:
-        """No trainer is heard of for a lease; then one is, and claims anew."""
+        """No trainer is heard of for a lease; then one is, and claims again."""
         self._expire()
         if comes_back:
             for _ in range(3):
-                self.go_on(who, 0, freeze=False, fate="heard")
+                self.go_on(who, 0, snapshots=False, fate="heard")
         if server_dies:
             self.run.die(with_driver=False)
 
@@ -252,7 +252,7 @@ class StopsInTime(RuleBasedStateMachine):
     @rule()
     def gets_further(self) -> None:
         self.n += 1
-        assert self.server.stream(frozen(self.ticket, self.n)) == Continue(durable_n=self.n)
+        assert self.server.stream(with_snapshot(self.ticket, self.n)) == Continue(durable_n=self.n)
         self.losses = self.losses_at_claim = 0
 
     @precondition(lambda self: self.ticket is not None)
@@ -306,7 +306,7 @@ def run(machine: type[RuleBasedStateMachine], *, examples: int, fresh: bool = Fa
             max_examples=examples,
             stateful_step_count=40,
             derandomize=not fresh,
-            phases=(Phase.generate, Phase.shrink),
+            fault_points=(FaultPoint.generate, FaultPoint.shrink),
             database=None,
             deadline=None,
             print_blob=fresh,

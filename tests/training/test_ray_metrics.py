@@ -22,7 +22,7 @@ from leap_rl.tracking.prometheus import SERIES
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import LiveFigures, RunningTask, ServerStatus
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.server.counters import Tally
+from leap_rl.training.server.counters import Counters
 from tests.training.fakes import FakeClock
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
 
@@ -96,7 +96,7 @@ def test_a_page_that_fails_is_reported_once_and_left(
         failure=None,
     )
     for _ in range(2):
-        metrics.publish(status, Tally(()))
+        metrics.publish(status, Counters(()))
     (line,) = caplog.messages
     assert line.startswith("Prometheus has failed (No space left on device)")
 
@@ -237,20 +237,20 @@ def status(*running: tuple[str, float, float | None], round: int = 2) -> ServerS
 def test_what_is_shown_follows_the_tally(metrics: tuple[Any, FakeClock]) -> None:
     shown, clock = metrics
     assert Shown.values["leap_rl_lease_expiries_total"] == {"": 0}
-    tally = Tally()
-    shown.publish(status(), tally)
+    counters = Counters()
+    shown.publish(status(), counters)
     assert "leap_rl_last_message_timestamp_seconds" not in Shown.values
-    tally.streams, tally.lease_expiries = 5, 1
-    shown.publish(status(), tally)
+    counters.streams, counters.lease_expiries = 5, 1
+    shown.publish(status(), counters)
     assert Shown.values["leap_rl_streams_total"] == {"": 0}, "a moment ago"
     for _ in range(2):
         clock.now_s += 1.0
-        shown.publish(status(), tally)
+        shown.publish(status(), counters)
     assert Shown.values["leap_rl_streams_total"] == {"": 5}
     assert Shown.values["leap_rl_lease_expiries_total"] == {"": 1}
     assert Shown.values["leap_rl_last_message_timestamp_seconds"] == {"": 1e9}
-    tally.committed("meta_step", {"meta/step_ratio": 0.25})
-    shown.publish(status(round=7), tally)  # the last chance
+    counters.committed("meta_step", {"meta/step_ratio": 0.25})
+    shown.publish(status(round=7), counters)  # the last chance
     assert Shown.values["leap_rl_step_ratio"] == {"": 0.25}
     assert Shown.values["leap_rl_meta_step"] == {"": 7}
     assert Shown.values["leap_rl_meta_steps"] == {"": 7}
@@ -260,20 +260,22 @@ def test_the_figures_of_games_are_those_of_their_running_tasks(
     metrics: tuple[Any, FakeClock],
 ) -> None:
     shown, clock = metrics
-    shown.publish(status(("pong", 3.0, None), ("pong", 4.0, -7.5), ("tetris", 2.0, None)), Tally())
+    shown.publish(
+        status(("pong", 3.0, None), ("pong", 4.0, -7.5), ("tetris", 2.0, None)), Counters()
+    )
     assert Shown.values["leap_rl_agent_steps_per_second"] == {"pong": 7.0, "tetris": 2.0}
     assert Shown.values["leap_rl_mean_return"] == {"pong": -7.5}
     assert Shown.values["leap_rl_slots"] == {"pending": 2, "running": 3, "complete": 3}
     clock.now_s += 1.0
-    shown.publish(status(("tetris", 2.0, None)), Tally())
+    shown.publish(status(("tetris", 2.0, None)), Counters())
     assert Shown.values["leap_rl_agent_steps_per_second"] == {"pong": 0.0, "tetris": 2.0}
     assert Shown.values["leap_rl_mean_return"] == {"pong": -7.5}
 
 
 def test_the_cost_does_not_grow_with_the_messages(metrics: tuple[Any, FakeClock]) -> None:
     shown, _ = metrics
-    tally = Tally()
+    counters = Counters()
     for _ in range(1000):
-        tally.streams += 1
-        shown.publish(status(("pong", 3.0, None)), tally)
+        counters.streams += 1
+        shown.publish(status(("pong", 3.0, None)), counters)
     assert Shown.sets < 20

@@ -20,10 +20,10 @@ from tests.training.fakes import (
     contribution,
     disk_full,
     fill_round,
-    frozen,
     make_server,
     pass_time,
     stream,
+    with_snapshot,
     write_slot,
 )
 
@@ -88,7 +88,7 @@ def test_a_snapshot_is_durable_once_the_answer_says_so(folder: RunFolder) -> Non
     server = make_server(folder)
     ticket = assigned(server.claim(claim("a"))).ticket
     assert server.stream(stream(ticket, 2)) == Continue(durable_n=0)
-    assert server.stream(frozen(ticket, 3)) == Continue(durable_n=3)
+    assert server.stream(with_snapshot(ticket, 3)) == Continue(durable_n=3)
     assert server.stream(stream(ticket, 5)) == Continue(durable_n=3)
     again = make_server(folder)
     work = assigned(again.claim(claim("b")))
@@ -101,9 +101,9 @@ def test_a_snapshot_is_durable_once_the_answer_says_so(folder: RunFolder) -> Non
 
 def test_an_overtaken_snapshot_changes_nothing(server: ParameterServer) -> None:
     ticket = assigned(server.claim(claim("a"))).ticket
-    server.stream(frozen(ticket, 4))
-    assert server.stream(frozen(ticket, 3)) == Continue(durable_n=4)
-    server.stream(frozen(ticket, 4, fill=9))
+    server.stream(with_snapshot(ticket, 4))
+    assert server.stream(with_snapshot(ticket, 3)) == Continue(durable_n=4)
+    server.stream(with_snapshot(ticket, 4, fill=9))
     server.trainer_lost("a", "killed")
     snapshot = assigned(server.claim(claim("b"))).snapshot
     assert snapshot is not None
@@ -114,14 +114,14 @@ def test_a_snapshot_of_an_older_attempt_is_not_taken(server: ParameterServer) ->
     old = assigned(server.claim(claim("a"))).ticket
     server.trainer_lost("a", "killed")
     server.claim(claim("b"))
-    assert isinstance(server.stream(frozen(old, 6)), Abandon)
+    assert isinstance(server.stream(with_snapshot(old, 6)), Abandon)
     server.trainer_lost("b", "killed")
     assert assigned(server.claim(claim("c"))).snapshot is None
 
 
 def test_a_damaged_snapshot_costs_the_work_behind_it_and_no_more(folder: RunFolder) -> None:
     server = make_server(folder)
-    server.stream(frozen(assigned(server.claim(claim("a"))).ticket, 3))
+    server.stream(with_snapshot(assigned(server.claim(claim("a"))).ticket, 3))
     path = folder.slot(0, 0).with_suffix(".snapshot")
     data = bytearray(path.read_bytes())
     data[-1] ^= 4
@@ -134,7 +134,7 @@ def test_a_slot_that_gets_further_may_lose_any_number_of_trainers(folder: RunFol
     server = make_server(folder, max_attempts=2)
     for life in range(1, 6):
         ticket = assigned(server.claim(claim("a", incarnation=life))).ticket
-        server.stream(frozen(ticket, life))
+        server.stream(with_snapshot(ticket, life))
         server.trainer_lost("a", "killed")
     assert server.status().failure is None
     server.claim(claim("a", incarnation=7))
@@ -146,7 +146,7 @@ def test_a_complete_slot_has_no_snapshot_any_more(
     server: ParameterServer, folder: RunFolder
 ) -> None:
     ticket = assigned(server.claim(claim("a"))).ticket
-    server.stream(frozen(ticket, 3))
+    server.stream(with_snapshot(ticket, 3))
     server.complete(complete(ticket, claim("a", number=2)))
     assert not folder.slot(0, 0).with_suffix(".snapshot").exists()
 
@@ -156,7 +156,7 @@ def test_a_server_that_takes_over_knows_who_works_on_what(
 ) -> None:
     server = make_server(folder, clock=clock)
     first = assigned(server.claim(claim("a", number=4, incarnation=2)))
-    server.stream(frozen(first.ticket, 3))
+    server.stream(with_snapshot(first.ticket, 3))
     second = assigned(server.claim(claim("b")))
     again = make_server(folder, clock=clock, trainers_live=True)
     # Each goes on as if nothing had been; a repeated claim gets the same answer.
@@ -232,7 +232,7 @@ def test_a_server_that_takes_over_tells_its_driver_s_trainers_from_those_before(
     """A new driver's server that was killed before it had done anything leaves the old leases."""
     server = make_server(folder, session="old")
     old = assigned(server.claim(claim("a", number=7, incarnation=3)))
-    server.stream(frozen(old.ticket, 3))
+    server.stream(with_snapshot(old.ticket, 3))
     again = make_server(folder, session="new", trainers_live=True)
     assert again.status().running == ()
     work = assigned(again.claim(claim("a", number=1, incarnation=1)))
@@ -270,7 +270,7 @@ def test_a_sealed_file_with_values_that_cannot_be_is_set_aside(
 ) -> None:
     server = make_server(folder)
     ticket = assigned(server.claim(claim("a"))).ticket
-    server.stream(frozen(ticket, 3))
+    server.stream(with_snapshot(ticket, 3))
     if kind == "safetensors":
         server.complete(complete(ticket, claim("a", number=2)))
     path = folder.slot(0, 0).with_suffix(f".{kind}")
@@ -289,7 +289,7 @@ def test_getting_further_is_not_forgotten_with_the_server(folder: RunFolder) -> 
     server = make_server(folder, max_attempts=2)
     server.claim(claim("a"))
     server.trainer_lost("a", "killed")
-    server.stream(frozen(assigned(server.claim(claim("b"))).ticket, 3))
+    server.stream(with_snapshot(assigned(server.claim(claim("b"))).ticket, 3))
     again = make_server(folder, max_attempts=2, trainers_live=True)
     again.trainer_lost("b", "killed")
     assert again.status().failure is None

@@ -1,4 +1,4 @@
-"""A frozen task goes on to the bits and the rows that the undisturbed one ends with."""
+"""A restored task ends with the bits and the rows that the undisturbed one ends with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from leap_rl.tasks.task import Progress, Task, TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.trainer.recorder import TaskRecorder
-from leap_rl.training.trainer.snapshot import freeze, thaw
+from leap_rl.training.trainer.snapshot import restore_snapshot, take_snapshot
 
 BOWLS = ConfiguredTasks(
     task=TaskConfig(kind="quadratic", games="all", agent_steps=40, num_envs=1, unroll_length=1),
@@ -77,7 +77,7 @@ def end(task: Task, path: GradientPath, recorder: TaskRecorder) -> Ended:
     episodes = recorder.episodes()
     return {
         "contribution": path.gradient(),
-        "figures": path.figures(),
+        "metrics": path.metrics(),
         "segments": path.segments,
         "agent": task.named_parameters(),
         "losses": recorder.losses.means(),
@@ -98,7 +98,7 @@ def assert_same(one: Ended, two: Ended) -> None:
         assert torch.equal(tensor, two["agent"][name]), name
     for column, other in zip(one["episodes"], two["episodes"], strict=True):
         np.testing.assert_array_equal(column, other)
-    for name in ("figures", "segments", "losses", "curve", "mean_return"):
+    for name in ("metrics", "segments", "losses", "curve", "mean_return"):
         assert one[name] == two[name], name
 
 
@@ -144,17 +144,17 @@ def test_a_thawed_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, method
     task.start(make.random_initialization(1))
     for updates in (1, make.task.updates // 2, make.task.updates - 1):
         go_on(task, path, recorder, updates)
-        snapshot = freeze(task, path, recorder)
-        freeze(task, path, recorder)  # any number of times
+        snapshot = take_snapshot(task, path, recorder)
+        take_snapshot(task, path, recorder)  # any number of times
         if updates == 1:
             task.close()
             # Another seed: whatever is not restored would be drawn from it.
             task, path, recorder = begin(make, method, seed=99)
-            thaw(snapshot, task, path, recorder)
+            restore_snapshot(snapshot, task, path, recorder)
             assert recorder.updates == 1
         else:
             fresh = begin(make, method, seed=updates)
-            thaw(snapshot, *fresh)
+            restore_snapshot(snapshot, *fresh)
             assert_same(end(*fresh), expected)
     assert_same(end(task, path, recorder), expected)
 
@@ -167,7 +167,7 @@ def test_the_loss_of_the_last_batch_is_frozen_too() -> None:
         task.start(make.random_initialization(1))
         go_on(task, path, recorder, 7)
         fresh = begin(make, Leap())
-        thaw(freeze(task, path, recorder), *fresh)
+        restore_snapshot(take_snapshot(task, path, recorder), *fresh)
         assert_same(end(*fresh), expected)
 
 
@@ -177,7 +177,7 @@ def test_emulators_may_be_spread_otherwise_after_a_thaw() -> None:
     task.start(ATARI.random_initialization(1))
     go_on(task, path, recorder, 20)
     fresh = begin(replace(ATARI, env_processes=2), Leap(), seed=5)
-    thaw(freeze(task, path, recorder), *fresh)
+    restore_snapshot(take_snapshot(task, path, recorder), *fresh)
     assert_same(end(*fresh), expected)
 
 
@@ -186,15 +186,15 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
     task, path, recorder = begin(CATCH, Leap())
     task.start(CATCH.random_initialization(1))
     go_on(task, path, recorder, 9)
-    freeze(task, path, recorder).tofile(tmp_path / "snapshot")
+    take_snapshot(task, path, recorder).tofile(tmp_path / "snapshot")
     code = (
         "import sys\n"
         "import numpy as np\n"
         "from leap_rl.compute.determinism import configure_torch\n"
         "configure_torch()\n"
-        "from tests.training.test_snapshot import CATCH, Leap, begin, end, thaw\n"
+        "from tests.training.test_snapshot import CATCH, Leap, begin, end, restore_snapshot\n"
         "parts = begin(CATCH, Leap(), seed=77)\n"
-        "thaw(np.fromfile(sys.argv[1], dtype=np.uint8), *parts)\n"
+        "restore_snapshot(np.fromfile(sys.argv[1], dtype=np.uint8), *parts)\n"
         "end(*parts)['contribution'].numpy().tofile(sys.argv[2])\n"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "snapshot"), str(tmp_path / "sum")]
@@ -210,11 +210,11 @@ def test_time_spent_before_a_thaw_counts() -> None:
     task.start(BOWLS.random_initialization(1))
     go_on(task, path, recorder, 3)
     now = 130.0
-    snapshot = freeze(task, path, recorder)
+    snapshot = take_snapshot(task, path, recorder)
     now = 1000.0
     other, its_path, _ = begin(BOWLS, Leap())
     later = TaskRecorder(task.agent_steps_total, lambda: now)
-    thaw(snapshot, other, its_path, later)
+    restore_snapshot(snapshot, other, its_path, later)
     now = 1005.0
     assert later.working_s == 35.0
 
@@ -224,10 +224,10 @@ def test_a_snapshot_of_another_task_is_one_line(other: ConfiguredTasks) -> None:
     task, path, recorder = begin(CATCH, Leap())
     task.start(CATCH.random_initialization(1))
     go_on(task, path, recorder, 2)
-    snapshot = freeze(task, path, recorder)
+    snapshot = take_snapshot(task, path, recorder)
     with pytest.raises(RunFailedError, match=r"cannot be gone on from .* delete"):
-        thaw(snapshot, *begin(other, Leap()))
+        restore_snapshot(snapshot, *begin(other, Leap()))
     with pytest.raises(RunFailedError, match="cannot be gone on from"):
-        thaw(np.frombuffer(seal({}, {}), dtype=np.uint8), *begin(CATCH, Leap()))
+        restore_snapshot(np.frombuffer(seal({}, {}), dtype=np.uint8), *begin(CATCH, Leap()))
     with pytest.raises(RunFailedError, match="cannot be gone on from"):
-        thaw(snapshot[:-5], *begin(CATCH, Leap()))
+        restore_snapshot(snapshot[:-5], *begin(CATCH, Leap()))

@@ -19,10 +19,10 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME, read_initialization
 from leap_rl.training.messages import Complete, CurvePoint, TaskRecord, Ticket
 from leap_rl.training.rounds.policy import FilledSlot
-from leap_rl.training.rounds.validation import Judgement, Validation, learning_curve
+from leap_rl.training.rounds.validation import Validation, ValidationState, learning_curve
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.trainer.recorder import TaskRecorder
-from tests.tasks.drawings import write_zip
+from tests.tasks.omniglot_images import write_zip
 from tests.training.fakes import FakePolicy, assigned, claim, complete, make_server
 from tests.training.test_divergence import diverged
 
@@ -49,7 +49,7 @@ def sums(run: Path) -> list[str]:
     return [folder.read_state(number)["sha256"][FILE_NAME] for number in folder.checkpoints()]
 
 
-def figures(run: Path) -> list[dict[str, float]]:
+def metrics(run: Path) -> list[dict[str, float]]:
     rows = read_rows(run / "metrics.jsonl")
     return [{k: v for k, v in row.items() if k.startswith("validation/")} for row in rows]
 
@@ -57,7 +57,7 @@ def figures(run: Path) -> list[dict[str, float]]:
 def test_being_judged_changes_no_bit(judged: Path, tmp_path: Path) -> None:
     assert main(["train", *BOWLS, "--run_dir", str(tmp_path / "blind")]) == 0
     assert sums(judged) == sums(tmp_path / "blind")
-    assert [bool(one) for one in figures(judged)] == [True, False, True, False, True]
+    assert [bool(one) for one in metrics(judged)] == [True, False, True, False, True]
     blind = read_rows(tmp_path / "blind" / "metrics.jsonl")
     for row, other in zip(read_rows(judged / "metrics.jsonl"), blind, strict=True):
         assert {key for key in row if not key.startswith("validation/")} == other.keys()
@@ -67,7 +67,7 @@ def test_being_judged_changes_no_bit(judged: Path, tmp_path: Path) -> None:
 def test_a_version_is_judged_as_an_agent_would_learn_from_it(judged: Path) -> None:
     config = read_run(RunFolder(judged)).config
     tasks = make_tasks(config)
-    found = figures(judged)
+    found = metrics(judged)
     for version in (0, 4):
         file = RunFolder(judged).checkpoint(version) / FILE_NAME
         theta0, _ = read_initialization(str(file), tasks.shared_layout())
@@ -86,7 +86,7 @@ def test_a_version_is_judged_as_an_agent_would_learn_from_it(judged: Path) -> No
 
 
 def test_the_best_version_is_kept_and_found(judged: Path) -> None:
-    found = figures(judged)
+    found = metrics(judged)
     gains = {version: found[version]["validation/gain"] for version in (0, 2, 4)}
     best = max(gains, key=lambda version: gains[version])
     assert best > 0  # bowls whose lowest points lie about one place are learned faster from there
@@ -116,7 +116,7 @@ def test_a_stop_and_a_resume_change_no_figure(
         assert main(argv) == EXIT_INTERRUPTED
     assert [ticket.round for ticket in completed][-1] == 2
     assert main(["resume", str(run)]) == 0
-    assert figures(run) == figures(judged)
+    assert metrics(run) == metrics(judged)
     assert sums(run) == sums(judged)
     assert RunFolder(run).best() == RunFolder(judged).best()
 
@@ -160,8 +160,8 @@ def test_a_curve_is_of_rewards_whether_episodes_end_or_not() -> None:
 
 
 def test_gains_are_in_deviations_of_version_0() -> None:
-    nothing, row = Judgement().judge(0, [])
-    assert (nothing, row) == (Judgement(), {})
+    nothing, row = ValidationState().judge(0, [])
+    assert (nothing, row) == (ValidationState(), {})
     first, row = nothing.judge(0, [judging("a", 0.0, 2.0), judging("b", 10.0, 30.0)])
     assert row == {
         "validation/a/area": 1.0,
@@ -172,7 +172,7 @@ def test_gains_are_in_deviations_of_version_0() -> None:
         "validation/best": 0,
         "validation/agents": 1,
     }
-    restored = Judgement.from_state(first.state())
+    restored = ValidationState.from_state(first.state())
     assert restored == first
     second, row = restored.judge(3, [judging("a", 3.0, 3.0), judging("b", 25.0, 25.0)])
     assert row["validation/a/gain"] == 2.0
@@ -186,16 +186,16 @@ def test_gains_are_in_deviations_of_version_0() -> None:
 
 def test_a_games_gain_is_the_mean_of_its_agents_each_against_its_own() -> None:
     at_first = [judging("a", 0.0, 2.0), judging("a", 4.0, 12.0, seed=1), judging("b", 0.0, 2.0)]
-    first, row = Judgement().judge(0, at_first)
+    first, row = ValidationState().judge(0, at_first)
     assert (row["validation/a/area"], row["validation/a/gain"]) == (4.5, 0.0)
     assert row["validation/agents"] == 1
-    first = Judgement.from_state(first.state())
+    first = ValidationState.from_state(first.state())
     later = [judging("a", 3.0, 3.0), judging("a", 9.0, 9.0, seed=1)]
     second, row = first.judge(5, later)
     assert (row["validation/a/area"], row["validation/a/gain"]) == (6.0, 1.5)
     assert row["validation/gain"] == 1.5 / ((1.0 + 4.0) / 2)
     assert (row["validation/agents"], second.best) == (2, 5)
-    # One that began again with another seed, or was not there at first, has nothing to beat.
+    # One that began again with another seed, or was not there at first, has nothing to heartbeat.
     others = [judging("a", 9.0, 9.0, seed=1), judging("a", 99.0, 99.0, restarts=1)]
     _, row = first.judge(7, [*others, judging("c", 50.0, 60.0)])
     assert (row["validation/a/gain"], row["validation/agents"]) == (1.0, 1)
@@ -207,7 +207,7 @@ def test_a_games_gain_is_the_mean_of_its_agents_each_against_its_own() -> None:
 def test_what_an_earlier_version_measured_is_not_compared_with() -> None:
     state = {"validation": {"baseline": {"a": [1.0, 2.0]}, "best": 0, "best_gain": 0.0}}
     with pytest.raises(ValueError, match="is of an earlier leap_rl"):
-        Judgement.from_state(state)
+        ValidationState.from_state(state)
 
 
 def test_whoever_takes_the_best_of_one_agent_a_game_is_told(
@@ -215,7 +215,7 @@ def test_whoever_takes_the_best_of_one_agent_a_game_is_told(
 ) -> None:
     run = tmp_path / "run"
     assert main(["train", *BOWLS, *JUDGED, "--validation.agents", "2", "--run_dir", str(run)]) == 0
-    assert [row.get("validation/agents") for row in figures(run)] == [2, None, 2, None, 2]
+    assert [row.get("validation/agents") for row in metrics(run)] == [2, None, 2, None, 2]
     assert find_initialization(f"{judged}@best").chosen_from == 1
     assert find_initialization(f"{run}@best").chosen_from == 2
     assert find_initialization(f"{run}@2").chosen_from is None

@@ -1,4 +1,4 @@
-"""One emulated Atari: how it is made, how an episode starts, and how it is frozen.
+"""One emulated Atari: how it is made, how an episode starts, and its snapshots.
 
 **An episode's start is a function of the number of no-ops.** Each episode begins where the emulator
 stood after it was switched on and reset once; then come the no-ops and, where settings ask for it,
@@ -16,7 +16,7 @@ half of one; so the states after 0 to 30 no-ops are kept (`Starts`).
   the next frame lasts. It is only ever so in qbert. (Mended upstream after 0.12.1.)
 
 Where one of the last two matters, an emulator is `replayed`: an episode's start is never taken from
-the states kept, and what is frozen is the very start, with all that was pressed since.
+the states kept, and a snapshot holds the very start, with all that was pressed since.
 """
 
 from __future__ import annotations
@@ -115,15 +115,15 @@ class Emulator:
         colors: NDArray[np.uint8] = self.ale.getScreenRGB()
         return luminances(colors)[..., None] if grayscale else colors
 
-    def freeze(self, switched_on: ALEState) -> bytes:
+    def snapshot(self, switched_on: ALEState) -> bytes:
         """Return the state, in ALE's own format; only the start if `replayed`."""
         state = switched_on if self.replayed else self.ale.cloneState(include_rng=True)
-        frozen: bytes = state.serialize()
-        return frozen
+        saved: bytes = state.serialize()
+        return saved
 
-    def thaw(self, frozen: bytes, recorded: bytes, held: int) -> None:
-        """Go on from what `freeze`, `recorded` and `held` gave, in an emulator of the same game."""
-        self.switch_on(ALEState(frozen))
+    def restore(self, state: bytes, recorded: bytes, held: int) -> None:
+        """Resume from what `snapshot`, `recorded` and `held` gave, in the same game."""
+        self.switch_on(ALEState(state))
         for action in recorded:
             self.press(action)
         self.held = held

@@ -22,18 +22,18 @@ from leap_rl.envs.atari.emulator import NOOP, Emulator, Starts
 from leap_rl.envs.atari.flavours import find_flavour
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.palette import luminances, palette
-from leap_rl.envs.atari.preprocessing import WIDTH, Painter
+from leap_rl.envs.atari.preprocessing import WIDTH, FrameRenderer
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
 from leap_rl.envs.state import (
     IDENTITY,
     State,
     check_state,
-    freeze_generators,
     join_bytes,
+    restore_generators,
+    save_generators,
     split_bytes,
     text_array,
-    thaw_generators,
 )
 from leap_rl.envs.vector import GameVector, environment_seeds
 from leap_rl.envs.workers import WorkerEnvs
@@ -73,7 +73,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         one = self._emulators[0]
         self._starts = Starts(one, settings)
         colors = palette(one.game)
-        self._painter = Painter(
+        self._renderer = FrameRenderer(
             one.height,
             luminances(colors)[:, None] if settings.grayscale else colors,
             num_envs=num_envs,
@@ -106,7 +106,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
             self._generators = [np.random.default_rng(one) for one in seeds[self._first :]]
         for index in range(self.num_envs):
             self._begin(index)
-        return self._painter.observations.copy(), {}
+        return self._renderer.observations.copy(), {}
 
     def step(
         self, actions: NDArray[np.int64]
@@ -131,8 +131,8 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
             if over or agent_steps[index] == limit:
                 (terminated if over else truncated)[index] = True
                 if "final_obs" not in info:
-                    info["final_obs"] = np.zeros_like(self._painter.observations)
-                info["final_obs"][index] = self._painter.observations[index]
+                    info["final_obs"] = np.zeros_like(self._renderer.observations)
+                info["final_obs"][index] = self._renderer.observations[index]
                 self._begin(index)
             elif watches_lives:
                 lives = self._emulators[index].ale.lives()
@@ -141,27 +141,27 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
                 self._lives[index] = lives
         if "final_obs" in info:
             info["_final_obs"] = terminated | truncated
-        observations = self._painter.observations.copy()
+        observations = self._renderer.observations.copy()
         return observations, np.array(rewards, dtype=np.float64), terminated, truncated, info
 
     def state(self) -> State:
         """Return all that the future depends on, as copies; change nothing."""
         emulators = self._emulators
-        frozen, frozen_sizes = join_bytes(
-            [emulator.freeze(self._starts.switched_on) for emulator in emulators]
+        states, states_sizes = join_bytes(
+            [emulator.snapshot(self._starts.switched_on) for emulator in emulators]
         )
         pressed, pressed_sizes = join_bytes([emulator.recorded for emulator in emulators])
         return {
             IDENTITY: text_array(self.identity),
-            "emulators": frozen,
-            "emulators_sizes": frozen_sizes,
+            "emulators": states,
+            "emulators_sizes": states_sizes,
             "pressed": pressed,
             "pressed_sizes": pressed_sizes,
             "held": np.array([emulator.held for emulator in emulators]),
             "agent_steps": np.array(self._agent_steps),
             "lives": np.array(self._lives),
-            "generators": freeze_generators(self._generators),
-            "observations": self._painter.observations.copy(),
+            "generators": save_generators(self._generators),
+            "observations": self._renderer.observations.copy(),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
@@ -171,18 +171,18 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
             ValueError: the state is of another game, of other settings or another B.
         """
         check_state(state, identity=self.identity, like=_pattern(self.num_envs, self._settings))
-        frozen = split_bytes(state["emulators"], state["emulators_sizes"])
+        states = split_bytes(state["emulators"], state["emulators_sizes"])
         pressed = split_bytes(state["pressed"], state["pressed_sizes"])
         held = state["held"].tolist()
-        for emulator, *parts in zip(self._emulators, frozen, pressed, held, strict=True):
-            emulator.thaw(*parts)
+        for emulator, *parts in zip(self._emulators, states, pressed, held, strict=True):
+            emulator.restore(*parts)
         self._agent_steps = state["agent_steps"].tolist()
         self._lives = state["lives"].tolist()
-        self._generators = thaw_generators(state["generators"])
+        self._generators = restore_generators(state["generators"])
         for index, observation in enumerate(state["observations"]):
-            self._painter.observations[index] = observation
-            self._painter.forget(index)
-        return self._painter.observations.copy()
+            self._renderer.observations[index] = observation
+            self._renderer.forget(index)
+        return self._renderer.observations.copy()
 
     def close_extras(self, **kwargs: Any) -> None:
         """Free the emulators."""
@@ -194,7 +194,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         noop_max = self._settings.noop_max
         noops = int(self._generators[index].integers(noop_max + 1)) if noop_max else 0
         start = self._starts.start(self._emulators[index], noops)
-        self._painter.fill(index, start.frame)
+        self._renderer.fill(index, start.frame)
         self._agent_steps[index] = 0
         self._lives[index] = start.lives
 
@@ -233,7 +233,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     def _read(self, emulator: Emulator, frame: int) -> None:
         """Read the screen, as the first (0) or the second (1) of the two that are pooled."""
         if not self._by_color:
-            emulator.ale.getScreen(self._painter.screens[frame])
+            emulator.ale.getScreen(self._renderer.screens[frame])
         elif frame == 0:
             self._pooled[:] = emulator.colors(grayscale=self._settings.grayscale)
         else:
@@ -243,14 +243,14 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     def _draw(self, index: int) -> None:
         """Bring the environment's observation up to date with the screens read."""
         if self._by_color:
-            self._painter.draw_colors(index, self._pooled)
+            self._renderer.draw_colors(index, self._pooled)
         else:
-            self._painter.draw(index)
+            self._renderer.draw(index)
 
     def _knows_colors(self, colors: NDArray[np.uint8]) -> bool:
         """Whether the emulator shows a palette's colors; looked for in an episode's first second.
 
-        Every episode switches its emulator on anew, so that none notices.
+        Every episode switches its emulator on again, so that none notices.
         """
         emulator = self._emulators[0]
         emulator.switch_on(self._starts.switched_on)

@@ -260,7 +260,7 @@ def resize_area(pooled: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return ((totals + divisor // 2) // divisor).astype(np.uint8)
 
 
-class Painter:
+class FrameRenderer:
     """Keeps the observations of B environments, and draws them from two screens at a time.
 
     Args:

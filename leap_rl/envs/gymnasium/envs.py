@@ -2,8 +2,8 @@
 
 An environment of somebody's own cannot be copied in general. So an episode is taken to be a
 function of its seed and its actions: every episode is reset with a seed derived from the task's,
-its actions are recorded, and a frozen environment is its seed and these. To restore it they are
-played again, in a new environment, which must come to the same observation and return.
+its actions are recorded, and an environment's snapshot is its seed and these. To restore it they
+are played again, in a new environment, which must come to the same observation and return.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium.episode_runner import ACTION, MINATAR, Stage, check_fits
+from leap_rl.envs.gymnasium.episode_runner import ACTION, MINATAR, EpisodeRunner, check_fits
 from leap_rl.envs.gymnasium.ids import parse_game
-from leap_rl.envs.gymnasium.spaces import Sight, padded
+from leap_rl.envs.gymnasium.spaces import ObservationAdapter, padded
 from leap_rl.envs.state import (
     IDENTITY,
     Observations,
@@ -45,7 +45,7 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         game: as `make_one` takes it.
         num_envs: B.
         shape: of an observation as the agent sees it; a smaller one gets zeros at its ends.
-        remake: make an environment anew for each episode.
+        remake: make an environment again for each episode.
         palette: see `make_one`.
         first: the number of the first of these environments among all; for `workers`.
 
@@ -70,14 +70,14 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     ) -> None:
         self.identity = identity_of(game, shape=shape, remake=remake, palette=palette)
         self._game = game
-        self._stages = [
-            Stage(game, index=first + number, remake=remake, palette=palette)
+        self._runners = [
+            EpisodeRunner(game, index=first + number, remake=remake, palette=palette)
             for number in range(num_envs)
         ]
-        one = self._stages[0]
-        check_fits(game, one.sight, shape)
+        one = self._runners[0]
+        check_fits(game, one.adapter, shape)
         self.num_envs = num_envs
-        self._seen = self.single_observation_space = observation_space(one.sight, shape)
+        self._seen = self.single_observation_space = observation_space(one.adapter, shape)
         self.single_action_space = Discrete(len(one.actions))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -89,13 +89,13 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
         """Start an episode in every environment; without a seed it is the next one of each."""
-        if seed is None and self._stages[0].episode < 0:
+        if seed is None and self._runners[0].episode < 0:
             seed = int(np.random.SeedSequence().generate_state(1)[0])
         firsts = []
-        for stage in self._stages:
+        for runner in self._runners:
             if seed is not None:
-                stage.seed, stage.episode = seed, -1
-            firsts.append(stage.begin(episode=stage.episode + 1))
+                runner.seed, runner.episode = seed, -1
+            firsts.append(runner.begin(episode=runner.episode + 1))
         self._observations = self._collect(firsts)
         return self._observations, {}
 
@@ -109,12 +109,12 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         terminated = np.zeros(self.num_envs, dtype=np.bool_)
         truncated = np.zeros(self.num_envs, dtype=np.bool_)
         following, lasts = [], {}
-        for index, (stage, action) in enumerate(zip(self._stages, actions.tolist(), strict=True)):
-            observation, rewards[index], over, cut_off = stage.step(action)
+        for index, (runner, action) in enumerate(zip(self._runners, actions.tolist(), strict=True)):
+            observation, rewards[index], over, cut_off = runner.step(action)
             if over or cut_off:
                 terminated[index], truncated[index] = over, cut_off
                 lasts[index] = observation
-                observation = stage.begin(episode=stage.episode + 1)
+                observation = runner.begin(episode=runner.episode + 1)
             following.append(observation)
         info: dict[str, Any] = {}
         if lasts:
@@ -127,15 +127,15 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
 
     def state(self) -> State:
         """Return all that the future depends on, as copies; change nothing."""
-        stages = self._stages
-        actions, sizes = join_bytes([stage.recorded.tobytes() for stage in stages])
+        runners = self._runners
+        actions, sizes = join_bytes([runner.recorded.tobytes() for runner in runners])
         return {
             IDENTITY: text_array(self.identity),
-            "seeds": np.array([stage.seed for stage in stages], dtype=np.int64),
-            "episodes": np.array([stage.episode for stage in stages], dtype=np.int64),
+            "seeds": np.array([runner.seed for runner in runners], dtype=np.int64),
+            "episodes": np.array([runner.episode for runner in runners], dtype=np.int64),
             "actions": actions,
             "actions_sizes": sizes,
-            "returns": np.array([stage.episode_return for stage in stages], dtype=np.float64),
+            "returns": np.array([runner.episode_return for runner in runners], dtype=np.float64),
             "observations": self._observations.copy(),
         }
 
@@ -150,16 +150,16 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         check_state(state, identity=self.identity, like=like)
         parts = split_bytes(state["actions"], state["actions_sizes"])
         observations = []
-        for index, (stage, part) in enumerate(zip(self._stages, parts, strict=True)):
+        for index, (runner, part) in enumerate(zip(self._runners, parts, strict=True)):
             actions = array(ACTION)
             actions.frombytes(part)
-            stage.seed = int(state["seeds"][index])
-            if any(action >= len(stage.actions) for action in actions):
+            runner.seed = int(state["seeds"][index])
+            if any(action >= len(runner.actions) for action in actions):
                 raise ValueError(f"state.actions: has some that {self._game!r} does not have")
-            seen, ended = stage.replay(episode=int(state["episodes"][index]), actions=actions)
+            seen, ended = runner.replay(episode=int(state["episodes"][index]), actions=actions)
             seen = padded(seen, self._shape)
             same = seen.tobytes() == state["observations"][index].tobytes()
-            if ended or not same or stage.episode_return != state["returns"][index]:
+            if ended or not same or runner.episode_return != state["returns"][index]:
                 raise does_not_repeat(self._game, len(actions))
             observations.append(seen)
         self._observations = self._collect(observations)
@@ -168,8 +168,8 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def close_extras(self, **kwargs: Any) -> None:
         """Free what the environments hold."""
         # Gymnasium's destructor closes too, also what an interrupt left half constructed.
-        for stage in self.__dict__.pop("_stages", []):
-            stage.close()
+        for runner in self.__dict__.pop("_runners", []):
+            runner.close()
 
     def _collect(self, observations: Sequence[Observations]) -> Observations:
         """Return observations as a new array [B, ...]; zeros where there are none."""
@@ -197,7 +197,7 @@ def make_gymnasium(
         num_envs: B.
         seed: the sole source of randomness.
         shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
-        remake: make an environment anew for each episode.
+        remake: make an environment again for each episode.
         palette: see `make_one`.
         processes: how many step the environments; changes no bit. 1 is this one.
 
@@ -209,10 +209,10 @@ def make_gymnasium(
     slices = partial(kind, game, shape=shape, remake=remake, palette=palette)
     if processes == 1:
         return GameVector(slices(num_envs=num_envs), seed=seed)
-    one = Stage(game, index=0, remake=remake, palette=palette)
+    one = EpisodeRunner(game, index=0, remake=remake, palette=palette)
     one.close()
-    check_fits(game, one.sight, shape)
-    space = observation_space(one.sight, shape)
+    check_fits(game, one.adapter, shape)
+    space = observation_space(one.adapter, shape)
     envs = WorkerEnvs(
         slices,
         num_envs=num_envs,
@@ -245,14 +245,14 @@ def does_not_repeat(game: str, count: int) -> ValueError:
     """Return what is wrong where an episode's actions, so many, led elsewhere."""
     return ValueError(
         f"task.games: {game!r} does not repeat itself: the seed and the {count} actions of an "
-        "episode led elsewhere when it was frozen. An episode must be a function of both: nothing "
-        "drawn but from the seed of reset, and no other version of the environment"
+        "episode led elsewhere when its snapshot was taken. An episode must be a function of both: "
+        "nothing drawn but from the seed of reset, and no other version of the environment"
     )
 
 
-def observation_space(sight: Sight, shape: tuple[int, ...]) -> Box:
+def observation_space(adapter: ObservationAdapter, shape: tuple[int, ...]) -> Box:
     """Return the space of observations as the agent sees them, of a shape."""
-    if sight.scaled:
+    if adapter.scaled:
         return Box(0, 255, shape, np.uint8)
     return Box(-np.inf, np.inf, shape, np.float32)
 

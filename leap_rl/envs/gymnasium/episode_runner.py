@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from leap_rl.envs.gymnasium.ids import parse_game
-from leap_rl.envs.gymnasium.spaces import Sight, actions_of, sight_of
+from leap_rl.envs.gymnasium.spaces import ObservationAdapter, actions_of, adapter_of
 from leap_rl.envs.small import cart_pole
 from leap_rl.envs.state import Observations
 
@@ -50,20 +50,20 @@ def make_one(game: str, *, palette: bool = False) -> Any:
         raise ValueError(f"task.games: {game!r} {_why(error, parsed.module)}") from error
 
 
-class Stage:
+class EpisodeRunner:
     """One environment, episode after episode.
 
     Args:
         game: as `make_one` takes it.
         index: the environment's number among all; the seeds of its episodes derive from it.
-        remake: make the environment anew for each episode.
+        remake: make the environment again for each episode.
         palette: see `make_one`.
 
     Raises:
         ValueError: there is no such game, or it has spaces that no agent here can use.
     """
 
-    sight: Sight
+    adapter: ObservationAdapter
     actions: range
     """The environment's own numbers of the actions 0..A-1."""
 
@@ -75,7 +75,7 @@ class Stage:
         self._env: Any = self._make()
         self._used = False
         try:
-            self.sight = sight_of(self._env.observation_space)
+            self.adapter = adapter_of(self._env.observation_space)
             self.actions = actions_of(self._env.action_space)
         except ValueError as error:
             self._env.close()
@@ -99,14 +99,14 @@ class Stage:
         self.episode_return = 0.0
         self.recorded = array(ACTION)
         observation, _ = self._env.reset(seed=episode_seed(self.seed, self._index, episode))
-        return self.sight.show(observation)
+        return self.adapter.show(observation)
 
     def step(self, action: int) -> tuple[Observations, float, bool, bool]:
         """Take an action in 0..A-1; returns the observation, the reward, and how it ended."""
         self.recorded.append(action)
         observation, reward, terminated, truncated, _ = self._env.step(self.actions[action])
         self.episode_return += float(reward)
-        return self.sight.show(observation), float(reward), bool(terminated), bool(truncated)
+        return self.adapter.show(observation), float(reward), bool(terminated), bool(truncated)
 
     def replay(self, *, episode: int, actions: Sequence[int]) -> tuple[Observations, bool]:
         """Play an episode again; returns its last observation, and whether it has ended."""
@@ -127,18 +127,18 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
     return int(sequence.generate_state(1)[0]) >> 1
 
 
-def check_fits(game: str, sight: Sight, shape: Sequence[int]) -> None:
+def check_fits(game: str, adapter: ObservationAdapter, shape: Sequence[int]) -> None:
     """Refuse a shape that observations cannot be padded to.
 
     Raises:
         ValueError: it has other dimensions, or is smaller.
     """
-    if len(sight.shape) != len(shape) or any(
-        own > whole for own, whole in zip(sight.shape, shape, strict=True)
+    if len(adapter.shape) != len(shape) or any(
+        own > whole for own, whole in zip(adapter.shape, shape, strict=True)
     ):
         raise ValueError(
             f"task.gymnasium.observation_shape = {list(shape)}: {game!r} has observations of "
-            f"{list(sight.shape)}, which do not fit"
+            f"{list(adapter.shape)}, which do not fit"
         )
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from leap_rl.envs.gymnasium.episode_runner import Stage, check_fits
-from leap_rl.envs.gymnasium.spaces import Sight
+from leap_rl.envs.gymnasium.episode_runner import EpisodeRunner, check_fits
+from leap_rl.envs.gymnasium.spaces import ObservationAdapter
 
 Pad = Literal["refuse", "zeros"]
 """What happens to observations that are smaller than others of the pool."""
@@ -36,10 +36,10 @@ def common_shape(
     Raises:
         ValueError: they have none, or a game cannot be made; the message names games and shapes.
     """
-    sights = {game: _sight(game, palette) for game in games}
-    shapes = {sight.shape for sight in sights.values()}
-    told = ", ".join(f"{game} {_told(sight)}" for game, sight in sights.items())
-    if len({(len(sight.shape), sight.scaled) for sight in sights.values()}) > 1:
+    adapters = {game: _adapter(game, palette) for game in games}
+    shapes = {adapter.shape for adapter in adapters.values()}
+    told = ", ".join(f"{game} {_told(adapter)}" for game, adapter in adapters.items())
+    if len({(len(adapter.shape), adapter.scaled) for adapter in adapters.values()}) > 1:
         raise ValueError(
             f"task.games: an encoder takes images or vectors, of numbers or of 0 to 255, and the "
             f"games' observations are {told}; take games of one kind"
@@ -47,8 +47,8 @@ def common_shape(
     largest = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
     shape = largest if wanted is None else wanted
     if wanted is not None:
-        for game, sight in sights.items():
-            check_fits(game, sight, wanted)
+        for game, adapter in adapters.items():
+            check_fits(game, adapter, wanted)
     if pad == "refuse" and shapes != {shape}:
         raise ValueError(
             f"task.gymnasium.pad = refuse: the games' observations are {told}, and the encoder's "
@@ -85,30 +85,30 @@ def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
 
 def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> list[object]:
     """Play a short episode; returns all that there was to see of it."""
-    stage = Stage(game, index=0, remake=remake, palette=palette)
+    runner = EpisodeRunner(game, index=0, remake=remake, palette=palette)
     generator = np.random.default_rng(0)
-    actions = generator.integers(len(stage.actions), size=TRIED_AGENT_STEPS).tolist()
+    actions = generator.integers(len(runner.actions), size=TRIED_AGENT_STEPS).tolist()
     if after_another:
-        stage.begin(episode=1)
+        runner.begin(episode=1)
         for action in actions:
-            *_, terminated, truncated = stage.step(action)
+            *_, terminated, truncated = runner.step(action)
             if terminated or truncated:
                 break
-    seen: list[object] = [stage.begin(episode=0).tobytes()]
+    seen: list[object] = [runner.begin(episode=0).tobytes()]
     for action in actions:
-        observation, *rest = stage.step(action)
+        observation, *rest = runner.step(action)
         seen.append((observation.tobytes(), *rest))
         if rest[1] or rest[2]:
             break
-    stage.close()
+    runner.close()
     return seen
 
 
-def _sight(game: str, palette: bool) -> Sight:
-    stage = Stage(game, index=0, remake=False, palette=palette)
-    stage.close()
-    return stage.sight
+def _adapter(game: str, palette: bool) -> ObservationAdapter:
+    runner = EpisodeRunner(game, index=0, remake=False, palette=palette)
+    runner.close()
+    return runner.adapter
 
 
-def _told(sight: Sight) -> str:
-    return f"{list(sight.shape)}{'' if sight.scaled else ' of numbers'}"
+def _told(adapter: ObservationAdapter) -> str:
+    return f"{list(adapter.shape)}{'' if adapter.scaled else ' of numbers'}"

@@ -17,7 +17,7 @@ MOST_ACTIONS = 2**16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sight:
+class ObservationAdapter:
     """How one environment's observations are shown to an agent.
 
     * uint8 of two or three dimensions is an image, [H, W] or [H, W, C], shown as it is. Booleans
@@ -48,14 +48,14 @@ class Sight:
         return array.reshape(self.shape)
 
 
-def sight_of(space: Space[Any]) -> Sight:
+def adapter_of(space: Space[Any]) -> ObservationAdapter:
     """Return how observations of a space are shown.
 
     Raises:
         ValueError: there is no way; the message says what the space is.
     """
     if isinstance(space, Discrete):
-        return Sight(space=space, shape=(int(space.n),), scaled=True)
+        return ObservationAdapter(space=space, shape=(int(space.n),), scaled=True)
     if not isinstance(space, Box) or not space.shape:
         raise ValueError(
             f"has observations {_told(space)}, and must have a Box or a Discrete; "
@@ -64,9 +64,9 @@ def sight_of(space: Space[Any]) -> Sight:
     scaled = space.dtype in (np.uint8, np.bool_)
     dimensions = len(space.shape)
     if scaled and dimensions in (2, 3):
-        return Sight(space=space, shape=(*space.shape, 1)[:3], scaled=True)
+        return ObservationAdapter(space=space, shape=(*space.shape, 1)[:3], scaled=True)
     if dimensions == 1 or (dimensions == 2 and not scaled):
-        return Sight(space=space, shape=(int(np.prod(space.shape)),), scaled=scaled)
+        return ObservationAdapter(space=space, shape=(int(np.prod(space.shape)),), scaled=scaled)
     raise ValueError(
         f"has observations {_told(space)}; images must be uint8 or bool of two or three "
         "dimensions, and other numbers of one or two: convert or flatten them in a wrapper"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from leap_rl.envs.gymnasium.envs import does_not_repeat, identity_of, pattern
 from leap_rl.envs.gymnasium.episode_runner import ACTION, check_fits, episode_seed
 from leap_rl.envs.gymnasium.ids import parse_game
-from leap_rl.envs.gymnasium.spaces import sight_of
+from leap_rl.envs.gymnasium.spaces import adapter_of
 from leap_rl.envs.minatar.colors import cell_table, show
 from leap_rl.envs.minatar.common import SIZE
 from leap_rl.envs.minatar.games import Episodes, options_of
@@ -69,7 +69,7 @@ class MinAtarEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self._playing = Episodes(*options, count=num_envs)
         self._table = cell_table(self._playing.things, palette=palette)
         own = Box(0, 255, (SIZE, SIZE, self._table.shape[1]), np.uint8)
-        check_fits(game, sight_of(own), shape)
+        check_fits(game, adapter_of(own), shape)
         self.num_envs = num_envs
         self._seen = self.single_observation_space = Box(0, 255, shape, np.uint8)
         self.single_action_space = Discrete(self._playing.num_actions)

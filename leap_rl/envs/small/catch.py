@@ -32,9 +32,9 @@ from leap_rl.envs.state import (
     IDENTITY,
     State,
     check_state,
-    freeze_generators,
+    restore_generators,
+    save_generators,
     text_array,
-    thaw_generators,
 )
 from leap_rl.envs.vector import GameVector, environment_seeds
 
@@ -141,7 +141,7 @@ class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
             "ball_rows": self.ball_rows.copy(),
             "ball_columns": self.ball_columns.copy(),
             "paddle_columns": self.paddle_columns.copy(),
-            "generators": freeze_generators(self._generators),
+            "generators": save_generators(self._generators),
             "observations": self._render(),
         }
 
@@ -163,7 +163,7 @@ class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self.ball_rows = state["ball_rows"].copy()
         self.ball_columns = state["ball_columns"].copy()
         self.paddle_columns = state["paddle_columns"].copy()
-        self._generators = thaw_generators(state["generators"])
+        self._generators = restore_generators(state["generators"])
         return self._render()
 
     def _start_balls(self, environments: NDArray[np.int64]) -> None:

@@ -19,7 +19,7 @@ PUBLISHED_HELD_OUT = 10
 MOST_PRETRAINING = 25
 
 SOURCE = "https://github.com/brendenlake/omniglot/tree/master/python"
-"""Where the drawings are published."""
+"""Where the images are published."""
 
 POOLS = ("pretraining", "held_out", "all")
 """Names that stand for several alphabets in task.games."""
@@ -45,7 +45,7 @@ class OmniglotConfig:
     """Learning rate of the task's gradient descent, without momentum. Paper."""
 
     augment: bool = True
-    """Turn, scale and shift each drawing at random whenever it is shown. Paper."""
+    """Turn, scale and shift each image at random whenever it is shown. Paper."""
 
     share: Share = "all_but_last"
     """Parameters that are learned across tasks. all_but_last: the convolutions; the last layer
@@ -56,12 +56,12 @@ class OmniglotConfig:
     bfloat16 takes 0.6 of the time on processors with units for it (AMX or AVX512_BF16)."""
 
     validate_every: int | None = None
-    """Updates between two validations, each a pass over the task's 100 held-back drawings. None
+    """Updates between two validations, each a pass over the task's 100 held-back images. None
     validates once, after the last update."""
 
     split: int = 0
     """Which of the many ways to part the data: it draws the held-out alphabets, each alphabet's 20
-    characters, and the five hands whose drawings validate. The paper averages over such draws."""
+    characters, and the five drawers whose images validate. The paper averages over such draws."""
 
     held_out: int | Literal["auto"] = "auto"
     """Alphabets in the pool held_out. auto: 10 (paper), or a third of those that the data has, if

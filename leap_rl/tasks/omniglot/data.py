@@ -1,7 +1,7 @@
 """Reads Omniglot as it is published: SPLIT/Alphabet/characterNN/NNNN_DD.png, in folders or zips.
 
 Lake, Salakhutdinov and Tenenbaum, "Human-level concept learning through probabilistic program
-induction", Science 2015: 50 alphabets, 20 drawings of each character, one by each of 20 hands.
+induction", Science 2015: 50 alphabets, 20 images of each character, one by each of 20 drawers.
 DD is the hand. The "minimal" splits repeat alphabets of each other and of `images_background`;
 an alphabet counts once.
 """
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from leap_rl.tasks.omniglot.config import SOURCE, TRAINING_DRAWINGS, VALIDATION_DRAWINGS
 
-HANDS = TRAINING_DRAWINGS + VALIDATION_DRAWINGS
+DRAWERS = TRAINING_DRAWINGS + VALIDATION_DRAWINGS
 """Drawings of a character."""
 
 SPLITS = (
@@ -38,22 +38,22 @@ SIDE = 28
 """Height and width of what a network sees, in pixels."""
 
 Alphabet = Mapping[str, tuple[bytes, ...]]
-"""An alphabet's characters by name, each its drawings as PNG files in the order of their hands."""
+"""An alphabet's characters by name, each its images as PNG files in the order of their drawers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Omniglot:
-    """The drawings at a path."""
+    """The images at a path."""
 
     alphabets: Mapping[str, Alphabet]
     """By name, in alphabetical order."""
     sha256: str
-    """Of all drawings with their names, in hexadecimal; the same however they are packed."""
+    """Of all images with their names, in hexadecimal; the same however they are packed."""
 
 
 @lru_cache(maxsize=4)
 def read_omniglot(path: str) -> Omniglot:
-    """Read all drawings at a path, once in a process.
+    """Read all images at a path, once in a process.
 
     Args:
         path: A folder that holds one or more of `SPLITS`, unpacked or as zips; or one of them.
@@ -64,9 +64,9 @@ def read_omniglot(path: str) -> Omniglot:
     characters: dict[str, dict[str, dict[str, bytes]]] = {}
     source_of: dict[str, Path] = {}
     for source in _sources(Path(path).expanduser()):
-        for (alphabet, character, drawing), data in _drawings(source):
+        for (alphabet, character, image), data in _drawings(source):
             if source_of.setdefault(alphabet, source) == source:
-                characters.setdefault(alphabet, {}).setdefault(character, {})[drawing] = data
+                characters.setdefault(alphabet, {}).setdefault(character, {})[image] = data
     if not characters:
         raise ValueError(
             f"task.data = {path}: holds none of {', '.join(SPLITS)}, as folder or .zip; "
@@ -76,17 +76,17 @@ def read_omniglot(path: str) -> Omniglot:
     alphabets: dict[str, Alphabet] = {}
     for alphabet, of_alphabet in sorted(characters.items()):
         ordered_characters: dict[str, tuple[bytes, ...]] = {}
-        for character, drawings in sorted(of_alphabet.items()):
-            ordered = sorted(drawings.items(), key=lambda item: _hand(item[0]))
-            if len(ordered) != HANDS:
+        for character, images in sorted(of_alphabet.items()):
+            ordered = sorted(images.items(), key=lambda item: _hand(item[0]))
+            if len(ordered) != DRAWERS:
                 raise ValueError(
-                    f"task.data = {path}: {alphabet}/{character} has {len(ordered)} drawings, and "
-                    f"{HANDS} were published; copy the data anew"
+                    f"task.data = {path}: {alphabet}/{character} has {len(ordered)} images, and "
+                    f"{DRAWERS} were published; copy the data again"
                 )
-            for drawing, data in ordered:
-                name = f"{alphabet}/{character}/{drawing}"
+            for image, data in ordered:
+                name = f"{alphabet}/{character}/{image}"
                 if fault := _fault_of(data):
-                    raise ValueError(f"task.data = {path}: {name} {fault}; copy the data anew")
+                    raise ValueError(f"task.data = {path}: {name} {fault}; copy the data again")
                 digest.update(f"{len(name.encode())}:{name}{len(data)}:".encode() + data)
             ordered_characters[character] = tuple(data for _, data in ordered)
         alphabets[alphabet] = ordered_characters
@@ -104,7 +104,7 @@ def _fault_of(png: bytes) -> str | None:
 
 
 def decode(png: bytes) -> NDArray[np.uint8]:
-    """Return a drawing as uint8 [28, 28]: 255 where all is ink, 0 where all is paper.
+    """Return an image as uint8 [28, 28]: 255 where all is ink, 0 where all is paper.
 
     Raises:
         ValueError: It is no PNG file, or a damaged one.
@@ -116,7 +116,7 @@ def decode(png: bytes) -> NDArray[np.uint8]:
             paper = np.asarray(image.convert("L"), dtype=np.float64) / 255.0
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
         reason = "is no PNG file" if isinstance(error, UnidentifiedImageError) else str(error)
-        raise ValueError(f"the drawing cannot be read: {reason}") from None
+        raise ValueError(f"the image cannot be read: {reason}") from None
     return np.rint(255.0 * downsample(1.0 - paper, SIDE)).astype(np.uint8)
 
 
@@ -160,7 +160,7 @@ def _sources(path: Path) -> list[Path]:
 
 
 def _drawings(source: Path) -> Iterator[tuple[tuple[str, str, str], bytes]]:
-    """Yield the (alphabet, character, file name) and the bytes of each drawing of a split."""
+    """Yield the (alphabet, character, file name) and the bytes of each image of a split."""
     if source.is_dir():
         for file in sorted(source.glob("*/*/*.png")):
             yield _place(PurePosixPath(*file.parts[-3:])), file.read_bytes()
@@ -183,5 +183,5 @@ def _place(file: PurePosixPath) -> tuple[str, str, str]:
 
 
 def _hand(name: str) -> str:
-    """Return the part of a file's name that says whose drawing it is."""
+    """Return the part of a file's name that says whose image it is."""
     return PurePosixPath(name).stem.rpartition("_")[2]

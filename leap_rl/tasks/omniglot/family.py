@@ -42,7 +42,7 @@ class OmniglotFamily(Family):
         return replace(task, omniglot=replace(task.omniglot, updates=updates))
 
     def budget(self, task: TaskConfig) -> int:
-        """Return the drawings that a task learns from."""
+        """Return the images that a task learns from."""
         return task.omniglot.updates * task.omniglot.batch_size
 
     def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
@@ -78,7 +78,7 @@ class OmniglotFamily(Family):
         check_precision("task.omniglot.precision", tasks.task.omniglot.precision)
 
     def check_machine(self, tasks: ConfiguredTasks) -> None:
-        """Refuse a machine without the drawings, too."""
+        """Refuse a machine without the images, too."""
         from leap_rl.tasks.omniglot.games import open_data
 
         open_data(tasks.task)
@@ -93,7 +93,7 @@ class OmniglotFamily(Family):
         config = tasks.task.omniglot
         return OmniglotTask(
             spec,
-            drawings=task_drawings(tasks.task.data, spec.game, config.split),
+            images=task_drawings(tasks.task.data, spec.game, config.split),
             config=config,
             loss_difference=tasks.loss_difference,
             second_order=tasks.second_order,

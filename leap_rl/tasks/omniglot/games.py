@@ -1,4 +1,4 @@
-"""Which alphabets, characters and drawings make a task: the draws of `task.omniglot.split`.
+"""Which alphabets, characters and images make a task: the draws of `task.omniglot.split`.
 
 They belong to the data, not to a run: an alphabet is the same task in every run of the same split,
 as a game is the same game, and a held-out alphabet of one run is held out in all of them.
@@ -22,7 +22,7 @@ from leap_rl.tasks.omniglot.config import (
     SOURCE,
     OmniglotConfig,
 )
-from leap_rl.tasks.omniglot.data import HANDS, SIDE, Omniglot, decode, read_omniglot
+from leap_rl.tasks.omniglot.data import DRAWERS, SIDE, Omniglot, decode, read_omniglot
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,20 +42,20 @@ def with_alphabets(task: TaskConfig) -> TaskConfig:
 
 
 def open_data(task: TaskConfig) -> Omniglot:
-    """Return the config's drawings.
+    """Return the config's images.
 
     Raises:
         ValueError: They are missing, or others than those of the config.
     """
     if task.data is None:
         raise ValueError(
-            "task.data = null: task.kind = omniglot needs Omniglot's drawings; get "
+            "task.data = null: task.kind = omniglot needs Omniglot's images; get "
             f"images_background.zip and images_evaluation.zip from {SOURCE} and name their folder"
         )
     data = read_omniglot(task.data)
     if task.data_sha256 not in (None, data.sha256):
         raise ValueError(
-            f"task.data = {task.data}: holds other drawings (SHA-256 {data.sha256}) than "
+            f"task.data = {task.data}: holds other images (SHA-256 {data.sha256}) than "
             f"task.data_sha256 = {task.data_sha256}; name the folder with those that the run began "
             "with"
         )
@@ -127,17 +127,17 @@ def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, l
 
 @lru_cache(maxsize=64)
 def task_drawings(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
-    """Return a task's drawings, uint8 [20 characters, 20 hands, 28, 28], read-only.
+    """Return a task's images, uint8 [20 characters, 20 drawers, 28, 28], read-only.
 
-    The last five of the hands are those that validate.
+    The last five of the drawers are those that validate.
 
     Args:
         path: Of the data.
         alphabet: With at least 20 characters.
-        split: Which draw of characters and hands.
+        split: Which draw of characters and drawers.
 
     Raises:
-        ValueError: There is no such alphabet there, it is too small, or a drawing is damaged.
+        ValueError: There is no such alphabet there, it is too small, or an image is damaged.
     """
     import numpy as np
 
@@ -152,14 +152,14 @@ def task_drawings(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
         characters,
         key=lambda name: derive_seed(split, Purpose.DATA, "characters", alphabet, name),
     )[:CLASSES]
-    hands = sorted(
-        range(HANDS), key=lambda hand: derive_seed(split, Purpose.DATA, "hands", alphabet, hand)
+    drawers = sorted(
+        range(DRAWERS), key=lambda hand: derive_seed(split, Purpose.DATA, "hands", alphabet, hand)
     )
-    drawings = np.empty((CLASSES, HANDS, SIDE, SIDE), dtype=np.uint8)
+    images = np.empty((CLASSES, DRAWERS, SIDE, SIDE), dtype=np.uint8)
     for place, name in enumerate(names):
         try:
-            drawings[place] = [decode(characters[name][hand]) for hand in hands]
+            images[place] = [decode(characters[name][hand]) for hand in drawers]
         except ValueError as error:
             raise ValueError(f"task.data = {path}: {alphabet}/{name}: {error}") from None
-    drawings.flags.writeable = False
-    return drawings
+    images.flags.writeable = False
+    return images

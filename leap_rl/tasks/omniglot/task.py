@@ -1,10 +1,10 @@
 """An alphabet to tell the characters of: the paper's image experiment, one task of it.
 
 Everything random is a function of the task's seed and of which update it is for: the order of the
-drawings, and how each is turned, scaled and shifted. A frozen task is therefore its parameters and
-its count of updates.
+images, and how each is turned, scaled and shifted. A task's snapshot is therefore its parameters
+and its count of updates.
 
-Dimensions: P flattened shared parameters, N drawings in a batch.
+Dimensions: P flattened shared parameters, N images in a batch.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from leap_rl.tasks.task import (
     Progress,
     TaskSpec,
     TaskState,
-    freeze_loss,
-    thaw_loss,
+    restore_loss,
+    save_loss,
 )
 
 
@@ -44,11 +44,11 @@ class OmniglotTask:
 
     Args:
         spec: The alphabet, and the seed that the last layer, batches and augmentation come from.
-        drawings: uint8 [20 characters, 20 hands, H, W], the last five hands for validation.
+        images: uint8 [20 characters, 20 drawers, H, W], the last five drawers for validation.
         config: The budget and how it is learned.
         loss_difference: Whether to compute each batch's loss after the update too.
         second_order: Whether the end's gradient is by the start, through all updates, on the
-            validation drawings ("MAML differs from Leap in that it evaluates the meta objective on
+            validation images ("MAML differs from Leap in that it evaluates the meta objective on
             a held-out test set"), rather than by the end, on one more batch.
 
     Attributes:
@@ -60,7 +60,7 @@ class OmniglotTask:
         self,
         spec: TaskSpec,
         *,
-        drawings: NDArray[np.uint8],
+        images: NDArray[np.uint8],
         config: OmniglotConfig,
         loss_difference: LossDifference = "next_batch",
         second_order: bool = False,
@@ -69,7 +69,7 @@ class OmniglotTask:
         self.config = config
         self._evaluates_again = loss_difference == "same_batch"
         self._second_order = second_order
-        shown = torch.from_numpy(drawings.astype(np.float32)).div_(255.0)
+        shown = torch.from_numpy(images.astype(np.float32)).div_(255.0)
         training, validating = torch.split(shown, [TRAINING_DRAWINGS, VALIDATION_DRAWINGS], dim=1)
         self._training = training.reshape(-1, 1, *shown.shape[2:])
         self._labels = torch.arange(CLASSES).repeat_interleave(TRAINING_DRAWINGS)
@@ -81,7 +81,7 @@ class OmniglotTask:
             precision=config.precision,
         )
         self._validation = Batch(
-            # Turned once and for all: the same drawings then judge a task at any time.
+            # Turned once and for all: the same images then judge a task at any time.
             self._augmented(validating.reshape(-1, 1, *shown.shape[2:]), "validation"),
             torch.arange(CLASSES).repeat_interleave(VALIDATION_DRAWINGS),
         )
@@ -98,7 +98,7 @@ class OmniglotTask:
 
     @property
     def agent_steps_total(self) -> int:
-        """The budget in drawings."""
+        """The budget in images."""
         return self.config.updates * self.config.batch_size
 
     @property
@@ -115,15 +115,15 @@ class OmniglotTask:
     def advance(self, observe: Observe) -> Progress:
         """Take one step of gradient descent; validate where it is due."""
         batch = self.batch(self._updates)
-        figures = self.learner.figures(batch)
-        gradient = self.learner.backward(figures.loss)
-        loss = figures.loss.detach()
+        metrics = self.learner.metrics(batch)
+        gradient = self.learner.backward(metrics.loss)
+        loss = metrics.loss.detach()
         observe(self.learner.shared, loss, gradient, previous_batch_loss=self._previous_batch_loss)
         self.learner.step()
         self._updates += 1
         if self._evaluates_again:
             self._previous_batch_loss = self.learner.evaluate(batch).loss
-        losses = {"total": float(loss), "training_error": float(figures.error)}
+        losses = {"total": float(loss), "training_error": float(metrics.error)}
         if self._validates_now():
             validation = self.learner.evaluate(self._validation)
             losses["validation"] = float(validation.loss)
@@ -138,12 +138,12 @@ class OmniglotTask:
         """Return the last point with one more batch's loss, or what MAML asks for in its place."""
         if self._second_order:
             return self._end_by_the_start()
-        figures = self.learner.figures(self.batch(self._updates + self._end_batches))
+        metrics = self.learner.metrics(self.batch(self._updates + self._end_batches))
         self._end_batches += 1
-        gradient = self.learner.backward(figures.loss) if with_grad else None
+        gradient = self.learner.backward(metrics.loss) if with_grad else None
         return Point(
             theta=self.learner.shared,
-            loss=figures.loss.detach(),
+            loss=metrics.loss.detach(),
             grad=gradient,
             previous_batch_loss=self._previous_batch_loss,
         )
@@ -153,7 +153,7 @@ class OmniglotTask:
         state: TaskState = {
             "parameters": self.learner.parameters.numpy().copy(),
             "updates": np.array(self._updates),
-            **freeze_loss(self._previous_batch_loss),
+            **save_loss(self._previous_batch_loss),
         }
         if self._start is not None:
             state["start"] = self._start.numpy().copy()
@@ -167,7 +167,7 @@ class OmniglotTask:
         """
         self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
         self._updates = int(state["updates"])
-        self._previous_batch_loss = thaw_loss(state)
+        self._previous_batch_loss = restore_loss(state)
         if self._second_order:
             self._start = torch.from_numpy(state["start"].copy())
 
@@ -189,27 +189,27 @@ class OmniglotTask:
         """Nothing is held."""
 
     def batch(self, update: int) -> Batch:
-        """Return the batch of an update, from 0: drawings in a random order, all before any again.
+        """Return the batch of an update, from 0: images in a random order, all before any again.
 
         A pure function of the task's seed.
         """
         size, count = self.config.batch_size, len(self._training)
         places = range(update * size, (update + 1) * size)
         indices = torch.stack([self._order(place // count)[place % count] for place in places])
-        drawings = self._augmented(self._training[indices], "training", update)
-        return Batch(drawings, self._labels[indices])
+        images = self._augmented(self._training[indices], "training", update)
+        return Batch(images, self._labels[indices])
 
     def _order(self, epoch: int) -> Tensor:
-        """Return the order in which one round through the training drawings shows them."""
+        """Return the order in which one round through the training images shows them."""
         if self._epoch[0] != epoch:
             generator = self._generator(Purpose.DATA, "order", epoch)
             self._epoch = (epoch, torch.randperm(len(self._training), generator=generator))
         return self._epoch[1]
 
-    def _augmented(self, drawings: Tensor, *path: int | str) -> Tensor:
+    def _augmented(self, images: Tensor, *path: int | str) -> Tensor:
         if not self.config.augment:
-            return drawings
-        return random_affine(drawings, self._generator(Purpose.DATA, "augmentation", *path))
+            return images
+        return random_affine(images, self._generator(Purpose.DATA, "augmentation", *path))
 
     def _generator(self, purpose: Purpose, *path: int | str) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(self._seed, purpose, *path))

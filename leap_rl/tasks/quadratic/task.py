@@ -29,8 +29,8 @@ from leap_rl.tasks.task import (
     Progress,
     TaskSpec,
     TaskState,
-    freeze_loss,
-    thaw_loss,
+    restore_loss,
+    save_loss,
 )
 
 DIMENSION = 32
@@ -110,7 +110,7 @@ class QuadraticTask:
         displacement = self._displacement()
         loss, gradient = quadratic_loss(self._theta, self._bowl, displacement)
         observe(self._theta, loss, gradient, previous_batch_loss=self._previous_batch_loss)
-        self._theta = self._theta - self._lr * gradient  # anew: the last point stays readable
+        self._theta = self._theta - self._lr * gradient  # again: the last point stays readable
         self._updates += 1
         if self._evaluates_again:
             self._previous_batch_loss, _ = quadratic_loss(self._theta, self._bowl, displacement)
@@ -136,7 +136,7 @@ class QuadraticTask:
             "theta": self._theta.numpy().copy(),
             "updates": np.array(self._updates),
             "noise": self._noise.get_state().numpy(),
-            **freeze_loss(self._previous_batch_loss),
+            **save_loss(self._previous_batch_loss),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -144,7 +144,7 @@ class QuadraticTask:
         self._theta = torch.from_numpy(state["theta"].copy())
         self._updates = int(state["updates"])
         self._noise.set_state(torch.from_numpy(state["noise"].copy()))
-        self._previous_batch_loss = thaw_loss(state)
+        self._previous_batch_loss = restore_loss(state)
 
     def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round from ``shared``, float32 [P], with the noise of an earlier one going on."""

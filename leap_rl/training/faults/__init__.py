@@ -1,1 +1,1 @@
-"""Named moments in a run's life, and deaths on order at them."""
+"""Fault points, and the injection of failures at them."""

@@ -1,8 +1,8 @@
-"""Deaths on order: a process that comes to a phase for the n-th time is killed there.
+"""Fault injection: the process that reaches a fault point for the n-th time is killed there.
 
-`leap-rl chaos` says which, by a file that an environment variable names; without it nothing
-happens. Counted are the visits of all processes of a run together, over all of their lives, by the
-length of a file for each phase, to which each visit adds a byte.
+`leap-rl chaos` writes the plan to a file that an environment variable names; without one nothing
+happens. Visits are counted over all processes of a run, restarted ones included: each visit adds a
+byte to the fault point's file, and the length of the file is the count.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leap_rl.training.faults.points import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 
 PLAN_VARIABLE = "LEAP_RL_CHAOS"
-"""Names the file with the deaths."""
+"""Names the file with the plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deaths:
-    """Kills whoever comes to a phase at a number on order.
+class FaultInjector:
+    """Kills the calling process at the planned visits of fault points. Picklable.
 
     Args:
-        folder: Where visits are counted and deaths are noted; on a file system that all processes
+        folder: Where visits are counted and kills are noted; on a file system that all processes
             share.
-        at: The numbers, from 1, by phase.
+        at: The numbers of the visits, from 1, by fault point.
     """
 
     folder: str
     at: Mapping[str, Sequence[int]]
 
-    def __call__(self, phase: Phase) -> None:
-        """Count a visit, and die of it if that is on order."""
-        number = self._count(phase)
-        if number in self.at.get(phase, ()):
-            note = Path(self.folder) / f"{phase}.{number}.killed"
+    def __call__(self, point: FaultPoint) -> None:
+        """Count a visit, and kill this process if it is planned."""
+        number = self._count(point)
+        if number in self.at.get(point, ()):
+            note = Path(self.folder) / f"{point}.{number}.killed"
             note.write_text(f"{os.getpid()}\n")
             os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(60.0)  # it is delivered before that
 
-    def _count(self, phase: Phase) -> int:
+    def _count(self, point: FaultPoint) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        descriptor = os.open(Path(self.folder) / f"{phase}.visits", flags, 0o600)
+        descriptor = os.open(Path(self.folder) / f"{point}.visits", flags, 0o600)
         try:
             os.write(descriptor, b".")
             # Where this very byte ended, whoever else is writing.
@@ -54,23 +54,23 @@ class Deaths:
             os.close(descriptor)
 
     def write(self, path: Path) -> None:
-        """Write the plan for `ordered_deaths` to read."""
+        """Write the plan to a file, which `fault_injector` reads."""
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"folder": self.folder, "at": dict(self.at)}))
 
-    def visits(self) -> dict[Phase, int]:
-        """Return how often each phase was come to."""
-        paths = {phase: Path(self.folder) / f"{phase}.visits" for phase in Phase}
-        return {phase: path.stat().st_size for phase, path in paths.items() if path.exists()}
+    def visits(self) -> dict[FaultPoint, int]:
+        """Return how often each fault point was reached."""
+        paths = {point: Path(self.folder) / f"{point}.visits" for point in FaultPoint}
+        return {point: path.stat().st_size for point, path in paths.items() if path.exists()}
 
-    def happened(self) -> list[tuple[Phase, int]]:
-        """Return the phases and numbers of the deaths that were died, in their order."""
+    def fired(self) -> list[tuple[FaultPoint, int]]:
+        """Return the injected failures that fired, in their order: fault point and visit."""
         notes = sorted(Path(self.folder).glob("*.killed"), key=lambda note: note.stat().st_mtime_ns)
         words = [note.name.split(".") for note in notes]
-        return [(Phase(f"{role}.{doing}"), int(number)) for role, doing, number, _ in words]
+        return [(FaultPoint(f"{role}.{doing}"), int(number)) for role, doing, number, _ in words]
 
 
-def ordered_deaths() -> OnPhase:
-    """Return what the processes of this run are to do at each phase: as a rule, nothing."""
+def fault_injector() -> OnFaultPoint:
+    """Return the fault injector of this run's plan; without one, a function that does nothing."""
     plan = os.environ.get(PLAN_VARIABLE)
-    return no_fault if plan is None else Deaths(**json.loads(Path(plan).read_text()))
+    return no_fault if plan is None else FaultInjector(**json.loads(Path(plan).read_text()))

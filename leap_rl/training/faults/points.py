@@ -1,6 +1,6 @@
-"""Named moments in a run's life, at which `leap-rl chaos` kills processes.
+"""Fault points: named moments of a run at which `leap-rl chaos` kills processes.
 
-Whoever comes to one calls `on_phase` with it. In a run nothing happens then.
+The code calls `on_fault_point` at each; in a usual run that does nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 
-class Phase(StrEnum):
-    """A fault point: whose, and what it has just done or is about to do."""
+class FaultPoint(StrEnum):
+    """A process's role, and what it has just done or is about to do."""
 
     TRAINER_CLAIMING = "trainer.claiming"
     """About to ask for work."""
@@ -21,7 +21,7 @@ class Phase(StrEnum):
     """Has made an update."""
     TRAINER_STREAMING = "trainer.streaming"
     """Has sent a sum so far, and has no answer yet."""
-    TRAINER_FREEZING = "trainer.freezing"
+    TRAINER_SNAPSHOTTING = "trainer.snapshotting"
     """Has sent a snapshot, and has no answer yet."""
     TRAINER_COMPLETING = "trainer.completing"
     """About to send the whole sum."""
@@ -32,7 +32,7 @@ class Phase(StrEnum):
     """Has a lease on disk, and has not answered."""
     SERVER_STREAMING = "server.streaming"
     """Has taken in a sum so far, and has not answered."""
-    SERVER_FREEZING = "server.freezing"
+    SERVER_SNAPSHOTTING = "server.snapshotting"
     """Has a snapshot on disk, and has not answered."""
     SERVER_COMPLETING = "server.completing"
     """Has a whole sum on disk, and has not answered."""
@@ -58,12 +58,12 @@ class Phase(StrEnum):
 
     @property
     def role(self) -> str:
-        """Whose phase it is: trainer, server or driver."""
+        """The process that reaches it: trainer, server or driver."""
         return self.partition(".")[0]
 
 
-OnPhase: TypeAlias = Callable[[Phase], None]
+OnFaultPoint: TypeAlias = Callable[[FaultPoint], None]
 
 
-def no_fault(phase: Phase) -> None:
+def no_fault(point: FaultPoint) -> None:
     """Do nothing."""

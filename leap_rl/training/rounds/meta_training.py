@@ -31,7 +31,7 @@ from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
-from leap_rl.training.rounds.validation import Judgement, Validation
+from leap_rl.training.rounds.validation import Validation, ValidationState
 
 OUTER_OPTIMIZER = "outer_optimizer.safetensors"
 
@@ -94,19 +94,19 @@ class MetaTrainingFactory:
             outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
             outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
             agent_steps = int(state["agent_steps"])
-            judgement = Judgement.from_state(state)
+            validation_state = ValidationState.from_state(state)
         except (KeyError, TypeError, ValueError) as error:
             raise RunFolderError(
                 f"{folder.checkpoint(number)}: is no checkpoint of this run: {error}"
             ) from None
-        return MetaTraining(self, outer, agent_steps=agent_steps, judgement=judgement)
+        return MetaTraining(self, outer, agent_steps=agent_steps, validation_state=validation_state)
 
     def adopt(self, files: Mapping[str, bytes], *, keep_optimizer: bool) -> dict[str, bytes]:
         """Return the files of the checkpoint that a fork starts with.
 
         Args:
             files: Those of a run's checkpoint, by name.
-            keep_optimizer: Whether the outer optimizer goes on from its state there, or anew.
+            keep_optimizer: Whether the outer optimizer goes on from its state there, or again.
 
         Raises:
             ValueError: They do not fit this run's parameters or its optimizer.
@@ -131,11 +131,11 @@ class MetaTraining:
         outer: OuterStep,
         *,
         agent_steps: int,
-        judgement: Judgement | None = None,
+        validation_state: ValidationState | None = None,
     ) -> None:
         self._plan = plan
         self._outer = outer
-        self._judgement = judgement or Judgement()
+        self._validation_state = validation_state or ValidationState()
         self._agent_steps = agent_steps
         self._theta0: FloatVector = outer.theta.numpy().copy()
 
@@ -179,11 +179,11 @@ class MetaTraining:
             result = self._outer.step(contributions)
         except NonFiniteError as error:
             raise RunFailedError(f"meta-step {round_number}: {error}") from None
-        self._judgement, validation = self._judgement.judge(round_number, judging)
+        self._validation_state, validation = self._validation_state.judge(round_number, judging)
         row = meta_step_row(
             meta_step=round_number,
             slots=[
-                _figures(
+                _metrics(
                     slot, contribution, result.mean, len(slots), self._plan.frames_per_agent_step
                 )
                 for slot, contribution in zip(slots, contributions, strict=True)
@@ -207,8 +207,8 @@ class MetaTraining:
         return ClosedRound(
             rows=[LoggedRow(axis="meta_step", values=row)],
             files=initialization_files(self._plan.layout, self._outer),
-            state={"agent_steps": self._agent_steps, **self._judgement.state()},
-            best=self._judgement.best,
+            state={"agent_steps": self._agent_steps, **self._validation_state.state()},
+            best=self._validation_state.best,
         )
 
 
@@ -238,7 +238,7 @@ def _cosines(
     return found
 
 
-def _figures(
+def _metrics(
     slot: FilledSlot,
     contribution: Tensor,
     mean: Tensor,

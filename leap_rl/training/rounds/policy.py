@@ -33,7 +33,7 @@ class FilledSlot:
     record: TaskRecord
     episodes: Episodes
     kept: Bytes | None = None
-    """The task frozen at its end, for methods that keep their tasks."""
+    """The task's snapshot at its end, for methods that keep their tasks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -56,7 +56,7 @@ class Validation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judgement:
+class ValidationState:
     """How the versions of an initialization did in validation; plain values, kept in state.json."""
 
     baseline: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Judgement:
     best_gain: float = -math.inf
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Judgement:
+    def from_state(cls, state: Mapping[str, Any]) -> ValidationState:
         """Return what a checkpoint's state holds.
 
         Raises:
@@ -89,7 +89,7 @@ class Judgement:
 
     def judge(
         self, version: int, slots: Sequence[FilledSlot]
-    ) -> tuple[Judgement, dict[str, float | int]]:
+    ) -> tuple[ValidationState, dict[str, float | int]]:
         """Take in how a version did.
 
         Args:
@@ -98,7 +98,7 @@ class Judgement:
                 began again with another seed, which version 0's agent did not have.
 
         Returns:
-            The new judgement, and the figures of the meta-step's row: by game the area under the
+            The new state, and the metrics of the meta-step's row: by game the area under the
             learning curve and what it gained over version 0's, means over agents; the mean gain
             over games, in standard deviations of version 0's curves, in which games are alike; and
             how many agents a game it is of, in the game with the fewest.
@@ -111,26 +111,26 @@ class Judgement:
                 of_game[str(slot.spec.seed)] = [fmean(series), pstdev(series)]
         baseline = self.baseline or agents
         gains: dict[str, float] = {}
-        counts, figures = [], dict[str, float | int]()
+        counts, metrics = [], dict[str, float | int]()
         for game, found in agents.items():
-            figures[f"validation/{game}/area"] = fmean(area for area, _ in found.values())
+            metrics[f"validation/{game}/area"] = fmean(area for area, _ in found.values())
             pairs = [(found[seed], was) for seed, was in baseline.get(game, {}).items()
                      if seed in found]  # fmt: skip
             if pairs:
                 gain = fmean(area - before for (area, _), (before, _) in pairs)
                 deviation = fmean(deviation for _, (_, deviation) in pairs)
-                figures[f"validation/{game}/gain"] = gain
+                metrics[f"validation/{game}/gain"] = gain
                 gains[game] = gain / deviation if deviation > 0 else 0.0
                 counts.append(len(pairs))
         if not gains:
-            return self, figures
+            return self, metrics
         gain = fmean(gains.values())
         better = self.best is None or gain > self.best_gain
         best, best_gain = (version, gain) if better else (self.best, self.best_gain)
         assert best is not None
-        figures |= {"validation/gain": gain, "validation/best": best}
-        figures["validation/agents"] = min(counts)
-        return Judgement(baseline=baseline, best=best, best_gain=best_gain), figures
+        metrics |= {"validation/gain": gain, "validation/best": best}
+        metrics["validation/agents"] = min(counts)
+        return ValidationState(baseline=baseline, best=best, best_gain=best_gain), metrics
 
 
 def learning_curve(record: TaskRecord) -> list[float]:

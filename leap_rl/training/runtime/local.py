@@ -19,7 +19,7 @@ from leap_rl.training.messages import (
     Stream,
     Work,
 )
-from leap_rl.training.runtime.run_spec import Job, StreamSchedule
+from leap_rl.training.runtime.run_spec import RunSpec, StreamSchedule
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due
 
@@ -73,7 +73,7 @@ class LocalLink:
 
 
 class LocalRuntime:
-    """Runs a job in this process; needs no Ray, and a debugger can stop it anywhere.
+    """Runs a run in this process; needs no Ray, and a debugger can stop it anywhere.
 
     Args:
         interrupts: What may ask the run to stop.
@@ -82,19 +82,19 @@ class LocalRuntime:
     def __init__(self, interrupts: Interrupts | None = None) -> None:
         self._interrupts = interrupts or Interrupts()
 
-    def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
-        """Run ``job`` to its end.
+    def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
+        """Run it to its end.
 
         Raises:
-            RunFailedError: The job cannot go on.
+            RunFailedError: The run cannot go on.
         """
         configure_torch()
         # Here trainer and server are one thread: an exception from anywhere would tear a write.
-        alone = RunFolder(job.run_dir).serving()
+        alone = RunFolder(run_spec.run_dir).serving()
         with self._interrupts, self._interrupts.held_back(), alone:
-            server = job.make_server()
-            link = LocalLink(server, job.make_schedule(), report, self._interrupts)
-            job.make_trainer(name="trainer-0", incarnation=1, link=link).run()
+            server = run_spec.make_server()
+            link = LocalLink(server, run_spec.make_schedule(), report, self._interrupts)
+            run_spec.make_trainer(name="trainer-0", incarnation=1, link=link).run()
             failure = server.status().failure
         if failure is not None:
             raise RunFailedError(failure)

@@ -12,16 +12,16 @@ from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.training.errors import UnfitMachineError
-from leap_rl.training.faults.points import OnPhase, no_fault
+from leap_rl.training.faults.points import OnFaultPoint, no_fault
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.rounds.policy import OnDivergence, RoundPolicyFactory
-from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due, Link, Trainer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class RunSpec:
     """All that a server and its trainers are made from; small, and travels to any process."""
 
     run_dir: str
@@ -33,15 +33,15 @@ class Job:
     make_policy: RoundPolicyFactory
     stream_every_s: float
     snapshot_every_s: float
-    patience: Patience
+    lease_policy: LeasePolicy
     keep_checkpoints: int | None = None
     """Of how many checkpoints the parameters stay; none for all."""
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     """Tells this driver from those before it and after it, in the leases of its trainers."""
     on_divergence: OnDivergence = "stop"
     """What becomes of a task whose numbers are no longer finite."""
-    on_phase: OnPhase = no_fault
-    """Hears of each phase that a process comes to; travels to all of them."""
+    on_fault_point: OnFaultPoint = no_fault
+    """Hears of each fault_point that a process comes to; travels to all of them."""
 
     def make_server(self, *, trainers_live: bool = False) -> ParameterServer:
         """Make the run's server as the folder's newest checkpoint says.
@@ -57,12 +57,12 @@ class Job:
             folder=folder,
             fingerprint=self.fingerprint,
             policy=self.make_policy(folder),
-            patience=self.patience,
+            lease_policy=self.lease_policy,
             on_divergence=self.on_divergence,
             keep_checkpoints=self.keep_checkpoints,
             session=self.session,
             trainers_live=trainers_live,
-            on_phase=self.on_phase,
+            on_fault_point=self.on_fault_point,
         )
 
     def make_schedule(self) -> StreamSchedule:
@@ -89,18 +89,18 @@ class Job:
             link=link,
             make_task=self.make_task,
             method=self.method,
-            on_phase=self.on_phase,
+            on_fault_point=self.on_fault_point,
         )
 
 
 class Runtime(Protocol):
-    """Runs a job's server and trainers somewhere until the job is finished."""
+    """Runs a server and trainers somewhere until the run is finished."""
 
-    def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
-        """Run ``job``; ``report`` hears how it stands, several times a second at most.
+    def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
+        """Run it; ``report`` hears how it stands, several times a second at most.
 
         Raises:
-            RunFailedError: The job cannot go on.
+            RunFailedError: The run cannot go on.
             KeyboardInterrupt: The user wants it stopped; the run's folder can be resumed.
         """
 
@@ -123,7 +123,7 @@ class StreamSchedule:
         self.start_task()
 
     def start_task(self) -> None:
-        """Count anew from now."""
+        """Count again from now."""
         now = self._clock()
         self._next_stream_s = now + self._stream_every_s
         self._next_snapshot_s = now + self._snapshot_every_s

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.faults.points import OnPhase, Phase
+from leap_rl.training.faults.points import FaultPoint, OnFaultPoint
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
 from leap_rl.training.server.kept_agents import KeptAgents
 
@@ -24,7 +24,7 @@ def commit_round(
     kept_agents: KeptAgents,
     fingerprint: str,
     keep_checkpoints: int | None = None,
-    on_phase: OnPhase,
+    on_fault_point: OnFaultPoint,
 ) -> None:
     """Write a closed round's episodes and its checkpoint, which makes the round count.
 
@@ -36,7 +36,7 @@ def commit_round(
         kept_agents: Those that go on from round to round.
         fingerprint: SHA-256 of the run's defining config.
         keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
-        on_phase: Hears of the steps on the way.
+        on_fault_point: Hears of the steps on the way.
 
     Raises:
         OSError: Something could not be written; the round does not count then.
@@ -55,17 +55,17 @@ def commit_round(
         state["kept"] = kept
     if closed.best is not None:
         folder.point_best(closed.best)  # it is there: this round began with it, or one before
-    on_phase(Phase.SERVER_STEPPING)
+    on_fault_point(FaultPoint.SERVER_STEPPING)
     folder.write_checkpoint(
         round_number + 1,
         closed.files,
         state,
-        before_latest=lambda: on_phase(Phase.SERVER_WRITING),
+        before_latest=lambda: on_fault_point(FaultPoint.SERVER_WRITING),
     )
     kept_agents.committed(kept)
     if keep_checkpoints is not None:
         folder.thin_out(keep_checkpoints)
-    on_phase(Phase.SERVER_COMMITTED)
+    on_fault_point(FaultPoint.SERVER_COMMITTED)
 
 
 def _entry(slot: FilledSlot | DroppedSlot) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from leap_rl.tracking.metrics import Row
 
 
-class Tally:
+class Counters:
     """A server's counts, each named as the series that shows it, and its newest committed row.
 
     Args:
@@ -56,7 +56,7 @@ class Tally:
         self._heard[slot] = agent_steps
         self.agent_steps += max(0, agent_steps - before)
 
-    def froze(self, slot: int, agent_steps: int) -> None:
+    def snapshot_taken(self, slot: int, agent_steps: int) -> None:
         """Take note of a snapshot on disk, and of how far its task had come."""
         self.snapshots += 1
         self._durable[slot] = agent_steps
@@ -64,5 +64,5 @@ class Tally:
     def committed(self, axis: str, row: Row) -> None:
         """Take note of a row on disk; one of an agent that learns alone is no meta-step's."""
         if axis == "meta_step":
-            # What only some meta-steps have, such as a judgement, stands until the next one.
+            # What only some meta-steps have, such as a validation_state, stands until the next one.
             self.row = {**self.row, **row}

@@ -34,7 +34,7 @@ class KeptAgents:
         self._before = self._rounds
 
     def read(self, game: str) -> Bytes | None:
-        """Return a game's frozen agent, or none before its first round.
+        """Return the snapshot of a game's agent, or none before its first round.
 
         Raises:
             RunFolderError: It is missing, damaged, or of another run.

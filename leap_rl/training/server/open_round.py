@@ -9,7 +9,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import RunningTask
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
-from leap_rl.training.server.counters import Tally
+from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.cut_off import cut_off
 from leap_rl.training.server.slot_files import SlotFiles
 from leap_rl.training.server.slots import Slot, SlotState
@@ -19,7 +19,7 @@ TICKS_A_LEASE = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
+class LeasePolicy:
     """How long the server waits, and how often."""
 
     lease_s: float
@@ -38,9 +38,9 @@ class OpenRound:
         specs: Its tasks, in slot order; none where the run is finished.
         folder: The run's.
         fingerprint: SHA-256 of the run's defining config.
-        patience: When a slot is taken from its trainer, and the round from its slots.
+        lease_policy: When a slot is taken from its trainer, and the round from its slots.
         clock: Monotonic seconds.
-        tally: Counts what happens here.
+        counters: Counts what happens here.
 
     Raises:
         RunFolderError: The folder holds what does not belong there, or cannot be read.
@@ -53,16 +53,16 @@ class OpenRound:
         *,
         folder: RunFolder,
         fingerprint: str,
-        patience: Patience,
+        lease_policy: LeasePolicy,
         clock: Callable[[], float],
-        tally: Tally,
+        counters: Counters,
     ) -> None:
         self.number = number
         self.failure: str | None = None
         """Why the run cannot go on, where it cannot."""
-        self._patience = patience
+        self._lease_policy = lease_policy
         self._clock = clock
-        self._tally = tally
+        self._counters = counters
         self._opened_s = self._ticked_s = clock()
         folder.remove_slots(number - 1)  # which a crash may have left
         self.slots = [
@@ -115,7 +115,7 @@ class OpenRound:
 
     def renew(self, slot: Slot) -> None:
         """Give a running slot a fresh lease."""
-        slot.lease_until_s = self._clock() + self._patience.lease_s
+        slot.lease_until_s = self._clock() + self._lease_policy.lease_s
 
     def release(self, trainer: str, cause: str) -> None:
         """Free what a trainer works on, which is lost or asks for something else."""
@@ -126,9 +126,9 @@ class OpenRound:
     def free(self, slot: Slot, cause: str) -> None:
         """Take a slot from its trainer."""
         slot.free()
-        if slot.losses >= self._patience.max_attempts:
+        if slot.trainer_failures >= self._lease_policy.max_attempts:
             self.failure = (
-                f"{slot.name} lost its trainer {slot.losses} times and got no further; "
+                f"{slot.name} lost its trainer {slot.trainer_failures} times and got no further; "
                 f"runtime.max_attempts allows no more. The last time: {cause}"
             )
 
@@ -141,23 +141,25 @@ class OpenRound:
         Returns:
             Whether the round was late, and is to be closed.
         """
-        now, patience = self._clock(), self._patience
-        missed_s = now - self._ticked_s - patience.lease_s / TICKS_A_LEASE
+        now, lease_policy = self._clock(), self._lease_policy
+        missed_s = now - self._ticked_s - lease_policy.lease_s / TICKS_A_LEASE
         self._ticked_s = now
         if missed_s > 0:
             for slot in self.slots:
                 slot.lease_until_s += missed_s
         for slot in self.slots:
             if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
-                self._tally.lease_expiries += 1
-                self.free(slot, f"nothing was heard of it for {patience.lease_s:g} s")
-        late = patience.close_after_s is not None and self.elapsed_s >= patience.close_after_s
+                self._counters.lease_expiries += 1
+                self.free(slot, f"nothing was heard of it for {lease_policy.lease_s:g} s")
+        late = (
+            lease_policy.close_after_s is not None and self.elapsed_s >= lease_policy.close_after_s
+        )
         if not late or not any(slot.n > 0 for slot in self.slots):
             return False
         for slot in self.slots:
             if slot.result is None:
                 result = cut_off(slot)
                 slot.complete(result)
-                self._tally.tasks_cut_off += isinstance(result, FilledSlot)
-                self._tally.tasks_dropped += isinstance(result, DroppedSlot)
+                self._counters.tasks_cut_off += isinstance(result, FilledSlot)
+                self._counters.tasks_dropped += isinstance(result, DroppedSlot)
         return True

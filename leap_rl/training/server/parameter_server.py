@@ -20,7 +20,7 @@ import numpy as np
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import ProtocolError
-from leap_rl.training.faults.points import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -45,9 +45,9 @@ from leap_rl.training.rounds.policy import (
     RoundPolicy,
 )
 from leap_rl.training.server.commit import agent_file, commit_round
-from leap_rl.training.server.counters import Tally
+from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.kept_agents import KeptAgents
-from leap_rl.training.server.open_round import OpenRound, Patience
+from leap_rl.training.server.open_round import LeasePolicy, OpenRound
 from leap_rl.training.server.slot_files import SlotSnapshot
 from leap_rl.training.server.slots import Slot, SlotState
 
@@ -73,14 +73,14 @@ class ParameterServer:
         folder: The run's folder; holds at least checkpoint 0.
         fingerprint: SHA-256 of the run's defining config; messages of another are refused.
         policy: What the rounds consist of, restored from the folder's newest checkpoint.
-        patience: When a slot is taken from its trainer, and a round from its slots.
+        lease_policy: When a slot is taken from its trainer, and a round from its slots.
         on_divergence: What becomes of a task whose numbers are no longer finite.
         keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
         session: Identifies the driver; the trainers of leases with another one are gone.
         trainers_live: Whether the trainers of the driver's leases on disk may live on: this server
             takes the place of one that died. Otherwise the driver has started none yet.
         clock: Monotonic seconds.
-        on_phase: Hears of each phase that the server comes to.
+        on_fault_point: Hears of each fault_point that the server comes to.
 
     Raises:
         RunFolderError: The folder holds what does not belong there, or cannot be read.
@@ -92,22 +92,22 @@ class ParameterServer:
         folder: RunFolder,
         fingerprint: str,
         policy: RoundPolicy,
-        patience: Patience,
+        lease_policy: LeasePolicy,
         on_divergence: OnDivergence = "stop",
         keep_checkpoints: int | None = None,
         session: str = "",
         trainers_live: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        on_phase: OnPhase = no_fault,
+        on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        self._on_phase = on_phase
+        self._on_phase = on_fault_point
         latest = folder.latest()
         assert latest is not None, "a run is made with its checkpoint 0"
         self._folder = folder
         folder.rely_on_locks()
         self._fingerprint = fingerprint
         self._policy = policy
-        self._patience = patience
+        self._lease_policy = lease_policy
         self._on_divergence = on_divergence
         self._keep_checkpoints = keep_checkpoints
         self._session = session
@@ -117,7 +117,7 @@ class ParameterServer:
         # that died in answering it, and that can be no older than the last round.
         state = folder.read_state(latest)
         slots = state.get("slots", ())
-        self.tally = Tally(state.get("rows", ()), restarted=trainers_live)
+        self.counters = Counters(state.get("rows", ()), restarted=trainers_live)
         """For who shows how the run goes."""
         self._kept_agents = KeptAgents(folder, fingerprint, state.get("kept", {}))
         self._committed = {
@@ -126,7 +126,7 @@ class ParameterServer:
         self._closed: ClosedRound | None = None
         self._open = self._open_round(latest, trainers_live=trainers_live)
         self._close_full_rounds()
-        on_phase(Phase.SERVER_RESUMING)
+        on_fault_point(FaultPoint.SERVER_RESUMING)
 
     # -- what trainers call -------------------------------------------------------------------
 
@@ -135,21 +135,21 @@ class ParameterServer:
         trainer = self._trainers.get(claim.trainer)
         if trainer is None or claim.incarnation > trainer.incarnation:
             trainer = self._trainers[claim.trainer] = _TrainerState(incarnation=claim.incarnation)
-            self._open.release(claim.trainer, "its trainer was started anew")
+            self._open.release(claim.trainer, "its trainer was started from scratch")
         if claim.incarnation < trainer.incarnation:
             return Finished()  # taken for dead and replaced: it must not get work again
         if claim.number < trainer.number:
-            self.tally.repeats_refused += 1
+            self.counters.repeats_refused += 1
             return Wait()  # overtaken on the way; nobody waits for this answer any more
         if claim.number == trainer.number and trainer.handed:
-            self.tally.repeats_refused += 1
+            self.counters.repeats_refused += 1
             held = self._open.held_by(claim.trainer)
             if held is not None and not held.heard:
                 return self._assignment(held)  # the answer was lost
             # Late, as its trainer has streamed since; or the slot was lost before the answer
             # arrived, and the trainer comes back with its next number.
             return Wait()
-        self._open.release(claim.trainer, "its trainer claimed anew")
+        self._open.release(claim.trainer, "its trainer claimed again")
         trainer.number, trainer.handed = claim.number, False
         return self._next_work(claim, trainer)
 
@@ -172,11 +172,11 @@ class ParameterServer:
                 return self._diverged(slot, _not_finite(message.n), agent_steps=0)
             return Continue(durable_n=slot.durable_n)
         if slot.contribution is not None and message.n <= slot.n:
-            self.tally.repeats_refused += 1
+            self.counters.repeats_refused += 1
         else:
-            self.tally.streams += 1
+            self.counters.streams += 1
         if message.n >= slot.n:
-            self.tally.heard(slot.index, message.live.agent_steps)
+            self.counters.heard(slot.index, message.live.agent_steps)
             slot.n = message.n
             slot.contribution = message.contribution
             slot.live = message.live
@@ -189,10 +189,10 @@ class ParameterServer:
                     snapshot=message.snapshot,
                 )
             )
-            slot.durable_n, slot.losses = message.n, 0
-            self.tally.froze(slot.index, message.live.agent_steps)
-            self._on_phase(Phase.SERVER_FREEZING)
-        self._on_phase(Phase.SERVER_STREAMING)
+            slot.durable_n, slot.trainer_failures = message.n, 0
+            self.counters.snapshot_taken(slot.index, message.live.agent_steps)
+            self._on_phase(FaultPoint.SERVER_SNAPSHOTTING)
+        self._on_phase(FaultPoint.SERVER_STREAMING)
         return Continue(durable_n=slot.durable_n)
 
     def complete(self, message: Complete) -> Counted | Abandon:
@@ -205,7 +205,7 @@ class ParameterServer:
         ticket = message.ticket
         self._check_fingerprint(ticket)
         if self._is_counted(ticket):
-            self.tally.repeats_refused += 1
+            self.counters.repeats_refused += 1
             return Counted(next=self.claim(message.claim))
         slot = self._owned_slot(ticket)
         if isinstance(slot, Abandon):
@@ -226,9 +226,9 @@ class ParameterServer:
             kept=message.kept,
         )
         slot.complete(filled)
-        self.tally.tasks_completed += 1
-        self.tally.heard(slot.index, message.record.agent_steps)
-        self._on_phase(Phase.SERVER_COMPLETING)
+        self.counters.tasks_completed += 1
+        self.counters.heard(slot.index, message.record.agent_steps)
+        self._on_phase(FaultPoint.SERVER_COMPLETING)
         slot.n, slot.contribution = message.n, message.contribution
         self._close_full_rounds()
         return Counted(next=self.claim(message.claim))
@@ -245,7 +245,7 @@ class ParameterServer:
             return slot  # it was decided before
         return self._diverged(slot, message.reason, agent_steps=message.agent_steps)
 
-    def beat(self, trainer: str, incarnation: int) -> None:
+    def heartbeat(self, trainer: str, incarnation: int) -> None:
         """Renew the leases of a trainer that lives but has nothing to stream yet."""
         known = self._trainers.get(trainer)
         if known is not None and known.incarnation == incarnation:
@@ -257,7 +257,7 @@ class ParameterServer:
 
     def trainer_lost(self, trainer: str, cause: str) -> None:
         """Free what a trainer held that the runtime says is dead, and of what."""
-        self.tally.trainers_lost += 1
+        self.counters.trainers_lost += 1
         self._open.release(trainer, cause)
 
     def tick(self) -> None:
@@ -293,9 +293,9 @@ class ParameterServer:
             () if finished else self._policy.open(number),
             folder=self._folder,
             fingerprint=self._fingerprint,
-            patience=self._patience,
+            lease_policy=self._lease_policy,
             clock=self._clock,
-            tally=self.tally,
+            counters=self.counters,
         )
         for slot in opened.slots:
             self._recover(opened, slot, trainers_live=trainers_live)
@@ -314,13 +314,13 @@ class ParameterServer:
             return
         if not trainers_live or lease.session != self._session:
             return  # it is gone, with the driver that started it
-        slot.losses = lease.losses if slot.n == lease.durable_n else 0
+        slot.trainer_failures = lease.trainer_failures if slot.n == lease.durable_n else 0
         claimed = (lease.incarnation, lease.number)
         known = self._trainers.get(lease.trainer)
         if known is not None and (known.incarnation, known.number) > claimed:
-            opened.free(slot, "its trainer claimed anew")  # and got another slot since
+            opened.free(slot, "its trainer claimed again")  # and got another slot since
             return
-        opened.release(lease.trainer, "its trainer claimed anew")
+        opened.release(lease.trainer, "its trainer claimed again")
         opened.let_run(slot, lease.trainer)
         # A claim that is repeated must get the work that it got.
         self._trainers[lease.trainer] = _TrainerState(*claimed, handed=True)
@@ -348,15 +348,17 @@ class ParameterServer:
             kept_agents=self._kept_agents,
             fingerprint=self._fingerprint,
             keep_checkpoints=self._keep_checkpoints,
-            on_phase=self._on_phase,
+            on_fault_point=self._on_phase,
         )
         self._committed.update(
             ((number, index), slot.attempt) for index, slot in enumerate(results)
         )
         for row in self._closed.rows:
-            self.tally.committed(row.axis, row.values)
+            self.counters.committed(row.axis, row.values)
         self._open = self._open_round(number + 1)
-        self._closed = None  # only now: if the next round does not open, this one is committed anew
+        self._closed = (
+            None  # only now: if the next round does not open, this one is committed again
+        )
 
     # -- slots --------------------------------------------------------------------------------
 
@@ -369,7 +371,7 @@ class ParameterServer:
         if slot is None:
             return Wait()
         slot.hand_out(claim, self._session)
-        self._on_phase(Phase.SERVER_CLAIMING)
+        self._on_phase(FaultPoint.SERVER_CLAIMING)
         trainer.handed = True
         self._open.let_run(slot, claim.trainer)
         return self._assignment(slot)
@@ -377,8 +379,8 @@ class ParameterServer:
     def _assignment(self, slot: Slot) -> Assignment:
         """Roll a slot back to its newest snapshot, and return the work that goes on from there."""
         snapshot = slot.roll_back()
-        self.tally.handed_out(slot.index, snapshot=snapshot is not None)
-        # A task whose numbers went bad starts anew, since its agent would go on as it did.
+        self.counters.handed_out(slot.index, snapshot=snapshot is not None)
+        # A task whose numbers went bad starts from scratch, since its agent would go on as it did.
         goes_on = snapshot is None and slot.restarts == 0
         return Assignment(
             ticket=Ticket(
@@ -408,12 +410,12 @@ class ParameterServer:
                 agent_steps=agent_steps,
             )
             slot.complete(dropped)
-            self.tally.tasks_dropped += 1
+            self.counters.tasks_dropped += 1
             _log.warning("%s; it is dropped", what)
             self._close_full_rounds()
         elif self._on_divergence == "restart_task" and slot.restarts < MAX_RESTARTS:
             slot.restart()
-            self.tally.tasks_restarted += 1
+            self.counters.tasks_restarted += 1
             _log.warning("%s; it starts again with task seed %d", what, slot.task_seed)
         else:
             self._open.failure = what + (
@@ -427,13 +429,13 @@ class ParameterServer:
         """Return the running slot that the ticket's attempt owns, or why there is none."""
         self._check_fingerprint(ticket)
         if ticket.round != self._open.number:
-            self.tally.abandons += 1
+            self.counters.abandons += 1
             return Abandon(
                 reason=f"round {ticket.round} is closed; round {self._open.number} is open"
             )
         slot = self._open.slots[ticket.slot]
         if slot.attempt != ticket.attempt or slot.state is not SlotState.RUNNING:
-            self.tally.abandons += 1
+            self.counters.abandons += 1
             return Abandon(
                 reason=f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
                 f"this is attempt {ticket.attempt}"

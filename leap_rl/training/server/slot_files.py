@@ -1,7 +1,7 @@
 """The files of an open round's slots: leases, snapshots, completed slots; agents and curves.
 
     NNN.lease         who works on slot NNN, at which attempt
-    NNN.snapshot      its task frozen, with the sum so far
+    NNN.snapshot      its task's snapshot, with the sum so far
     NNN.safetensors   its whole sum and record, or why it was dropped: the slot is complete
 
 Each is one sealed file, so that it is there whole or not at all, and damage is told. A damaged one
@@ -40,7 +40,7 @@ class Lease:
     incarnation: int
     number: int
     """Of the claim that it answers."""
-    losses: int
+    trainer_failures: int
     """Trainers lost on the slot since its task last got further, by then."""
     durable_n: int
     """Segments behind the slot's snapshot by then."""
@@ -52,7 +52,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotSnapshot:
-    """A slot's task frozen after ``n`` segments, with their sum, [P]."""
+    """A snapshot of a slot's task after ``n`` segments, with their sum, [P]."""
 
     restarts: int
     """Which of the slot's tasks: how often it was started again by then."""
@@ -87,24 +87,24 @@ class SlotFiles:
             self._path.with_suffix(".lease"), lambda _, header: _checked(Lease, header)
         )
 
-    def write_snapshot(self, frozen: SlotSnapshot) -> None:
-        """Write a frozen task, synced to disk before it returns."""
-        arrays: Arrays = {"contribution": frozen.contribution, "snapshot": frozen.snapshot}
-        header = {"n": frozen.n, "restarts": frozen.restarts}
+    def write_snapshot(self, taken: SlotSnapshot) -> None:
+        """Write a snapshot, synced to disk before it returns."""
+        arrays: Arrays = {"contribution": taken.contribution, "snapshot": taken.snapshot}
+        header = {"n": taken.n, "restarts": taken.restarts}
         self._write(self._path.with_suffix(".snapshot"), arrays, header)
 
     def read_snapshot(self, *, restarts: int) -> SlotSnapshot | None:
-        """Return the newest frozen task, or none.
+        """Return the newest snapshot, or none.
 
         Args:
             restarts: How often the slot's task was started again; a snapshot of an earlier one is
                 none.
         """
-        frozen = self._read(
+        taken = self._read(
             self._path.with_suffix(".snapshot"),
             lambda arrays, header: _checked(SlotSnapshot, {**header, **arrays}),
         )
-        return None if frozen is None or frozen.restarts != restarts else frozen
+        return None if taken is None or taken.restarts != restarts else taken
 
     def write_result(self, slot: FilledSlot | DroppedSlot) -> None:
         """Write what completes a slot, synced to disk before it returns."""

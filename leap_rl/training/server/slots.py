@@ -4,7 +4,7 @@
 PENDING ------------> RUNNING(a, n) -------------------------> COMPLETE
    ^                        |
    +------------------------+
-    lease over, trainer lost, its trainer claims anew,
+    lease over, trainer lost, its trainer claims again,
     or the task is to start again with another seed
 """
 
@@ -44,7 +44,7 @@ class Slot:
     heard: bool = False
     """Whether the owner has streamed, and so has got its assignment."""
     lease_until_s: float = 0.0
-    losses: int = 0
+    trainer_failures: int = 0
     """Trainers lost on it since its task last got further."""
     restarts: int = 0
     """How often its task was started again with another seed."""
@@ -82,7 +82,7 @@ class Slot:
                 trainer=claim.trainer,
                 incarnation=claim.incarnation,
                 number=claim.number,
-                losses=self.losses,
+                trainer_failures=self.trainer_failures,
                 durable_n=self.durable_n,
                 restarts=self.restarts,
                 session=session,
@@ -94,19 +94,19 @@ class Slot:
         self.state, self.owner, self.heard = SlotState.RUNNING, trainer, False
 
     def roll_back(self) -> Bytes | None:
-        """Go back to the newest snapshot, or to the task's start; returns the frozen task."""
-        frozen = self.files.read_snapshot(restarts=self.restarts)
+        """Go back to the newest snapshot, or to the task's start; returns the snapshot."""
+        taken = self.files.read_snapshot(restarts=self.restarts)
         self.live = None
-        if frozen is None:
+        if taken is None:
             self.n, self.durable_n, self.contribution = 0, 0, None
             return None
-        self.n, self.durable_n, self.contribution = frozen.n, frozen.n, frozen.contribution
-        return frozen.snapshot
+        self.n, self.durable_n, self.contribution = taken.n, taken.n, taken.contribution
+        return taken.snapshot
 
     def free(self) -> None:
         """Take it from its trainer, which is lost."""
         self.state, self.owner, self.live = SlotState.PENDING, None, None
-        self.losses += 1
+        self.trainer_failures += 1
 
     def restart(self) -> None:
         """Start its task again from the initialization, with the next seed; noted on disk."""
@@ -117,12 +117,12 @@ class Slot:
                 trainer=None,
                 incarnation=0,
                 number=0,
-                losses=0,
+                trainer_failures=0,
                 durable_n=0,
                 restarts=restarts,
             )
         )
-        self.restarts, self.losses = restarts, 0
+        self.restarts, self.trainer_failures = restarts, 0
         self.n, self.durable_n, self.contribution = 0, 0, None
         self.state, self.owner, self.live = SlotState.PENDING, None, None
 

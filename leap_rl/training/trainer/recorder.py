@@ -93,7 +93,7 @@ class TaskRecorder:
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return all that was taken in, as arrays and as plain values; a pure read."""
         then, agent_steps, episodes = self._interval_mark
-        figures = {
+        metrics = {
             "updates": self.updates,
             "agent_steps": self.agent_steps,
             "losses": asdict(self.losses),
@@ -107,17 +107,17 @@ class TaskRecorder:
             },
             "working_s": self.working_s,
         }
-        return asdict(self.episodes()), figures
+        return asdict(self.episodes()), metrics
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], figures: Mapping[str, Any]) -> None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, Any]) -> None:
         """Go on from a state."""
         columns = (arrays[name].tolist() for name in ("agent_steps", "returns", "lengths"))
         self._episodes = [EpisodeEnd(*row) for row in zip(*columns, strict=True)]
         self._recent.extend(episode.episode_return for episode in self._episodes)
-        self.updates, self.agent_steps = figures["updates"], figures["agent_steps"]
-        self.losses = LossMean(**figures["losses"])
-        self.curve = [CurvePoint(**point) for point in figures["curve"]]
-        now, interval = self._clock(), figures["interval"]
+        self.updates, self.agent_steps = metrics["updates"], metrics["agent_steps"]
+        self.losses = LossMean(**metrics["losses"])
+        self.curve = [CurvePoint(**point) for point in metrics["curve"]]
+        now, interval = self._clock(), metrics["interval"]
         self._interval_losses = LossMean(**interval["losses"])
         self._interval_rewards = interval["rewards"]
         self._interval_mark = (
@@ -125,7 +125,7 @@ class TaskRecorder:
             interval["agent_steps"],
             interval["episodes"],
         )
-        self._started_s -= figures["working_s"]
+        self._started_s -= metrics["working_s"]
         self._live_mark = (now, self.agent_steps)
 
     def _open_interval(self) -> None:

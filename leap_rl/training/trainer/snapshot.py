@@ -1,8 +1,8 @@
-"""A task frozen between two updates: agent, environments, gradient path and records.
+"""A snapshot of a task between two updates: agent, environments, gradient path and records.
 
-Whoever thaws it goes on to the same bits and the same rows as whoever froze it would have.
+A task that is restored from it ends with the same bits and rows as the one that it was taken of.
 
-A method that keeps its tasks freezes each once more, without path and records, when its round is
+A method that keeps its tasks takes one more of each, without path and records, when its round is
 over: `keep` it, and `go_on` with it when its game is drawn again.
 """
 
@@ -23,30 +23,32 @@ from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import Bytes
 from leap_rl.training.trainer.recorder import TaskRecorder
 
-TRAIN_ANEW = "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
+TRAIN_AGAIN = "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
 """The way out for somebody whose snapshots are of no use."""
 
 
-def freeze(task: Task, path: GradientPath, recorder: TaskRecorder) -> Bytes:
+def take_snapshot(task: Task, path: GradientPath, recorder: TaskRecorder) -> Bytes:
     """Return a snapshot as uint8 [bytes]; a pure read."""
-    records, figures = recorder.state()
+    records, metrics = recorder.state()
     parts: dict[str, Mapping[str, NDArray[Any]]] = {
         "task": task.state(),
         "path": {name: part.cpu().numpy() for name, part in path.state_dict().items()},
         "records": records,
     }
     arrays = {f"{part}/{name}": array for part in parts for name, array in parts[part].items()}
-    return np.frombuffer(seal(arrays, figures), dtype=np.uint8)
+    return np.frombuffer(seal(arrays, metrics), dtype=np.uint8)
 
 
-def thaw(snapshot: Bytes, task: Task, path: GradientPath, recorder: TaskRecorder) -> None:
+def restore_snapshot(
+    snapshot: Bytes, task: Task, path: GradientPath, recorder: TaskRecorder
+) -> None:
     """Go on from a snapshot with a freshly made task, path and recorder.
 
     Raises:
         RunFailedError: It does not fit them: another version of something made it.
     """
     try:
-        arrays, figures = unseal(snapshot.data)
+        arrays, metrics = unseal(snapshot.data)
         parts: dict[str, dict[str, NDArray[Any]]] = {"task": {}, "path": {}, "records": {}}
         for key, array in arrays.items():
             part, _, name = key.partition("/")
@@ -56,11 +58,11 @@ def thaw(snapshot: Bytes, task: Task, path: GradientPath, recorder: TaskRecorder
         path.load_state_dict(
             {name: torch.from_numpy(np.array(part)) for name, part in parts["path"].items()}
         )
-        recorder.restore(parts["records"], figures)
+        recorder.restore(parts["records"], metrics)
     except (SealError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
             f"the task's snapshot cannot be gone on from ({type(error).__name__}: {error}); "
-            f"{TRAIN_ANEW}"
+            f"{TRAIN_AGAIN}"
         ) from error
 
 
@@ -84,5 +86,5 @@ def go_on(kept: Bytes, task: Task, theta0: Tensor) -> None:
     except (SealError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
             f"the agent that was kept cannot be gone on with ({type(error).__name__}: {error}); "
-            "fork the run to have all agents start anew"
+            "fork the run to have all agents start from scratch"
         ) from error

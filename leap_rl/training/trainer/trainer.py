@@ -18,7 +18,7 @@ from leap_rl.compute.determinism import processor_kind
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.tasks.task import Point, Task, TaskFactory, TaskSpec
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.points import OnPhase, Phase, no_fault
+from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -35,7 +35,13 @@ from leap_rl.training.messages import (
     Work,
 )
 from leap_rl.training.trainer.recorder import TaskRecorder
-from leap_rl.training.trainer.snapshot import TRAIN_ANEW, freeze, go_on, keep, thaw
+from leap_rl.training.trainer.snapshot import (
+    TRAIN_AGAIN,
+    go_on,
+    keep,
+    restore_snapshot,
+    take_snapshot,
+)
 
 
 class Due(Enum):
@@ -45,7 +51,7 @@ class Due(Enum):
     SUM = "sum"
     """The sum so far."""
     SNAPSHOT = "snapshot"
-    """The sum so far and the task frozen."""
+    """The sum so far and the task's snapshot."""
 
 
 class Link(Protocol):
@@ -81,7 +87,7 @@ class Trainer:
         make_task: Makes a task of its spec.
         method: The meta-learner, which makes the path that sums up a task's contribution.
         clock: Monotonic seconds.
-        on_phase: Hears of each phase that the trainer comes to.
+        on_fault_point: Hears of each fault_point that the trainer comes to.
     """
 
     def __init__(
@@ -93,9 +99,9 @@ class Trainer:
         make_task: TaskFactory,
         method: Method,
         clock: Callable[[], float] = time.monotonic,
-        on_phase: OnPhase = no_fault,
+        on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        self._on_phase = on_phase
+        self._on_phase = on_fault_point
         self.name = name
         self._incarnation = incarnation
         self._link = link
@@ -115,18 +121,18 @@ class Trainer:
                 continue
             answer = self._train(work, waiting_s=self._clock() - self._idle_since)
             if isinstance(answer, Counted):
-                self._on_phase(Phase.TRAINER_COMPLETED)
+                self._on_phase(FaultPoint.TRAINER_COMPLETED)
                 work = answer.next
             else:
                 self._idle_since = self._clock()
                 work = self._claim()
 
     def _claim(self) -> Work:
-        self._on_phase(Phase.TRAINER_CLAIMING)
+        self._on_phase(FaultPoint.TRAINER_CLAIMING)
         return self._link.claim(self._next_claim())
 
     def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
-        self._on_phase(Phase.TRAINER_CLAIMED)
+        self._on_phase(FaultPoint.TRAINER_CLAIMED)
         started = self._clock()
         # A copy: what a runtime hands over may be read-only memory that others share.
         theta0 = torch.from_numpy(np.array(assignment.theta0))
@@ -135,7 +141,7 @@ class Trainer:
         try:
             path = self._method.start(theta0.to(task.device), borrow=True)
             if assignment.snapshot is not None:
-                thaw(assignment.snapshot, task, path, recorder)
+                restore_snapshot(assignment.snapshot, task, path, recorder)
             elif assignment.kept is not None:
                 go_on(assignment.kept, task, theta0)
             else:
@@ -143,21 +149,25 @@ class Trainer:
             if path.segments != assignment.durable_n:
                 raise RunFailedError(
                     f"the task's snapshot holds {path.segments} segments and its slot's sum "
-                    f"{assignment.durable_n}; {TRAIN_ANEW}"
+                    f"{assignment.durable_n}; {TRAIN_AGAIN}"
                 )
             while not task.done:
                 recorder.add(task.advance(path.observe))
-                self._on_phase(Phase.TRAINER_TRAINING)
+                self._on_phase(FaultPoint.TRAINER_TRAINING)
                 due = self._link.due()
                 if due is not Due.NOTHING:
                     message = self._stream(assignment, recorder, path)
                     if due is Due.SNAPSHOT:
-                        message = replace(message, snapshot=freeze(task, path, recorder))
+                        message = replace(message, snapshot=take_snapshot(task, path, recorder))
                     answer = self._link.stream(message)
                     if isinstance(answer, Abandon):
                         return answer
-                    frozen = due is Due.SNAPSHOT
-                    self._on_phase(Phase.TRAINER_FREEZING if frozen else Phase.TRAINER_STREAMING)
+                    snapshot = due is Due.SNAPSHOT
+                    self._on_phase(
+                        FaultPoint.TRAINER_SNAPSHOTTING
+                        if snapshot
+                        else FaultPoint.TRAINER_STREAMING
+                    )
             # Before the end point: its batch is one that the agent never learns from.
             kept = keep(task) if self._method.keeps_tasks else None
             end = end_of_path(task, batches=self._method.end_batches)
@@ -169,7 +179,7 @@ class Trainer:
                 step_length=end.step_length,
             )
             record = self._record(recorder, path, waiting_s=waiting_s)
-            self._on_phase(Phase.TRAINER_COMPLETING)
+            self._on_phase(FaultPoint.TRAINER_COMPLETING)
             self._idle_since = self._clock()  # from here on the trainer waits for an answer
             whole = self._complete(assignment, task, recorder, path, record)
             return self._link.complete(replace(whole, kept=kept))
@@ -205,7 +215,7 @@ class Trainer:
             updates=recorder.updates,
             agent_steps=recorder.agent_steps,
             losses=recorder.losses.means(),
-            path=path.figures(),
+            path=path.metrics(),
             curve=tuple(recorder.curve),
             working_s=recorder.working_s,
             waiting_s=waiting_s,

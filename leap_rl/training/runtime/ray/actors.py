@@ -39,7 +39,7 @@ from leap_rl.training.messages import (
     Work,
 )
 from leap_rl.training.runtime.ray.metrics import RunMetrics, run_name
-from leap_rl.training.runtime.run_spec import Job, StreamSchedule
+from leap_rl.training.runtime.run_spec import RunSpec, StreamSchedule
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due
 
@@ -54,7 +54,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
-BEATS_A_LEASE = 4
+HEARTBEATS_A_LEASE = 4
 
 Reference: TypeAlias = "ray.ObjectRef[Any]"
 T = TypeVar("T")
@@ -79,11 +79,11 @@ class ServerActor:
 
     All methods run on one thread, the actor's event loop: the server itself needs no lock, and
     while a claim waits for a free slot the others are served. When the actor dies Ray starts it
-    anew, and its next life goes on from the run's folder.
+    again, and its next life goes on from the run's folder.
     """
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, run_spec: RunSpec) -> None:
+        self._run_spec = run_spec
         self._made: ParameterServer | None = None
         self._alone = ExitStack()
         self._theta0s: list[tuple[FloatVector, Reference]] = []
@@ -99,10 +99,10 @@ class ServerActor:
             self._frozen = asyncio.Event()
             self._stopping = asyncio.Event()
             # For the rest of this process's life.
-            self._alone.enter_context(RunFolder(self._job.run_dir).serving())
-            self._metrics = RunMetrics(run_name(self._job.run_dir))
+            self._alone.enter_context(RunFolder(self._run_spec.run_dir).serving())
+            self._metrics = RunMetrics(run_name(self._run_spec.run_dir))
             again: bool = ray.get_runtime_context().was_current_actor_reconstructed
-            self._made = self._job.make_server(trainers_live=again)
+            self._made = self._run_spec.make_server(trainers_live=again)
         return self._made
 
     async def claim(self, claim: Claim) -> tuple[Work, Reference | None]:
@@ -142,9 +142,9 @@ class ServerActor:
         self._changed.set()
         return answer
 
-    async def beat(self, trainer: str, incarnation: int) -> None:
+    async def heartbeat(self, trainer: str, incarnation: int) -> None:
         """Hear that a trainer lives."""
-        self._server.beat(trainer, incarnation)
+        self._server.heartbeat(trainer, incarnation)
 
     async def trainer_lost(self, trainer: str, cause: str) -> None:
         """Free what a dead trainer held."""
@@ -178,7 +178,7 @@ class ServerActor:
         """Look after leases and return where the run stands."""
         self._server.tick()
         status = self._server.status()
-        self._metrics.publish(status, self._server.tally)
+        self._metrics.publish(status, self._server.counters)
         if status.slots_total > status.slots_complete + len(status.running):
             self._changed.set()
         return status
@@ -344,19 +344,21 @@ class TrainerActor:
         node: str = ray.get_runtime_context().get_node_id()
         return node
 
-    def run(self, job: Job, name: str, incarnation: int, server: Any) -> None:
+    def run(self, run_spec: RunSpec, name: str, incarnation: int, server: Any) -> None:
         """Train until the run has no more work."""
         configure_torch()
-        link = RayLink(server, job.make_schedule())
-        trainer = job.make_trainer(name=name, incarnation=incarnation, link=link)
+        link = RayLink(server, run_spec.make_schedule())
+        trainer = run_spec.make_trainer(name=name, incarnation=incarnation, link=link)
         ended = threading.Event()
 
-        def beat() -> None:
+        def heartbeat() -> None:
             # A task of many emulators takes longer to start than a lease lasts, and streams come
             # between updates only.
-            while not ended.wait(job.patience.lease_s / BEATS_A_LEASE):
-                if link.is_alive(job.patience.lease_s):  # a task that hangs must lose its slot
-                    server.beat.remote(name, incarnation)
+            while not ended.wait(run_spec.lease_policy.lease_s / HEARTBEATS_A_LEASE):
+                if link.is_alive(
+                    run_spec.lease_policy.lease_s
+                ):  # a task that hangs must lose its slot
+                    server.heartbeat.remote(name, incarnation)
 
         def heed() -> None:
             while not ended.is_set():
@@ -367,7 +369,7 @@ class TrainerActor:
                 except RayError:  # the server is away: its next life is asked
                     ended.wait(FIRST_PAUSE_S)
 
-        threading.Thread(target=beat, name="beat", daemon=True).start()
+        threading.Thread(target=heartbeat, name="heartbeat", daemon=True).start()
         threading.Thread(target=heed, name="heed", daemon=True).start()
         # Of a machine that is taken away: its last work is not lost.
         former = signal.signal(signal.SIGTERM, lambda *_: link.leave())

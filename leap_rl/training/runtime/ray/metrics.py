@@ -1,7 +1,7 @@
 """Puts what the parameter server counts on Ray's Prometheus pages; alone in knowing how.
 
 Ray's agents collect these numbers from the server's process, every ten seconds, and show them on
-the page of the server's node. A server that dies begins to count anew, as another series: Ray
+the page of the server's node. A server that dies begins to count again, as another series: Ray
 labels each with the process that it comes from.
 """
 
@@ -19,7 +19,7 @@ from ray.util.metrics import Counter, Gauge
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.prometheus import SERIES, Series
 from leap_rl.training.messages import ServerStatus
-from leap_rl.training.server.counters import Tally
+from leap_rl.training.server.counters import Counters
 
 PUBLISH_EVERY_S = 1.0
 """As often as Ray can be told to collect."""
@@ -65,13 +65,13 @@ class RunMetrics:
         with self._best_effort():
             self._register(run)
 
-    def publish(self, status: ServerStatus, tally: Tally) -> None:
+    def publish(self, status: ServerStatus, counters: Counters) -> None:
         """Show how the run stands, unless that was done a moment ago."""
         if self._broken or (self._clock() < self._next_s and not status.finished):
             return
         self._next_s = self._clock() + PUBLISH_EVERY_S
         with self._best_effort():
-            self._publish(status, tally)
+            self._publish(status, counters)
 
     @contextmanager
     def _best_effort(self) -> Iterator[None]:
@@ -94,18 +94,18 @@ class RunMetrics:
                 gauge.set_default_tags({"run": label(run)})
                 self._gauges[_what(series)] = gauge
 
-    def _publish(self, status: ServerStatus, tally: Tally) -> None:
+    def _publish(self, status: ServerStatus, counters: Counters) -> None:
         for what, counter in self._counters.items():
-            total: int = getattr(tally, what)
+            total: int = getattr(counters, what)
             new = total - self._counted.get(what, 0)
             if new > 0:
                 counter.inc(new)
             self._counted[what] = total
-        self._show_progress(status, tally)
+        self._show_progress(status, counters)
         self._show_games(status)
-        self._show_row(tally.row)
+        self._show_row(counters.row)
 
-    def _show_progress(self, status: ServerStatus, tally: Tally) -> None:
+    def _show_progress(self, status: ServerStatus, counters: Counters) -> None:
         self._gauges["meta_step"].set(status.round)
         self._gauges["meta_steps"].set(status.rounds)
         running = len(status.running)
@@ -116,7 +116,7 @@ class RunMetrics:
         }
         for state, slots in states.items():
             self._gauges["slots"].set(slots, {"state": state})
-        messages = tally.streams + tally.tasks_completed
+        messages = counters.streams + counters.tasks_completed
         if messages > self._messages:
             self._messages = messages
             self._gauges["last_message_timestamp_seconds"].set(self._wall_clock())
@@ -152,7 +152,7 @@ def label(text: str) -> str:
 
 
 def _what(series: Series) -> str:
-    """The series' own part of its name; of a counter, its name in the tally too."""
+    """The series' own part of its name; of a counter, its name in the counters too."""
     return series.name.removeprefix("leap_rl_").removesuffix("_total")
 
 

@@ -15,15 +15,15 @@ from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.runtime.ray.actors import ANSWER_TIMEOUT_S, ServerActor
 from leap_rl.training.runtime.ray.calls import actor, ask, first_line
 from leap_rl.training.runtime.ray.environment import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
-from leap_rl.training.runtime.ray.trainer_pool import Crew, Share, living_nodes
-from leap_rl.training.runtime.run_spec import Job
+from leap_rl.training.runtime.ray.trainer_pool import Share, TrainerPool, living_nodes
+from leap_rl.training.runtime.run_spec import RunSpec
 
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
@@ -32,11 +32,11 @@ SNAPSHOTS_WITHIN_S = 2.5
 OBJECT_STORE_BYTES = 512 * 2**20
 
 SERVER_RESTARTS = 20
-"""Deaths of the server that a run survives; a server that dies again and again is told."""
+"""Deaths of the server that a run survives; after more it fails."""
 
 
 class RayRuntime:
-    """Runs a job on a Ray cluster: one that it joins, or one of its own on this machine.
+    """Runs a run on a Ray cluster: one that it joins, or one of its own on this machine.
 
     Args:
         trainers: How many trainers; none for one a core, at most one a slot.
@@ -63,11 +63,11 @@ class RayRuntime:
         self._metrics_port = metrics_port
         self._interrupts = interrupts or Interrupts()
 
-    def run(self, job: Job, report: Callable[[ServerStatus], None]) -> None:
-        """Run ``job`` to its end.
+    def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
+        """Run it to its end.
 
         Raises:
-            RunFailedError: The job cannot go on, or there is no cluster.
+            RunFailedError: The run cannot go on, or there is no cluster.
             RunFolderError: The run's folder is damaged.
         """
         cores_wanted = (self._trainers or 0) * self._share.cores
@@ -80,24 +80,24 @@ class RayRuntime:
             )
             server = actor(
                 ServerActor, num_cpus=0, scheduling_strategy=here, max_restarts=SERVER_RESTARTS
-            ).remote(job)
-            crew = Crew(job, server, self._share, trainers=self._trainers)
+            ).remote(run_spec)
+            pool = TrainerPool(run_spec, server, self._share, trainers=self._trainers)
             try:
-                _supervise(server, crew, report, self._interrupts)
+                _supervise(server, pool, report, self._interrupts)
             except RayError as error:
                 raise RunFailedError(f"the parameter server died: {first_line(error)}") from None
             except KeyboardInterrupt:
                 _take_snapshots(server)
                 raise
             finally:
-                crew.kill()
+                pool.kill()
                 _let_finish(server)
                 ray.kill(server)
 
 
 def _supervise(
     server: Any,
-    crew: Crew,
+    pool: TrainerPool,
     report: Callable[[ServerStatus], None],
     interrupts: Interrupts,
 ) -> None:
@@ -106,7 +106,7 @@ def _supervise(
     while True:
         interrupts.check()
         status: ServerStatus = ask(server.supervise)
-        crew.on_phase(Phase.DRIVER_SUPERVISING)
+        pool.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)
@@ -115,9 +115,9 @@ def _supervise(
         reached = status.round, status.slots_complete, status.durable_segments
         if progress != reached:
             progress = reached
-            crew.deaths_since_progress = 0
-        crew.fill(status.slots_total)
-        crew.wait(SUPERVISE_EVERY_S)
+            pool.deaths_since_progress = 0
+        pool.fill(status.slots_total)
+        pool.wait(SUPERVISE_EVERY_S)
 
 
 def _take_snapshots(server: Any) -> None:

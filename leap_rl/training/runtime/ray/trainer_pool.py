@@ -1,7 +1,7 @@
 """The trainers of a run on Ray: started where there is room, replaced when they die.
 
 Nodes may join and leave while a run goes on. With a fixed number of trainers, those that find no
-room wait in Ray's queue and begin when a node has some. Otherwise the crew follows the cluster: a
+room wait in Ray's queue and begin when a node has some. Otherwise the pool follows the cluster: a
 trainer for each place that the nodes have, but no more than the round has slots.
 """
 
@@ -19,10 +19,10 @@ import ray
 from ray.exceptions import RayError
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.runtime.ray.actors import TrainerActor
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
-from leap_rl.training.runtime.run_spec import Job
+from leap_rl.training.runtime.run_spec import RunSpec
 
 LOOK_EVERY_S = 5.0
 """How often the cluster is looked at for nodes that came or went."""
@@ -92,18 +92,20 @@ class _Life:
     actor: Any
 
 
-class Crew:
+class TrainerPool:
     """The living trainers, and those that wait for a node.
 
     Args:
-        job: What they work on.
+        run_spec: Of the run that they work on.
         server: The parameter server's actor.
         share: What each takes of a node.
         trainers: How many there are to be; none for as many as the cluster has room for.
     """
 
-    def __init__(self, job: Job, server: Any, share: Share, *, trainers: int | None) -> None:
-        self._job = job
+    def __init__(
+        self, run_spec: RunSpec, server: Any, share: Share, *, trainers: int | None
+    ) -> None:
+        self._run_spec = run_spec
         self._server = server
         self._share = share
         self._trainers = trainers
@@ -114,7 +116,7 @@ class Crew:
         self._look_again_s = 0.0
         self._waits = False
         self.deaths_since_progress = 0
-        self.on_phase = job.on_phase
+        self.on_fault_point = run_spec.on_fault_point
 
     def fill(self, slots: int) -> None:
         """Start the trainers that are missing.
@@ -164,7 +166,7 @@ class Crew:
         if self._unfit_nodes:
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(self._unfit_nodes))})"}
         started = actor(TrainerActor, **options).remote()
-        reference = started.run.remote(self._job, name, incarnation, self._server)
+        reference = started.run.remote(self._run_spec, name, incarnation, self._server)
         self._lives[reference] = _Life(name, incarnation, started)
 
     def _look(self) -> int:
@@ -185,10 +187,10 @@ class Crew:
 
     def _lose(self, life: _Life, error: Exception) -> None:
         """Take note of a trainer's death."""
-        self.on_phase(Phase.DRIVER_REPLACING)
+        self.on_fault_point(FaultPoint.DRIVER_REPLACING)
         ray.kill(life.actor)  # it may live on, out of reach, and hold its core
         self.deaths_since_progress += 1
-        in_vain = 2 * self._job.patience.max_attempts * (len(self._lives) + 1)
+        in_vain = 2 * self._run_spec.lease_policy.max_attempts * (len(self._lives) + 1)
         if self.deaths_since_progress > in_vain:
             raise RunFailedError(
                 f"trainers die again and again, the last one {life.name}: {first_line(error)}"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 105
-HANDS = 20
+DRAWERS = 20
 
 
 def character(random: np.random.Generator) -> NDArray[np.float64]:
@@ -32,7 +32,7 @@ def drawn(strokes: NDArray[np.float64], random: np.random.Generator) -> bytes:
     return file.getvalue()
 
 
-def make_split(alphabets: Mapping[str, int], *, hands: int = HANDS) -> dict[str, bytes]:
+def make_split(alphabets: Mapping[str, int], *, drawers: int = DRAWERS) -> dict[str, bytes]:
     """Files by their paths within a split, for alphabets with so many characters each.
 
     An alphabet of the same name is the same in every split.
@@ -42,7 +42,7 @@ def make_split(alphabets: Mapping[str, int], *, hands: int = HANDS) -> dict[str,
         random = np.random.default_rng(list(alphabet.encode()))
         for index in range(1, characters + 1):
             strokes = character(random)
-            for hand in range(1, hands + 1):
+            for hand in range(1, drawers + 1):
                 name = f"{alphabet}/character{index:02}/{index:04}_{hand:02}.png"
                 files[name] = drawn(strokes, random)
     return files

@@ -1,4 +1,4 @@
-"""The crew follows the cluster: pretended nodes come, go, and cannot compute."""
+"""The pool follows the cluster: pretended nodes come, go, and cannot compute."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults.points import Phase
+from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.server.open_round import Patience
+from leap_rl.training.server.open_round import LeasePolicy
 
 if TYPE_CHECKING:
-    from leap_rl.training.runtime.ray.trainer_pool import Crew
+    from leap_rl.training.runtime.ray.trainer_pool import TrainerPool
 
 JOB: Any = SimpleNamespace(
-    patience=Patience(lease_s=60.0, max_attempts=2), on_phase=lambda phase: None
+    lease_policy=LeasePolicy(lease_s=60.0, max_attempts=2), on_fault_point=lambda fault_point: None
 )
 SERVER = SimpleNamespace(trainer_lost="trainer_lost")
 
@@ -34,7 +34,7 @@ def ray_crew() -> Any:
 
 @dataclass
 class FakeCluster:
-    """Ray as far as a crew sees it; a trainer's reference is its name and incarnation."""
+    """Ray as far as a pool sees it; a trainer's reference is its name and incarnation."""
 
     nodes: dict[str, dict[str, float]] = field(default_factory=dict)
     now_s: float = 1000.0
@@ -51,7 +51,7 @@ class FakeCluster:
     def sleep(self, seconds: float) -> None: ...
 
     def actor(self, cls: type, **options: Any) -> Any:
-        def run(job: object, name: str, incarnation: int, server: object) -> str:
+        def run(run_spec: object, name: str, incarnation: int, server: object) -> str:
             self.options.append(options)
             self.started.append(f"{name}/{incarnation}")
             return self.started[-1]
@@ -96,11 +96,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return fake
 
 
-def make_crew(trainers: int | None = None, cores: int = 1) -> Crew:
-    crew: Crew = ray_crew().Crew(
+def make_crew(trainers: int | None = None, cores: int = 1) -> TrainerPool:
+    pool: TrainerPool = ray_crew().TrainerPool(
         JOB, SERVER, ray_crew().Share(cores=cores, gpus=0.0), trainers=trainers
     )
-    return crew
+    return pool
 
 
 @pytest.mark.parametrize(
@@ -155,49 +155,49 @@ def test_places_are_on_one_node_each(cluster: FakeCluster) -> None:
 
 
 def test_a_node_that_joins_gets_trainers_soon(cluster: FakeCluster) -> None:
-    crew = make_crew()
-    crew.fill(4)
+    pool = make_crew()
+    pool.fill(4)
     cluster.nodes["n1"] = {"CPU": 1.0}
     cluster.now_s += ray_crew().LOOK_EVERY_S - 0.1
-    crew.fill(4)
+    pool.fill(4)
     assert len(cluster.started) == 2  # it does not ask all the time
     cluster.now_s += 0.1
-    crew.fill(4)
+    pool.fill(4)
     assert cluster.started[2:] == ["trainer-2/1"]
 
 
 def test_a_trainer_is_replaced_only_where_there_is_room(cluster: FakeCluster) -> None:
     cluster.nodes = {"n0": {"CPU": 1.0}, "n1": {"CPU": 1.0}}
-    crew = make_crew()
-    crew.fill(4)
+    pool = make_crew()
+    pool.fill(4)
     cluster.end("trainer-0/1")
-    crew.wait(0.0)
-    crew.fill(4)
+    pool.wait(0.0)
+    pool.fill(4)
     assert cluster.lost == ["trainer-0"]
     assert cluster.started[2:] == ["trainer-0/2"]
 
     del cluster.nodes["n1"]
     cluster.end("trainer-1/1")
-    crew.wait(0.0)
-    crew.fill(4)
+    pool.wait(0.0)
+    pool.fill(4)
     assert cluster.lost == ["trainer-0", "trainer-1"]
     assert len(cluster.started) == 3  # nobody waits for a node that is gone
 
     cluster.nodes["n2"] = {"CPU": 2.0}
     cluster.now_s += ray_crew().LOOK_EVERY_S
-    crew.fill(4)
+    pool.fill(4)
     # The name is taken up again, in its next life: the server frees what the last one held.
     assert cluster.started[3:] == ["trainer-1/2", "trainer-2/1"]
 
 
 def test_a_fixed_number_is_kept_with_or_without_room(cluster: FakeCluster) -> None:
-    crew = make_crew(trainers=3)
-    crew.fill(1)
+    pool = make_crew(trainers=3)
+    pool.fill(1)
     assert len(cluster.started) == 3
     cluster.nodes = {}
     cluster.end("trainer-1/1")
-    crew.wait(0.0)
-    crew.fill(1)
+    pool.wait(0.0)
+    pool.fill(1)
     assert cluster.started[3:] == ["trainer-1/2"]
 
 
@@ -205,10 +205,10 @@ def test_where_there_is_no_room_one_waits_and_it_is_said_once(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.nodes = {"head": {"CPU": 0.0}}
-    crew = make_crew()
+    pool = make_crew()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            crew.fill(4)
+            pool.fill(4)
             cluster.now_s += ray_crew().LOOK_EVERY_S
     assert cluster.started == ["trainer-0/1"]
     assert [record.message for record in caplog.records] == [
@@ -220,18 +220,18 @@ def test_a_node_that_cannot_compute_the_run_is_left_alone(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.nodes["n1"] = {"CPU": 1.0}
-    crew = make_crew()
-    crew.fill(4)
+    pool = make_crew()
+    pool.fill(4)
     cluster.node = "n1"
     cluster.end("trainer-2/1", UnfitMachineError("trainer-2 cannot join: no units"))
-    crew.wait(0.0)
-    crew.fill(4)
+    pool.wait(0.0)
+    pool.fill(4)
     assert len(cluster.started) == 3
     assert cluster.lost == []
     assert "cannot join: no units" in caplog.text
     cluster.end("trainer-0/1")
-    crew.wait(0.0)
-    crew.fill(4)
+    pool.wait(0.0)
+    pool.fill(4)
     assert cluster.started[3:] == ["trainer-0/2"]
     assert cluster.options[2].keys() == {"num_cpus", "num_gpus"}
     assert cluster.options[3]["label_selector"] == {"ray.io/node-id": "!in(n1)"}
@@ -239,36 +239,36 @@ def test_a_node_that_cannot_compute_the_run_is_left_alone(
     cluster.node = "n0"
     cluster.end("trainer-1/1", UnfitMachineError("trainer-1 cannot join: no units"))
     with pytest.raises(UnfitMachineError, match="trainer-1 cannot join"):
-        crew.wait(0.0)  # there is no other node
+        pool.wait(0.0)  # there is no other node
 
 
 def test_an_end_is_no_death(cluster: FakeCluster) -> None:
-    crew = make_crew()
-    crew.fill(2)
+    pool = make_crew()
+    pool.fill(2)
     cluster.ended["trainer-0/1"] = None  # the run has no more work
-    crew.wait(0.0)
+    pool.wait(0.0)
     assert cluster.lost == []
-    assert crew.deaths_since_progress == 0
+    assert pool.deaths_since_progress == 0
 
 
 def test_its_own_error_stops_the_run(cluster: FakeCluster) -> None:
-    crew = make_crew()
-    crew.fill(2)
+    pool = make_crew()
+    pool.fill(2)
     cluster.end("trainer-0/1", RunFailedError("the numbers went bad"))
     with pytest.raises(RunFailedError, match="the numbers went bad"):
-        crew.wait(0.0)
+        pool.wait(0.0)
 
 
 def test_trainers_that_die_again_and_again_stop_the_run(cluster: FakeCluster) -> None:
-    crew = make_crew(trainers=2)
-    phases: list[Phase] = []
-    crew.on_phase = phases.append
+    pool = make_crew(trainers=2)
+    fault_points: list[FaultPoint] = []
+    pool.on_fault_point = fault_points.append
     for life in range(1, 9):
-        crew.fill(2)
+        pool.fill(2)
         cluster.end(f"trainer-0/{life}")
-        crew.wait(0.0)
-    crew.fill(2)
+        pool.wait(0.0)
+    pool.fill(2)
     cluster.end("trainer-0/9")  # more than twice 2 attempts of 2 trainers
     with pytest.raises(RunFailedError, match="die again and again, the last one trainer-0"):
-        crew.wait(0.0)
-    assert phases == [Phase.DRIVER_REPLACING] * 9
+        pool.wait(0.0)
+    assert fault_points == [FaultPoint.DRIVER_REPLACING] * 9

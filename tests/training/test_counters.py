@@ -10,7 +10,7 @@ import pytest
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.prometheus import SERIES
 from leap_rl.training.messages import Diverged
-from leap_rl.training.server.counters import Tally
+from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
     FakeClock,
@@ -20,10 +20,10 @@ from tests.training.fakes import (
     complete,
     contribution,
     fill_round,
-    frozen,
     make_server,
     pass_time,
     stream,
+    with_snapshot,
 )
 
 COUNTERS = [
@@ -35,11 +35,11 @@ COUNTERS = [
 
 def counts(server: ParameterServer) -> dict[str, int]:
     """The counts that are not 0."""
-    return {name: count for name in COUNTERS if (count := getattr(server.tally, name))}
+    return {name: count for name in COUNTERS if (count := getattr(server.counters, name))}
 
 
 def test_a_tally_counts_what_is_shown_and_nothing_else() -> None:
-    counted = {name for name, value in vars(Tally()).items() if isinstance(value, int)}
+    counted = {name for name, value in vars(Counters()).items() if isinstance(value, int)}
     assert counted == set(COUNTERS)
 
 
@@ -79,7 +79,7 @@ def test_leases_that_are_over_are_counted(server: ParameterServer, clock: FakeCl
     for trainer in "ab":
         server.claim(claim(trainer))
     pass_time(server, clock, 30.0)
-    server.beat("a", 1)
+    server.heartbeat("a", 1)
     pass_time(server, clock, 40.0)
     assert counts(server) == {"lease_expiries": 1}
     assert [task.trainer for task in server.status().running] == ["a"]
@@ -87,14 +87,14 @@ def test_leases_that_are_over_are_counted(server: ParameterServer, clock: FakeCl
 
 def test_work_that_is_done_again_is_work(server: ParameterServer) -> None:
     ticket = assigned(server.claim(claim("a"))).ticket
-    server.stream(frozen(ticket, 4))
+    server.stream(with_snapshot(ticket, 4))
     server.stream(stream(ticket, 7))
     server.trainer_lost("a", "killed")
     again = assigned(server.claim(claim("b"))).ticket
     server.stream(stream(again, 6))  # 2 since the snapshot
     server.complete(complete(again, claim("b", number=2)))  # 10 in all
-    assert server.tally.agent_steps == 7 + (10 - 4)
-    assert server.tally.snapshots == 1
+    assert server.counters.agent_steps == 7 + (10 - 4)
+    assert server.counters.snapshots == 1
 
 
 def test_a_task_that_begins_again_begins_at_nothing(server: ParameterServer) -> None:
@@ -102,21 +102,21 @@ def test_a_task_that_begins_again_begins_at_nothing(server: ParameterServer) -> 
     server.stream(stream(ticket, 7))
     server.trainer_lost("a", "killed")
     server.stream(stream(assigned(server.claim(claim("b"))).ticket, 2))
-    assert server.tally.agent_steps == 9
+    assert server.counters.agent_steps == 9
 
 
 def test_a_server_that_takes_anothers_place_counts_no_work_twice(
     folder: RunFolder, server: ParameterServer
 ) -> None:
     ticket = assigned(server.claim(claim("a"))).ticket
-    server.stream(frozen(ticket, 4))
+    server.stream(with_snapshot(ticket, 4))
     server.stream(stream(ticket, 7))
     again = make_server(folder, trainers_live=True)
     assert counts(again) == {"server_restarts": 1}
     again.stream(stream(ticket, 8))  # of which it does not know what the other has counted
-    assert again.tally.agent_steps == 0
+    assert again.counters.agent_steps == 0
     again.stream(stream(ticket, 9))
-    assert again.tally.agent_steps == 1
+    assert again.counters.agent_steps == 1
 
 
 def test_rounds_do_not_mix(folder: RunFolder) -> None:
@@ -144,21 +144,21 @@ def test_tasks_that_are_late_are_counted(tmp_path: Path) -> None:
     server.stream(stream(ticket, 3, contribution(0, 3)))
     clock.now_s += 100.0
     server.tick()
-    assert (server.tally.tasks_cut_off, server.tally.tasks_dropped) == (1, 2)
+    assert (server.counters.tasks_cut_off, server.counters.tasks_dropped) == (1, 2)
 
 
 def test_the_newest_row_outlives_the_server(folder: RunFolder) -> None:
     server = make_server(folder)
-    assert server.tally.row == {}
+    assert server.counters.row == {}
     fill_round(server)
     fill_round(server)
-    assert server.tally.row == {"meta_step": 1}
-    assert make_server(folder).tally.row == {"meta_step": 1}
+    assert server.counters.row == {"meta_step": 1}
+    assert make_server(folder).counters.row == {"meta_step": 1}
 
 
 def test_a_judgement_stands_until_the_next() -> None:
-    tally = Tally()
-    tally.committed("meta_step", {"meta_step": 0, "validation/gain": 0.5})
-    tally.committed("meta_step", {"meta_step": 1})
-    tally.committed("agent_steps", {"agent_steps": 5})
-    assert tally.row == {"meta_step": 1, "validation/gain": 0.5}
+    counters = Counters()
+    counters.committed("meta_step", {"meta_step": 0, "validation/gain": 0.5})
+    counters.committed("meta_step", {"meta_step": 1})
+    counters.committed("agent_steps", {"agent_steps": 5})
+    assert counters.row == {"meta_step": 1, "validation/gain": 0.5}
