@@ -152,7 +152,7 @@ def _loops(make: RandomImages, seconds: float) -> dict[str, Any]:
         task.start(theta0)
         plain, path = PlainLoop(task), METHOD.start(theta0, borrow=True)
         plain.update(0)  # each block starts with a path and an optimizer that are under way
-        task.advance(path.observe)
+        task.advance(path.visit)
         order = (_time_plain, _time_task) if len(task_s) % 2 else (_time_task, _time_plain)
         for one in order:
             (plain_s if one is _time_plain else task_s).append(one(plain, task, path))
@@ -174,7 +174,7 @@ def _time_plain(plain: PlainLoop, task: OmniglotTask, path: GradientPath) -> flo
 def _time_task(plain: PlainLoop, task: Task, path: GradientPath) -> float:
     started_s = time.thread_time()
     for _ in range(UPDATES_A_BLOCK):
-        task.advance(path.observe)
+        task.advance(path.visit)
     return time.thread_time() - started_s
 
 

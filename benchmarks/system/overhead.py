@@ -47,7 +47,7 @@ class Block:
     def __init__(self, agent: BenchAgent, kind: str) -> None:
         agent.watch(KINDS[kind])
         watch = Stopwatch()
-        watch.wrap(agent.path, "observe", "observe")
+        watch.wrap(agent.path, "visit", "observe")
         agent.run_updates(1)  # a path's first point closes no segment
         watch.totals_ns.clear()
         self.window: Window = agent.run_updates(UPDATES_A_BLOCK)

@@ -65,7 +65,7 @@ def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, 
 
 
 def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
-    """Run a run_spec of streaming tasks, and return its server's log."""
+    """Run streaming tasks, and return its server's log."""
     RunFolder(path).write_checkpoint(0, {}, {})
     run_spec = CountedRunSpec(
         run_dir=str(path),

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.meta.gradient_path import NullPath
+from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import Observe, Point, Progress, TaskSpec, TaskState
+from leap_rl.tasks.task import Observe, Progress, TaskSpec, TaskState
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
 from leap_rl.training.runtime.run_spec import RunSpec
@@ -74,7 +75,7 @@ class StreamingTask:
         time.sleep(UPDATE_S)
         if self._until_s is None and len(list(self._gathering.iterdir())) == self._together:
             self._until_s = time.monotonic() + self._seconds
-        observe(self._theta, self._loss, self._theta)
+        observe(Point(theta=self._theta, loss=self._loss, grad=self._theta))
         self._updates += 1
         return Progress(updates=self._updates, agent_steps=0, losses={"total": 0.0})
 

@@ -41,7 +41,7 @@ class Monitor:
         first_checkpoint: int,
         on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        self._on_phase = on_fault_point
+        self._on_fault_point = on_fault_point
         self._config = config
         self._folder = folder
         self._tracker = tracker
@@ -59,7 +59,7 @@ class Monitor:
     def report(self, status: ServerStatus) -> None:
         """Take in how the run stands."""
         while self._next_checkpoint <= status.round:
-            self._on_phase(FaultPoint.DRIVER_LOGGING)
+            self._on_fault_point(FaultPoint.DRIVER_LOGGING)
             self._log_checkpoint(self._next_checkpoint)
             self._next_checkpoint += 1
         self._slots_total = status.slots_total or self._slots_total

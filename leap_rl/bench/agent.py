@@ -143,7 +143,7 @@ class BenchAgent:
         watch.wrap(learner, "evaluate", "forward")
         watch.wrap(learner, "backward", "backward")
         watch.wrap(learner, "step", "optimizer")
-        watch.wrap(self.path, "observe", "path_sums")
+        watch.wrap(self.path, "visit", "path_sums")
         cpu_s = -time.process_time()
         try:
             window = self.run(seconds)
@@ -169,7 +169,7 @@ class BenchAgent:
         updates = 0
         wall_s, cpu_s = time.perf_counter(), self.cpu_s()
         while not updates or not finished(updates):
-            task.advance(path.observe)
+            task.advance(path.visit)
             updates += 1
         return Window(
             agent_steps=updates * self._agent_steps_per_update,

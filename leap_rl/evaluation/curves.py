@@ -14,6 +14,7 @@ from statistics import fmean
 
 from torch import Tensor
 
+from leap_rl.meta.point import Point
 from leap_rl.tasks.task import Task, TaskSpec
 
 
@@ -53,12 +54,5 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
     return [fmean(values[i : i + window]) for i in range(len(values))]
 
 
-def _ignore(
-    theta: Tensor,
-    loss: Tensor,
-    grad: Tensor,
-    *,
-    previous_batch_loss: Tensor | None = None,
-    step_length: float | None = None,
-) -> None:
+def _ignore(point: Point) -> None:
     """Nobody watches the path."""

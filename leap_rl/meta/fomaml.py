@@ -17,6 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from leap_rl.meta.point import Point
 from leap_rl.meta.reptile import DisplacementPath
 
 
@@ -50,19 +51,11 @@ class FOMAMLPath(DisplacementPath):
         super().__init__(theta0, borrow=borrow)
         self._grad = torch.zeros_like(self._theta0)
 
-    def _extend(
-        self,
-        theta: Tensor,
-        loss: float,
-        grad: Tensor | None,
-        previous_batch_loss: float | None,
-        step_length: float | None,
-        where: str,
-    ) -> None:
-        if grad is None:
+    def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
+        if point.grad is None:
             raise ValueError(f"grad: MAML, of either order, needs it at {where}; give it to finish")
-        super()._extend(theta, loss, grad, previous_batch_loss, step_length, where)
-        self._grad = self._kept(grad, self._grad)
+        super()._extend(point, loss, ends_at, where)
+        self._grad = self._kept(point.grad, self._grad)
 
     def gradient(self) -> Tensor:
         """grad_f at the last point so far: float32 [P], a fresh tensor; a pure read.

@@ -17,6 +17,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from leap_rl.meta.point import Point
 from leap_rl.meta.vectors import (
     NonFiniteError,
     check_finite,
@@ -26,10 +27,10 @@ from leap_rl.meta.vectors import (
     norm,
 )
 
-__all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath", "ObservedPath"]
+__all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath"]
 
 
-class GradientPath(Protocol):
+class GradientPath(ABC):
     """The path of one task's shared parameters, observed while the task is learned.
 
     The loop that it is made for::
@@ -41,115 +42,13 @@ class GradientPath(Protocol):
             theta = theta - step(grad)
         path.finish(theta, loss, grad)            # one more batch, not stepped on
         contribution = path.gradient()
-    """
 
-    @property
-    def segments(self) -> int:
-        """Segments closed so far: K after `finish`."""
-        ...
-
-    def observe(
-        self,
-        theta: Tensor,
-        loss: Tensor | float,
-        grad: Tensor | None = None,
-        *,
-        previous_batch_loss: Tensor | float | None = None,
-        step_length: float | None = None,
-    ) -> None:
-        """Close the segment that ends at `theta` and open the next; called before each update.
-
-        Args:
-            theta: float32 [P], the shared parameters, equal to theta0 at the first call. What is
-                kept of this and of `grad` is copied, unless the path was started to borrow them.
-            loss: the loss at `theta` on the batch of the update to come.
-            grad: float32 [P], the gradient of `loss` at `theta`. Some methods do without, such as
-                Reptile, and Leap's energy in the optimizer's metric.
-            previous_batch_loss: the loss at `theta` on the batch of the update just done. Given it,
-                the closed segment's loss difference is taken on that one batch; without it, between
-                one batch and the next.
-            step_length: |theta - last theta|, from a caller who knows it and so saves passes over
-                memory: that over the last point, and the one that looks for NaN in `grad`, which is
-                then found in the length of the step that it leads to, at the next call.
-
-        Raises:
-            NonFiniteError: something observed is NaN or infinite; the path is as it was before.
-            ValueError: a wrong shape or dtype, a first observation away from theta0, or no
-                gradient where the method needs it.
-            RuntimeError: the path is finished.
-        """
-        ...
-
-    def finish(
-        self,
-        theta: Tensor,
-        loss: Tensor | float,
-        grad: Tensor | None = None,
-        *,
-        previous_batch_loss: Tensor | float | None = None,
-        step_length: float | None = None,
-    ) -> None:
-        """Close the last segment at `theta`, the parameters after the last update.
-
-        Arguments and errors are those of `observe`; the gradient is needed only where the method's
-        `end_batches` are not 0.
-        """
-        ...
-
-    def gradient(self) -> Tensor:
-        """The contribution: float32 [P], the sum over the segments closed so far; a pure read."""
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Scalars for logs; a pure read."""
-        ...
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that a fresh path from the same theta0 needs to go on to the same bits, copied."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from `state`; ValueError if it is not one of such a path."""
-        ...
-
-
-class Method(Protocol):
-    """How a task's gradient path becomes its contribution to the meta-gradient."""
-
-    @property
-    def name(self) -> str:
-        """The method's name in configs and logs."""
-        ...
-
-    @property
-    def end_batches(self) -> int:
-        """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
-        ...
-
-    @property
-    def keeps_tasks(self) -> bool:
-        """Whether a task that is drawn again goes on, heads and all, from where it was left."""
-        ...
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
-        """Begin a path at `theta0`, float32 [P], which is copied.
-
-        Args:
-            theta0: where the path starts.
-            borrow: the caller leaves each `theta` and `grad` that it shows unchanged until the next
-                call has returned; the path then keeps them by reference and copies nothing.
-        """
-        ...
-
-
-class ObservedPath(ABC):
-    """Order of calls, refusals and counting, shared by the paths of all methods.
-
-    A method's path adds `_extend` (take one point in), `gradient`, and its own state.
+    This class has the order of calls, the refusals and the counting; a method's path adds `_extend`
+    (take one point in), `gradient`, and its own state.
     """
 
     _needs_gradient = False
-    """Whether `observe` must be given the gradient."""
+    """Whether each point must have its gradient."""
 
     def __init__(self, theta0: Tensor) -> None:
         if theta0.dtype != torch.float32 or theta0.ndim != 1 or theta0.numel() == 0:
@@ -177,11 +76,31 @@ class ObservedPath(ABC):
         previous_batch_loss: Tensor | float | None = None,
         step_length: float | None = None,
     ) -> None:
-        """Close the segment that ends at `theta` and open the next; see `GradientPath.observe`."""
-        where = f"the start of segment {self._points}"
-        if grad is None and self._needs_gradient:
-            raise ValueError(f"grad: the path needs it at {where}; call observe(theta, loss, grad)")
-        self._visit(theta, loss, grad, previous_batch_loss, step_length, where)
+        """Close the segment that ends at `theta` and open the next; called before each update.
+
+        Args:
+            theta: float32 [P], the shared parameters, equal to theta0 at the first call. What is
+                kept of this and of `grad` is copied, unless the path was started to borrow them.
+            loss: the loss at `theta` on the batch of the update to come.
+            grad: float32 [P], the gradient of `loss` at `theta`. Some methods do without, such as
+                Reptile, and Leap's energy in the optimizer's metric.
+            previous_batch_loss: as a `Point` has it.
+            step_length: as a `Point` has it.
+
+        Raises:
+            NonFiniteError: something observed is NaN or infinite; the path is as it was before.
+            ValueError: a wrong shape or dtype, a first observation away from theta0, or no
+                gradient where the method needs it.
+            RuntimeError: the path is finished.
+        """
+        point = Point(
+            theta=theta,
+            loss=loss,
+            grad=grad,
+            previous_batch_loss=previous_batch_loss,
+            step_length=step_length,
+        )
+        self.visit(point)
 
     def finish(
         self,
@@ -192,71 +111,81 @@ class ObservedPath(ABC):
         previous_batch_loss: Tensor | float | None = None,
         step_length: float | None = None,
     ) -> None:
-        """Close the last segment at `theta`; see `GradientPath.finish`."""
+        """Close the last segment at `theta`, the parameters after the last update.
+
+        Arguments and errors are those of `observe`; the gradient is needed only where the method's
+        `end_batches` are not 0.
+        """
+        point = Point(
+            theta=theta,
+            loss=loss,
+            grad=grad,
+            previous_batch_loss=previous_batch_loss,
+            step_length=step_length,
+        )
+        self.end(point)
+
+    def visit(self, point: Point) -> None:
+        """Do what `observe` does, with a point."""
+        where = f"the start of segment {self._points}"
+        if point.grad is None and self._needs_gradient:
+            raise ValueError(f"grad: the path needs it at {where}; call observe(theta, loss, grad)")
+        self._take_in(point, where)
+
+    def end(self, point: Point) -> None:
+        """Do what `finish` does, with a point."""
         if self._points == 0:
             raise RuntimeError("finish before any observe: the path has no segment to close")
         where = f"the end of segment {self.segments}"
-        if grad is not None:  # no later step would show that it is not finite
-            check_finite("grad", grad, where)
-        self._visit(theta, loss, grad, previous_batch_loss, step_length, where)
+        if point.grad is not None:  # no later step would show that it is not finite
+            check_finite("grad", point.grad, where)
+        self._take_in(point, where)
         self._finished = True
 
-    def _visit(
-        self,
-        theta: Tensor,
-        loss: Tensor | float,
-        grad: Tensor | None,
-        previous_batch_loss: Tensor | float | None,
-        step_length: float | None,
-        where: str,
-    ) -> None:
+    def _take_in(self, point: Point, where: str) -> None:
         if self._finished:
             raise RuntimeError("the path is finished: start another")
-        if previous_batch_loss is not None and self._points == 0:
-            raise ValueError("previous_batch_loss: the first observation has no previous batch")
-        f = finite_scalar("loss", loss, where)
-        previous_f = (
-            None
-            if previous_batch_loss is None
-            else finite_scalar("previous_batch_loss", previous_batch_loss, where)
-        )
+        loss = finite_scalar("loss", point.loss, where)
+        ends_at = loss
+        if point.previous_batch_loss is not None:
+            if self._points == 0:
+                raise ValueError("previous_batch_loss: the first observation has no previous batch")
+            ends_at = finite_scalar("previous_batch_loss", point.previous_batch_loss, where)
         with torch.no_grad():
-            self._extend(theta, f, grad, previous_f, step_length, where)
+            self._extend(point, loss, ends_at, where)
             if self._points == 1:
                 length = norm(self._theta0)
-                self._first_step = norm(theta - self._theta0) / length if length > 0 else 0.0
+                step = norm(point.theta - self._theta0)
+                self._first_step = step / length if length > 0 else 0.0
         self._points += 1
 
-    def _check_point(
-        self, theta: Tensor, grad: Tensor | None, step_length: float | None, where: str
-    ) -> None:
+    def _check_point(self, point: Point, where: str) -> None:
         """Refuse another shape or type, a first point away from theta0, a gradient with a NaN.
 
         Whether theta itself is finite is the caller's to find out, who may learn it on the way.
         """
-        check_vector("theta", theta, like=self._theta0)
-        if grad is not None:
-            check_vector("grad", grad, like=self._theta0)
-            if step_length is None:
-                check_finite("grad", grad, where)
-        if self._points == 0 and not torch.equal(theta, self._theta0):
-            check_finite("theta", theta, where)
+        check_vector("theta", point.theta, like=self._theta0)
+        if point.grad is not None:
+            check_vector("grad", point.grad, like=self._theta0)
+            if point.step_length is None:
+                check_finite("grad", point.grad, where)
+        if self._points == 0 and not torch.equal(point.theta, self._theta0):
+            check_finite("theta", point.theta, where)
             raise ValueError(
                 "theta: the first observation must be of theta0; "
                 "call observe before the update, not after it"
             )
 
     @abstractmethod
-    def _extend(
-        self,
-        theta: Tensor,
-        loss: float,
-        grad: Tensor | None,
-        previous_batch_loss: float | None,
-        step_length: float | None,
-        where: str,
-    ) -> None:
-        """Take one point in, or refuse it and change nothing."""
+    def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
+        """Take one point in, or refuse it and change nothing.
+
+        Args:
+            point: The point.
+            loss: Its loss, which is finite: where the next segment starts.
+            ends_at: The loss at which the segment ends that the point closes.
+            where: In words.
+        """
 
     @abstractmethod
     def gradient(self) -> Tensor:
@@ -299,6 +228,35 @@ class ObservedPath(ABC):
         self._first_step = state["first_step"].item()
 
 
+class Method(Protocol):
+    """How a task's gradient path becomes its contribution to the meta-gradient."""
+
+    @property
+    def name(self) -> str:
+        """The method's name in configs and logs."""
+        ...
+
+    @property
+    def end_batches(self) -> int:
+        """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
+        ...
+
+    @property
+    def keeps_tasks(self) -> bool:
+        """Whether a task that is drawn again goes on, heads and all, from where it was left."""
+        ...
+
+    def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
+        """Begin a path at `theta0`, float32 [P], which is copied.
+
+        Args:
+            theta0: where the path starts.
+            borrow: the caller leaves each `theta` and `grad` that it shows unchanged until the next
+                call has returned; the path then keeps them by reference and copies nothing.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class NoMethod:
     """Learn a task and contribute nothing to a meta-gradient."""
@@ -312,18 +270,10 @@ class NoMethod:
         return NullPath(theta0)
 
 
-class NullPath(ObservedPath):
+class NullPath(GradientPath):
     """A path that sums nothing: it counts segments and refuses a loss that is not finite."""
 
-    def _extend(
-        self,
-        theta: Tensor,
-        loss: float,
-        grad: Tensor | None,
-        previous_batch_loss: float | None,
-        step_length: float | None,
-        where: str,
-    ) -> None:
+    def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
         """Keep nothing."""
 
     def gradient(self) -> Tensor:

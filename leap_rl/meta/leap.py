@@ -32,7 +32,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import ObservedPath
+from leap_rl.meta.gradient_path import GradientPath
+from leap_rl.meta.point import Point
 from leap_rl.meta.vectors import BlockSum, check_finite, dot, norm
 
 
@@ -106,7 +107,7 @@ class Leap:
         return path(self, theta0, borrow=borrow)
 
 
-class LeapPath(ObservedPath):
+class LeapPath(GradientPath):
     """One task's path, segment by segment; how a segment counts is the metric's."""
 
     _keeps_gradient: bool
@@ -121,27 +122,19 @@ class LeapPath(ObservedPath):
         self._loss = 0.0
         self._grad = torch.zeros_like(self._theta0)
 
-    def _extend(
-        self,
-        theta: Tensor,
-        loss: float,
-        grad: Tensor | None,
-        previous_batch_loss: float | None,
-        step_length: float | None,
-        where: str,
-    ) -> None:
-        self._check_point(theta, grad, step_length, where)
+    def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
+        self._check_point(point, where)
+        theta, step_length = point.theta, point.step_length
         if self._points > 0:
             if step_length is None:
                 step_length = norm(theta - self._theta)
             if not math.isfinite(step_length):
                 step_length = self._length_in_float64(theta, where)
-            ends_at = loss if previous_batch_loss is None else previous_batch_loss
             self._close_segment(theta, step_length, ends_at - self._loss)
         self._loss = loss
         self._theta = self._kept(theta, self._theta)
-        if grad is not None and self._keeps_gradient:
-            self._grad = self._kept(grad, self._grad)
+        if point.grad is not None and self._keeps_gradient:
+            self._grad = self._kept(point.grad, self._grad)
 
     def _kept(self, vector: Tensor, buffer: Tensor) -> Tensor:
         return vector if self._borrow else buffer.copy_(vector)
@@ -268,23 +261,13 @@ class OptimizerMetricPath(LeapPath):
         self._weights = 0.0
         self._squared_weights = 0.0
 
-    def observe(
-        self,
-        theta: Tensor,
-        loss: Tensor | float,
-        grad: Tensor | None = None,
-        *,
-        previous_batch_loss: Tensor | float | None = None,
-        step_length: float | None = None,
-    ) -> None:
-        """Close the segment that ends at `theta` and open the next; see `GradientPath.observe`.
+    def visit(self, point: Point) -> None:
+        """Close the segment that ends at a point and open the next; see `GradientPath.observe`.
 
         With p = 2 the gradient may be left out: the energy is then not known, the contribution is.
         """
-        super().observe(
-            theta, loss, grad, previous_batch_loss=previous_batch_loss, step_length=step_length
-        )
-        if grad is None:
+        super().visit(point)
+        if point.grad is None:
             self._distance = math.nan
 
     def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:

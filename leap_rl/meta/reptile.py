@@ -18,7 +18,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import ObservedPath
+from leap_rl.meta.gradient_path import GradientPath
+from leap_rl.meta.point import Point
 from leap_rl.meta.vectors import check_finite
 
 
@@ -40,7 +41,7 @@ class Reptile:
         return DisplacementPath(theta0, borrow=borrow)
 
 
-class DisplacementPath(ObservedPath):
+class DisplacementPath(GradientPath):
     """A path of which only the two ends count: it contributes theta0 - theta."""
 
     def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
@@ -48,19 +49,11 @@ class DisplacementPath(ObservedPath):
         self._borrow = borrow
         self._theta = self._theta0.clone()  # the last point
 
-    def _extend(
-        self,
-        theta: Tensor,
-        loss: float,
-        grad: Tensor | None,
-        previous_batch_loss: float | None,
-        step_length: float | None,
-        where: str,
-    ) -> None:
-        self._check_point(theta, grad, step_length, where)
-        if step_length is None or not math.isfinite(step_length):
-            check_finite("theta", theta, where)
-        self._theta = self._kept(theta, self._theta)
+    def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
+        self._check_point(point, where)
+        if point.step_length is None or not math.isfinite(point.step_length):
+            check_finite("theta", point.theta, where)
+        self._theta = self._kept(point.theta, self._theta)
 
     def _kept(self, vector: Tensor, buffer: Tensor) -> Tensor:
         return vector.detach() if self._borrow else buffer.copy_(vector)

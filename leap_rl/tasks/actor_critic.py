@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leap_rl.envs.episodes import Episode, EpisodeAccounting
 from leap_rl.envs.vector import GameVector
+from leap_rl.meta.point import Point
 from leap_rl.rl.a2c import A2CLearner, Batch
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.loss import A2CLoss
@@ -23,7 +24,6 @@ from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.task import (
     EpisodeEnd,
     Observe,
-    Point,
     Progress,
     TaskSpec,
     TaskState,
@@ -96,11 +96,13 @@ class ActorCriticTask:
         loss, batch, episodes, rewards = self._unroll()
         gradient = self.learner.backward()
         observe(
-            self.learner.shared,
-            self._path_loss(loss),
-            gradient,
-            previous_batch_loss=self._previous_batch_loss,
-            step_length=self.learner.step_length,
+            Point(
+                theta=self.learner.shared,
+                loss=self._path_loss(loss),
+                grad=gradient,
+                previous_batch_loss=self._previous_batch_loss,
+                step_length=self.learner.step_length,
+            )
         )
         self.learner.step()
         self._updates += 1

@@ -6,9 +6,9 @@ trains it hands it a function that sees each point of its gradient path:
 
     task.start(theta0)
     while not task.done:
-        progress = task.advance(path.observe)
+        progress = task.advance(path.visit)
     end = task.end_point(with_grad=False)
-    path.finish(end.theta, end.loss, end.grad)
+    path.end(end)
 
 Between two updates a task's snapshot can be taken: plain arrays, from which another process resumes
 to the same bits.
@@ -18,7 +18,7 @@ Dimensions: P flattened shared parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -26,35 +26,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout
 
 TaskState: TypeAlias = dict[str, NDArray[Any]]
 """A task's snapshot: arrays by name."""
 
 
-class Observe(Protocol):
-    """Sees one point of the gradient path; a meta path's ``observe`` fits it."""
-
-    def __call__(
-        self,
-        theta: Tensor,
-        loss: Tensor,
-        grad: Tensor,
-        *,
-        previous_batch_loss: Tensor | None = None,
-        step_length: float | None = None,
-    ) -> None:
-        """Take in the point before an update.
-
-        Args:
-            theta: Shared parameters, float32 [P]; stays as it is until the next call, or
-                that of :meth:`Task.end_point`, has returned.
-            loss: The loss at ``theta``, 0-d.
-            grad: Its gradient, float32 [P]; stays as ``theta`` does.
-            previous_batch_loss: The loss at ``theta`` of the batch before, 0-d, where the task
-                was asked to compute it.
-            step_length: The distance from the last point, where the task knows it.
-        """
+Observe: TypeAlias = Callable[[Point], None]
+"""Sees each point of the gradient path before an update; a meta path's ``visit`` fits it."""
 
 
 class EpisodeEnd(NamedTuple):
@@ -84,22 +64,6 @@ class Progress:
     rewards: float | None = None
     """Sum of the raw rewards since the last call, over all environments; none where there are
     no rewards."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """A point of the gradient path."""
-
-    theta: Tensor
-    """Shared parameters, float32 [P]."""
-    loss: Tensor
-    """The loss there, 0-d."""
-    grad: Tensor | None = None
-    """Its gradient, float32 [P], where it was asked for."""
-    previous_batch_loss: Tensor | None = None
-    """The loss there of the batch before, 0-d, where the task was asked to compute it."""
-    step_length: float | None = None
-    """The distance from the last point that was observed, where the task knows it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,7 +28,7 @@ def test_the_plain_loop_learns_what_the_task_learns() -> None:
     errors = []
     for update in range(3):
         plain.update(update)
-        errors.append(task.advance(path.observe).losses["training_error"])
+        errors.append(task.advance(path.visit).losses["training_error"])
     for name, tensor in plain.network.state_dict().items():
         torch.testing.assert_close(tensor, task.named_parameters()[name], rtol=1e-5, atol=1e-6)
     assert not torch.equal(task.learner.shared, theta0)

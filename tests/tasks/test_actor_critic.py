@@ -10,6 +10,7 @@ import torch
 
 from leap_rl.envs.small.catch import make_catch
 from leap_rl.meta import Leap
+from leap_rl.meta.point import Point
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import LossDifference, TaskConfig
@@ -37,12 +38,12 @@ class Watcher:
         self.points: list[tuple[torch.Tensor, float, torch.Tensor]] = []
         self.previous: list[float | None] = []
 
-    def __call__(
-        self, theta: torch.Tensor, loss: torch.Tensor, grad: torch.Tensor, **more: Any
-    ) -> None:
-        assert not loss.requires_grad
-        self.points.append((theta.clone(), float(loss), grad.clone()))
-        previous = more["previous_batch_loss"]
+    def __call__(self, point: Point) -> None:
+        assert isinstance(point.loss, torch.Tensor)
+        assert not point.loss.requires_grad
+        assert point.grad is not None
+        self.points.append((point.theta.clone(), float(point.loss), point.grad.clone()))
+        previous = point.previous_batch_loss
         self.previous.append(None if previous is None else float(previous))
 
 
@@ -211,7 +212,7 @@ def test_a_path_may_borrow_whether_gradients_are_clipped_or_not(max_grad_norm: f
         task.start(theta0)
         path = Leap(p=2).start(theta0, borrow=borrow)
         while not task.done:
-            task.advance(path.observe)
+            task.advance(path.visit)
         sums.append(path.gradient())
     assert torch.equal(*sums)
     assert sums[0].norm() > 1e-3

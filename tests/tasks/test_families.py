@@ -68,7 +68,7 @@ def test_a_new_family_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> 
         task = tasks(TaskSpec(game=game, seed=3))
         task.start(theta0)
         while not task.done:
-            task.advance(lambda theta, *_, **__: ends.append(theta.clone()))
+            task.advance(lambda point: ends.append(point.theta.clone()))
         task.close()
     assert len(ends) == 2 * config.updates
     assert torch.equal(ends[0], theta0)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.meta import MAML, Leap
+from leap_rl.meta.point import Point
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.supervised.classifier import Share
@@ -51,7 +52,7 @@ def initialization(share: Share = "all_but_last") -> Tensor:
     return tasks(share).random_initialization(1)
 
 
-def ignore(theta: Tensor, loss: Tensor, grad: Tensor, **_: object) -> None:
+def ignore(point: Point) -> None:
     """Sees nothing."""
 
 
@@ -157,8 +158,9 @@ def test_what_is_observed_is_each_updates_point_loss_and_gradient() -> None:
     task.start(initialization())
     points: list[tuple[Tensor, float, Tensor]] = []
 
-    def observe(theta: Tensor, loss: Tensor, grad: Tensor, **_: object) -> None:
-        points.append((theta.clone(), float(loss), grad.clone()))
+    def observe(point: Point) -> None:
+        assert point.grad is not None
+        points.append((point.theta.clone(), float(point.loss), point.grad.clone()))
 
     while not task.done:
         task.advance(observe)
@@ -175,15 +177,15 @@ def test_same_batch_reports_the_batch_again_after_its_update() -> None:
     task.start(initialization())
     previous = []
 
-    def observe(theta: Tensor, loss: Tensor, grad: Tensor, **more: object) -> None:
-        again = more["previous_batch_loss"]
+    def observe(point: Point) -> None:
+        again = point.previous_batch_loss
         expected = (
             None
             if not previous
             else float(task.learner.evaluate(task.batch(len(previous) - 1)).loss)
         )
         previous.append(again)
-        assert (None if again is None else float(again)) == expected  # type: ignore[arg-type]
+        assert (None if again is None else float(again)) == expected
 
     while not task.done:
         task.advance(observe)
@@ -248,7 +250,7 @@ def test_mamls_contribution_is_the_gradient_of_validation_by_the_start() -> None
     start = task.learner.parameters.clone()
     path = MAML().start(theta0)
     while not task.done:
-        task.advance(path.observe)
+        task.advance(path.visit)
     end = task.end_point(with_grad=True)
     path.finish(end.theta, end.loss, end.grad)
     gradient, loss = gradient_through_descent(
@@ -281,7 +283,7 @@ def test_leap_sees_a_path_of_as_many_segments_as_updates() -> None:
     task.start(theta0)
     path = Leap(p=1).start(theta0, borrow=True)
     while not task.done:
-        task.advance(path.observe)
+        task.advance(path.visit)
     end = task.end_point(with_grad=False)
     path.finish(end.theta, end.loss)
     assert path.segments == 3

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from leap_rl.meta import Leap
+from leap_rl.meta.point import Point
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.quadratic.family import QUADRATIC_GAMES
 from leap_rl.tasks.quadratic.task import (
@@ -48,7 +49,7 @@ def test_without_noise_the_path_has_its_closed_form(monkeypatch: pytest.MonkeyPa
     task.start(theta0)
     path = Leap(p=2, loss_in_path=False).start(theta0)
     while not task.done:
-        task.advance(path.observe)
+        task.advance(path.visit)
     end = task.end_point(with_grad=False)
     path.finish(end.theta, end.loss)
 
@@ -74,7 +75,7 @@ def test_noise_comes_from_the_tasks_seed_and_shrinks_with_the_batch() -> None:
         task.start(random_initialization(0))
         seen: list[float] = []
         while not task.done:
-            task.advance(lambda theta, loss, grad, **_: seen.append(float(loss)))
+            task.advance(lambda point: seen.append(float(point.loss)))
         return seen
 
     assert losses(1, 4) == losses(1, 4)
@@ -90,11 +91,10 @@ def test_same_batch_reports_the_batch_again_after_its_update() -> None:
     task.start(random_initialization(0))
     previous: list[float | None] = []
 
-    def observe(
-        theta: torch.Tensor, loss: torch.Tensor, grad: torch.Tensor, **more: object
-    ) -> None:
-        again = more["previous_batch_loss"]
-        previous.append(None if again is None else float(again))  # type: ignore[arg-type]
+    def observe(point: Point) -> None:
+        again, loss, grad = point.previous_batch_loss, point.loss, point.grad
+        assert grad is not None
+        previous.append(None if again is None else float(again))
         # One step down a quadratic: f(θ − α∇f) = f − α|∇f|² + ½ α² ∇fᵀA∇f, on the same batch.
         a = bowl("bowl_0").curvature
         expected.append(float(loss - LR * grad @ grad + 0.5 * LR**2 * grad @ (a * grad)))

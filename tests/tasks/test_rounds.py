@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.meta import FOMAML
+from leap_rl.meta.point import Point
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
@@ -35,11 +36,12 @@ class Watcher:
     """Keeps copies of the points that it is shown."""
 
     points: list[tuple[Tensor, float, Tensor]] = field(default_factory=list)
-    previous: list[Tensor | None] = field(default_factory=list)
+    previous: list[Tensor | float | None] = field(default_factory=list)
 
-    def __call__(self, theta: Tensor, loss: Tensor, grad: Tensor, **more: Any) -> None:
-        self.points.append((theta.clone(), float(loss), grad.clone()))
-        self.previous.append(more["previous_batch_loss"])
+    def __call__(self, point: Point) -> None:
+        assert point.grad is not None
+        self.points.append((point.theta.clone(), float(point.loss), point.grad.clone()))
+        self.previous.append(point.previous_batch_loss)
 
 
 def with_updates(make: ConfiguredTasks, updates: int) -> ConfiguredTasks:
@@ -77,7 +79,7 @@ def test_the_end_point_is_what_one_more_update_would_see(make: ConfiguredTasks) 
     task.start(theta0)
     path = FOMAML().start(theta0, borrow=True)
     while not task.done:
-        task.advance(path.observe)
+        task.advance(path.visit)
     end = task.end_point(with_grad=True)
     assert end.grad is not None
     assert_same([(theta, loss, grad)], [(end.theta, float(end.loss), end.grad)])
@@ -181,7 +183,7 @@ def test_a_path_need_not_know_the_length_of_a_step_that_was_not_made() -> None:
     task = begin(CATCH)
     task.go_on(first.state(), CATCH.random_initialization(2))
     while not task.done:
-        task.advance(lambda *_, step_length, **__: lengths.append(step_length))
+        task.advance(lambda point: lengths.append(point.step_length))
     assert lengths[0] is None
     assert None not in lengths[1:]
 

@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import EpisodeEnd, Observe, Point, Progress, TaskSpec, TaskState
+from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.training.messages import (
     Assignment,
     Claim,
@@ -252,8 +253,8 @@ class FakeTask:
 
     def advance(self, observe: Observe) -> Progress:
         loss, grad = self._loss_and_grad()
-        observe(self.theta, loss, grad)
-        self.theta = self.theta - 0.01 * grad  # again: the last point stays readable
+        observe(Point(theta=self.theta, loss=loss, grad=grad))
+        self.theta = self.theta - 0.01 * grad  # not in place: the last point stays readable
         self.done_updates += 1
         return Progress(
             updates=self.done_updates,

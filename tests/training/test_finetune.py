@@ -68,7 +68,7 @@ def finetune(make: ConfiguredTasks, rounds: list[list[str]]) -> list[Tensor]:
             else:
                 task.start(outer.theta)
             while not task.done:
-                task.advance(path.observe)
+                task.advance(path.visit)
             kept[game] = keep(task)
             end = task.end_point(with_grad=False)
             path.finish(end.theta, end.loss, end.grad, step_length=end.step_length)

@@ -69,7 +69,7 @@ def ten_line_loop(config: TrainConfig) -> torch.Tensor:
             path = method.start(theta)
             task.start(theta)
             while not task.done:
-                task.advance(path.observe)
+                task.advance(path.visit)
             end = task.end_point(with_grad=method.end_batches > 0)
             path.finish(end.theta, end.loss, end.grad)
             total += path.gradient()

@@ -59,7 +59,7 @@ def begin(
 
 def go_on(task: Task, path: GradientPath, recorder: TaskRecorder, updates: int | None) -> None:
     while not task.done and (updates is None or recorder.updates < updates):
-        recorder.add(task.advance(path.observe))
+        recorder.add(task.advance(path.visit))
 
 
 def end(task: Task, path: GradientPath, recorder: TaskRecorder) -> Ended:

@@ -87,7 +87,7 @@ def lone_path(tasks: FakeTasks, slot: int, updates: int, *, finish: bool = True)
     task.start(theta0)
     path = Leap().start(theta0)
     for _ in range(updates):
-        task.advance(path.observe)
+        task.advance(path.visit)
     if finish:
         end = task.end_point(with_grad=False)
         path.finish(end.theta, end.loss)

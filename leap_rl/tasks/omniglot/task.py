@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.meta.point import Point
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.supervised.augmentation import random_affine
 from leap_rl.supervised.classifier import Batch, ClassifierLearner
@@ -30,7 +31,6 @@ from leap_rl.tasks.omniglot.config import (
 )
 from leap_rl.tasks.task import (
     Observe,
-    Point,
     Progress,
     TaskSpec,
     TaskState,
@@ -118,7 +118,14 @@ class OmniglotTask:
         metrics = self.learner.metrics(batch)
         gradient = self.learner.backward(metrics.loss)
         loss = metrics.loss.detach()
-        observe(self.learner.shared, loss, gradient, previous_batch_loss=self._previous_batch_loss)
+        observe(
+            Point(
+                theta=self.learner.shared,
+                loss=loss,
+                grad=gradient,
+                previous_batch_loss=self._previous_batch_loss,
+            )
+        )
         self.learner.step()
         self._updates += 1
         if self._evaluates_again:

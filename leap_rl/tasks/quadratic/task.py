@@ -20,12 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.task import (
     Observe,
-    Point,
     Progress,
     TaskSpec,
     TaskState,
@@ -109,8 +109,15 @@ class QuadraticTask:
         """Take one step of gradient descent."""
         displacement = self._displacement()
         loss, gradient = quadratic_loss(self._theta, self._bowl, displacement)
-        observe(self._theta, loss, gradient, previous_batch_loss=self._previous_batch_loss)
-        self._theta = self._theta - self._lr * gradient  # again: the last point stays readable
+        observe(
+            Point(
+                theta=self._theta,
+                loss=loss,
+                grad=gradient,
+                previous_batch_loss=self._previous_batch_loss,
+            )
+        )
+        self._theta = self._theta - self._lr * gradient  # the last point stays as it is
         self._updates += 1
         if self._evaluates_again:
             self._previous_batch_loss, _ = quadratic_loss(self._theta, self._bowl, displacement)

@@ -100,7 +100,7 @@ class ParameterServer:
         clock: Callable[[], float] = time.monotonic,
         on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        self._on_phase = on_fault_point
+        self._on_fault_point = on_fault_point
         latest = folder.latest()
         assert latest is not None, "a run is made with its checkpoint 0"
         self._folder = folder
@@ -191,8 +191,8 @@ class ParameterServer:
             )
             slot.durable_n, slot.trainer_failures = message.n, 0
             self.counters.snapshot_taken(slot.index, message.live.agent_steps)
-            self._on_phase(FaultPoint.SERVER_SNAPSHOTTING)
-        self._on_phase(FaultPoint.SERVER_STREAMING)
+            self._on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
+        self._on_fault_point(FaultPoint.SERVER_STREAMING)
         return Continue(durable_n=slot.durable_n)
 
     def complete(self, message: Complete) -> Counted | Abandon:
@@ -228,7 +228,7 @@ class ParameterServer:
         slot.complete(filled)
         self.counters.tasks_completed += 1
         self.counters.heard(slot.index, message.record.agent_steps)
-        self._on_phase(FaultPoint.SERVER_COMPLETING)
+        self._on_fault_point(FaultPoint.SERVER_COMPLETING)
         slot.n, slot.contribution = message.n, message.contribution
         self._close_full_rounds()
         return Counted(next=self.claim(message.claim))
@@ -348,7 +348,7 @@ class ParameterServer:
             kept_agents=self._kept_agents,
             fingerprint=self._fingerprint,
             keep_checkpoints=self._keep_checkpoints,
-            on_fault_point=self._on_phase,
+            on_fault_point=self._on_fault_point,
         )
         self._committed.update(
             ((number, index), slot.attempt) for index, slot in enumerate(results)
@@ -371,7 +371,7 @@ class ParameterServer:
         if slot is None:
             return Wait()
         slot.hand_out(claim, self._session)
-        self._on_phase(FaultPoint.SERVER_CLAIMING)
+        self._on_fault_point(FaultPoint.SERVER_CLAIMING)
         trainer.handed = True
         self._open.let_run(slot, claim.trainer)
         return self._assignment(slot)

@@ -16,7 +16,8 @@ import torch
 
 from leap_rl.compute.determinism import processor_kind
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
-from leap_rl.tasks.task import Point, Task, TaskFactory, TaskSpec
+from leap_rl.meta.point import Point
+from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
@@ -52,6 +53,10 @@ class Due(Enum):
     """The sum so far."""
     SNAPSHOT = "snapshot"
     """The sum so far and the task's snapshot."""
+
+
+SENT = {Due.SUM: FaultPoint.TRAINER_STREAMING, Due.SNAPSHOT: FaultPoint.TRAINER_SNAPSHOTTING}
+"""What was sent, as a fault point."""
 
 
 class Link(Protocol):
@@ -101,7 +106,7 @@ class Trainer:
         clock: Callable[[], float] = time.monotonic,
         on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        self._on_phase = on_fault_point
+        self._on_fault_point = on_fault_point
         self.name = name
         self._incarnation = incarnation
         self._link = link
@@ -121,18 +126,18 @@ class Trainer:
                 continue
             answer = self._train(work, waiting_s=self._clock() - self._idle_since)
             if isinstance(answer, Counted):
-                self._on_phase(FaultPoint.TRAINER_COMPLETED)
+                self._on_fault_point(FaultPoint.TRAINER_COMPLETED)
                 work = answer.next
             else:
                 self._idle_since = self._clock()
                 work = self._claim()
 
     def _claim(self) -> Work:
-        self._on_phase(FaultPoint.TRAINER_CLAIMING)
+        self._on_fault_point(FaultPoint.TRAINER_CLAIMING)
         return self._link.claim(self._next_claim())
 
     def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
-        self._on_phase(FaultPoint.TRAINER_CLAIMED)
+        self._on_fault_point(FaultPoint.TRAINER_CLAIMED)
         started = self._clock()
         # A copy: what a runtime hands over may be read-only memory that others share.
         theta0 = torch.from_numpy(np.array(assignment.theta0))
@@ -152,8 +157,8 @@ class Trainer:
                     f"{assignment.durable_n}; {TRAIN_AGAIN}"
                 )
             while not task.done:
-                recorder.add(task.advance(path.observe))
-                self._on_phase(FaultPoint.TRAINER_TRAINING)
+                recorder.add(task.advance(path.visit))
+                self._on_fault_point(FaultPoint.TRAINER_TRAINING)
                 due = self._link.due()
                 if due is not Due.NOTHING:
                     message = self._stream(assignment, recorder, path)
@@ -162,24 +167,13 @@ class Trainer:
                     answer = self._link.stream(message)
                     if isinstance(answer, Abandon):
                         return answer
-                    snapshot = due is Due.SNAPSHOT
-                    self._on_phase(
-                        FaultPoint.TRAINER_SNAPSHOTTING
-                        if snapshot
-                        else FaultPoint.TRAINER_STREAMING
-                    )
+                    self._on_fault_point(SENT[due])
             # Before the end point: its batch is one that the agent never learns from.
             kept = keep(task) if self._method.keeps_tasks else None
             end = end_of_path(task, batches=self._method.end_batches)
-            path.finish(
-                end.theta,
-                end.loss,
-                end.grad,
-                previous_batch_loss=end.previous_batch_loss,
-                step_length=end.step_length,
-            )
+            path.end(end)
             record = self._record(recorder, path, waiting_s=waiting_s)
-            self._on_phase(FaultPoint.TRAINER_COMPLETING)
+            self._on_fault_point(FaultPoint.TRAINER_COMPLETING)
             self._idle_since = self._clock()  # from here on the trainer waits for an answer
             whole = self._complete(assignment, task, recorder, path, record)
             return self._link.complete(replace(whole, kept=kept))
@@ -247,7 +241,10 @@ def end_of_path(task: Task, *, batches: int) -> Point:
     if batches <= 1:
         return end
     assert end.grad is not None
-    loss, grad = end.loss.clone(), end.grad.clone()  # views until the next one is computed
+    loss, grad = (
+        torch.as_tensor(end.loss).clone(),
+        end.grad.clone(),
+    )  # views until the next one is computed
     for _ in range(batches - 1):
         another = task.end_point(with_grad=True)
         assert another.grad is not None
