@@ -9,7 +9,7 @@ from leap_rl.app.display import shown
 from leap_rl.config import EvaluateConfig
 from leap_rl.storage.run_folder import RunFolder, file_name
 from leap_rl.tracking.console import Console
-from leap_rl.tracking.sink import Tracker
+from leap_rl.tracking.tracker import Tracker
 
 LONGEST_S = 60
 """An episode may take half an hour of play."""

@@ -20,7 +20,7 @@ from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
-from leap_rl.tracking.sink import open_tracker
+from leap_rl.tracking.tracker import open_tracker
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults.injection import fault_injector
 from leap_rl.training.faults.points import FaultPoint

@@ -9,7 +9,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
-from leap_rl.tracking.sink import Tracker
+from leap_rl.tracking.tracker import Tracker
 from leap_rl.tracking.views import RunView, TaskView
 from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.initialization import FILE_NAME

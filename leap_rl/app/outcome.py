@@ -11,7 +11,8 @@ from leap_rl.evaluation.statistics import Estimate, Mean
 from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.evaluation.verdict import conclusion_of, notes_of, verdict_of
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tracking.sink import Cell, Tracker
+from leap_rl.tracking.sink import Cell
+from leap_rl.tracking.tracker import Tracker
 
 AGENTS = (
     *("initialization", "run", "game", "seed", "episodes", "area", "final return", "drawdown"),

@@ -6,7 +6,7 @@ Dimensions: P flattened shared parameters, T unroll, B environments.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from leap_rl.rl.a2c import A2CLearner, Batch
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.loss import A2CLoss
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.task import (
     EpisodeEnd,
     Observe,
@@ -30,6 +29,9 @@ from leap_rl.tasks.task import (
     restore_loss,
     save_loss,
 )
+
+if TYPE_CHECKING:
+    from leap_rl.tasks.config import LossDifference, TaskConfig
 
 
 class ActorCriticTask:

@@ -161,7 +161,7 @@ class GymnasiumFamily(PlayedFamily):
 
     def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
         """Return what makes a game's B environments from a seed."""
-        from leap_rl.envs.gymnasium.envs import make_gymnasium
+        from leap_rl.envs.factory import make_gymnasium
 
         return lambda seed: make_gymnasium(
             game,

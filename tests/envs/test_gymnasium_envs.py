@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from leap_rl.envs.gymnasium.envs import GymnasiumEnvs, make_gymnasium
+from leap_rl.envs.factory import make_gymnasium
+from leap_rl.envs.gymnasium.envs import GymnasiumEnvs
 from leap_rl.envs.gymnasium.episode_runner import episode_seed, make_one
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector, VectorStep

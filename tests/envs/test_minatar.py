@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from minatar.gym import BaseEnv
 
-from leap_rl.envs.gymnasium.envs import GymnasiumEnvs, make_gymnasium
+from leap_rl.envs.factory import make_gymnasium
+from leap_rl.envs.gymnasium.envs import GymnasiumEnvs
 from leap_rl.envs.gymnasium.episode_runner import episode_seed, make_one
 from leap_rl.envs.minatar import mersenne
 from leap_rl.envs.minatar.colors import COLORS, cell_table, show

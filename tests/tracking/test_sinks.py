@@ -13,7 +13,8 @@ import pytest
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import Sink, Tracker, TrackingError, open_tracker
+from leap_rl.tracking.sink import Sink, TrackingError
+from leap_rl.tracking.tracker import Tracker, open_tracker
 from tests.tracking import tensorboard_file, wandb_file
 
 OFFLINE = TrackingConfig(
@@ -130,7 +131,7 @@ def test_what_is_switched_off_is_not_imported(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from leap_rl.tracking.config import TrackingConfig
-from leap_rl.tracking.sink import open_tracker
+from leap_rl.tracking.tracker import open_tracker
 
 def loaded():
     heavy = {{"wandb", "tensorboardX", "torch", "ray", "rich"}}

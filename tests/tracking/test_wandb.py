@@ -22,7 +22,8 @@ from safetensors.numpy import save_file
 from leap_rl.tracking import wandb as sink
 from leap_rl.tracking import wandb_folder
 from leap_rl.tracking.config import TrackingConfig
-from leap_rl.tracking.sink import Tracker, TrackingError, open_tracker
+from leap_rl.tracking.sink import TrackingError
+from leap_rl.tracking.tracker import Tracker, open_tracker
 from tests.tracking import wandb_file
 from tests.tracking.wandb_server import WandbServer, serve
 

@@ -9,19 +9,23 @@ are played again, in a new environment, which must come to the same observation 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium.episode_runner import ACTION, MINATAR, EpisodeRunner, check_fits
-from leap_rl.envs.gymnasium.ids import parse_game
-from leap_rl.envs.gymnasium.spaces import ObservationAdapter, padded
+from leap_rl.envs.gymnasium.episode_runner import ACTION, EpisodeRunner, check_fits
+from leap_rl.envs.gymnasium.replay import (
+    does_not_repeat,
+    identity_of,
+    observation_space,
+    pattern,
+)
+from leap_rl.envs.gymnasium.spaces import padded
 from leap_rl.envs.state import (
     IDENTITY,
     Observations,
@@ -31,8 +35,6 @@ from leap_rl.envs.state import (
     split_bytes,
     text_array,
 )
-from leap_rl.envs.vector import GameVector
-from leap_rl.envs.workers import WorkerEnvs
 
 
 class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
@@ -178,93 +180,3 @@ class GymnasiumEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         for index, observation in enumerate(observations):
             whole[index] = padded(observation, self._shape)
         return whole
-
-
-def make_gymnasium(
-    game: str,
-    *,
-    num_envs: int,
-    seed: int,
-    shape: tuple[int, ...],
-    remake: bool = False,
-    palette: bool = False,
-    processes: int = 1,
-) -> GameVector:
-    """Make B environments of one Gymnasium id.
-
-    Args:
-        game: as `make_one` takes it.
-        num_envs: B.
-        seed: the sole source of randomness.
-        shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
-        remake: make an environment again for each episode.
-        palette: see `make_one`.
-        processes: how many step the environments; changes no bit. 1 is this one.
-
-    Raises:
-        ValueError: there is no such game, it has spaces that no agent here can use, its
-            observations are larger than `shape`, or `processes` does not lie in 1..B.
-    """
-    kind = _kind_of(game)
-    slices = partial(kind, game, shape=shape, remake=remake, palette=palette)
-    if processes == 1:
-        return GameVector(slices(num_envs=num_envs), seed=seed)
-    one = EpisodeRunner(game, index=0, remake=remake, palette=palette)
-    one.close()
-    check_fits(game, one.adapter, shape)
-    space = observation_space(one.adapter, shape)
-    envs = WorkerEnvs(
-        slices,
-        num_envs=num_envs,
-        processes=processes,
-        observation_space=space,
-        pattern=pattern(num_envs, space),
-        tells_lives=False,
-    )
-    return GameVector(envs, seed=seed)
-
-
-def _kind_of(game: str) -> Callable[..., Any]:
-    """Return what plays a game: MinAtar's have compiled loops."""
-    if game.startswith(MINATAR):
-        # Imported here: others need not wait for the loops to be loaded.
-        from leap_rl.envs.minatar.games import options_of
-        from leap_rl.envs.minatar.vector import MinAtarEnvs
-
-        if options_of(parse_game(game)) is not None:
-            return MinAtarEnvs
-    return GymnasiumEnvs
-
-
-def identity_of(game: str, *, shape: tuple[int, ...], remake: bool, palette: bool) -> str:
-    """Return the text that says which environments a state is of."""
-    return f"gymnasium {game} {list(shape)} palette={palette} remake={remake}"
-
-
-def does_not_repeat(game: str, count: int) -> ValueError:
-    """Return what is wrong where an episode's actions, so many, led elsewhere."""
-    return ValueError(
-        f"task.games: {game!r} does not repeat itself: the seed and the {count} actions of an "
-        "episode led elsewhere when its snapshot was taken. An episode must be a function of both: "
-        "nothing drawn but from the seed of reset, and no other version of the environment"
-    )
-
-
-def observation_space(adapter: ObservationAdapter, shape: tuple[int, ...]) -> Box:
-    """Return the space of observations as the agent sees them, of a shape."""
-    if adapter.scaled:
-        return Box(0, 255, shape, np.uint8)
-    return Box(-np.inf, np.inf, shape, np.float32)
-
-
-def pattern(num_envs: int, space: Box) -> State:
-    """Return arrays like those of a state."""
-    whole = np.zeros(num_envs, dtype=np.int64)
-    return {
-        "seeds": whole,
-        "episodes": whole,
-        "actions": np.zeros(0, dtype=np.uint8),
-        "actions_sizes": whole,
-        "returns": np.zeros(num_envs, dtype=np.float64),
-        "observations": np.zeros((num_envs, *space.shape), dtype=space.dtype),
-    }

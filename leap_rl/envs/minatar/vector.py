@@ -11,9 +11,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium.envs import does_not_repeat, identity_of, pattern
 from leap_rl.envs.gymnasium.episode_runner import ACTION, check_fits, episode_seed
 from leap_rl.envs.gymnasium.ids import parse_game
+from leap_rl.envs.gymnasium.replay import does_not_repeat, identity_of, pattern
 from leap_rl.envs.gymnasium.spaces import adapter_of
 from leap_rl.envs.minatar.colors import cell_table, show
 from leap_rl.envs.minatar.common import SIZE

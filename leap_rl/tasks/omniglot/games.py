@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.omniglot.config import (
     CLASSES,
     MOST_PRETRAINING,
@@ -27,6 +26,8 @@ from leap_rl.tasks.omniglot.data import DRAWERS, SIDE, Omniglot, decode, read_om
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from leap_rl.tasks.config import TaskConfig
 
 
 def with_alphabets(task: TaskConfig) -> TaskConfig:

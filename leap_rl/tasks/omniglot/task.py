@@ -10,7 +10,7 @@ Dimensions: P flattened shared parameters, N images in a batch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.supervised.augmentation import random_affine
 from leap_rl.supervised.classifier import Batch, ClassifierLearner
 from leap_rl.supervised.unrolled import gradient_through_descent
-from leap_rl.tasks.config import LossDifference
 from leap_rl.tasks.omniglot.config import (
     CLASSES,
     TRAINING_DRAWINGS,
@@ -37,6 +36,9 @@ from leap_rl.tasks.task import (
     restore_loss,
     save_loss,
 )
+
+if TYPE_CHECKING:
+    from leap_rl.tasks.config import LossDifference
 
 
 class OmniglotTask:

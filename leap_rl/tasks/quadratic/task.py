@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from torch import Tensor
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.task import (
     Observe,
     Progress,
@@ -32,6 +31,9 @@ from leap_rl.tasks.task import (
     restore_loss,
     save_loss,
 )
+
+if TYPE_CHECKING:
+    from leap_rl.tasks.config import LossDifference, TaskConfig
 
 DIMENSION = 32
 """P: few enough to look at, and more than one cache line of the flat vector."""

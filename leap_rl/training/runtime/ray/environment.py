@@ -7,16 +7,15 @@ token, which Ray finds in RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_tok
 
 from __future__ import annotations
 
-import atexit
 import os
 import secrets
 import shutil
-import tempfile
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.runtime.ray.folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_without_token
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ _JOINED_CLUSTER = {
     "RAY_gcs_rpc_server_connect_timeout_s": "1",
 }
 
-LONGEST_PARENT_BYTES = 14
-"""107 less what `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take below it."""
 
 LOCAL = "local"
 """An address that always starts a cluster of our own."""
@@ -119,28 +116,6 @@ def probe_own_cluster() -> float:
     from leap_rl.training.runtime.ray.runtime import probe
 
     return probe()
-
-
-@cache
-def private_folder() -> Path:
-    """Return this process's own folder for Ray's files and token, removed when it ends.
-
-    Ray puts sockets below it, whose paths must not exceed 107 bytes: a long TMPDIR is not used.
-    """
-    parent = tempfile.gettempdir()
-    if len(os.fsencode(parent)) > LONGEST_PARENT_BYTES:
-        parent = "/tmp"
-    folder = Path(
-        tempfile.mkdtemp(prefix=f"leap_rl-{os.getpid()}-", dir=parent)
-    )  # nobody else can enter it
-    owner = os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == owner:  # not in a forked child
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
 
 
 def _token_file(folder: Path) -> Path:

@@ -20,7 +20,7 @@ from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.runtime.ray.actors import ANSWER_TIMEOUT_S, ServerActor
 from leap_rl.training.runtime.ray.calls import actor, ask, first_line
-from leap_rl.training.runtime.ray.environment import private_folder
+from leap_rl.training.runtime.ray.folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
 from leap_rl.training.runtime.ray.trainer_pool import Share, TrainerPool, living_nodes
 from leap_rl.training.runtime.run_spec import RunSpec

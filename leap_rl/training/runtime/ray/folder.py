@@ -1,0 +1,35 @@
+"""This process's own folder for Ray's files."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+LONGEST_PARENT_BYTES = 14
+"""107 less what `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take below it."""
+
+
+@cache
+def private_folder() -> Path:
+    """Return this process's own folder for Ray's files and token, removed when it ends.
+
+    Ray puts sockets below it, whose paths must not exceed 107 bytes: a long TMPDIR is not used.
+    """
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent)) > LONGEST_PARENT_BYTES:
+        parent = "/tmp"
+    folder = Path(
+        tempfile.mkdtemp(prefix=f"leap_rl-{os.getpid()}-", dir=parent)
+    )  # nobody else can enter it
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a forked child
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
