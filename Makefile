@@ -66,6 +66,7 @@ lint: setup
 # Search works over HTTP alone; all else from disk too, site/index.html.
 docs: setup
 	$(BIN)/python tools/configuration_page.py
+	$(BIN)/python tools/architecture_page.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "Read it: $(PYTHON) -m http.server --bind 127.0.0.1 --directory site"
 

@@ -100,6 +100,23 @@ def test_the_page_of_options_is_what_the_code_says(page: dict[str, Any]) -> None
     assert kept == page["page"](), "an option has changed: make docs writes the page again"
 
 
+def test_the_rooms_are_those_of_the_imports() -> None:
+    tool = runpy.run_path(str(ROOT / "tools/architecture_page.py"))
+    kept = (ROOT / "docs/architecture.md").read_text()
+    assert kept == tool["page"](), "an import has changed: make docs draws the rooms again"
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", kept)) - {"tests/tasks/test_families.py"}
+    found = {str(path.relative_to(ROOT / "leap_rl")) for path in (ROOT / "leap_rl").rglob("*.py")}
+    names = found | {name.rpartition("/")[2] for name in found}
+    assert named <= names, named - names
+
+
+def test_a_circle_among_rooms_is_told() -> None:
+    tool = runpy.run_path(str(ROOT / "tools/architecture_page.py"))
+    assert tool["levels"]({"a": {"b"}, "b": set(), "c": {"a"}}) == [["c"], ["a"], ["b"]]
+    with pytest.raises(ValueError, match=r"a circle among \['a', 'b'\]"):
+        tool["levels"]({"a": {"b"}, "b": {"a"}, "c": set()})
+
+
 def test_the_page_has_every_option_and_its_explanation(page: dict[str, Any]) -> None:
     text = (ROOT / "docs/configuration.md").read_text()
     sections = dict(re.findall(r"^###? (.+)\n\n((?:(?!^##).*\n)*)", text, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""How fast it is: measurements of the very objects that a run is made of.
+"""Throughput here and the plan of a run, measured on the objects that a run is made of.
 
 Product code carries no timers. A measurement wraps the methods of one object from outside, in
 other windows than those that give the headline figure.

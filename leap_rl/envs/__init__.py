@@ -1,1 +1,1 @@
-"""Games to learn: Atari, a small game of our own, and the interface that both keep to."""
+"""Environments: Atari, Gymnasium, MinAtar, small ones; all are vectors of one interface."""

@@ -1,1 +1,1 @@
-"""Does an initialization help? Learning curves, their measures, and how sure those are."""
+"""Whether an initialization helps: learning curves, measures, intervals, verdict, plots."""

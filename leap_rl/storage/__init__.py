@@ -1,1 +1,1 @@
-"""Runs that live in an object store, with a working copy on the machine that works on them."""
+"""A run's files: its folder, its lock, durable writes; the same in an object store."""

@@ -1,1 +1,1 @@
-"""Learning processes behind one protocol."""
+"""Task families: what a task is, its options, its checks, and how it is made."""

@@ -1,0 +1,79 @@
+"""Draws the rooms of the package into docs/architecture.md, from the imports themselves.
+
+A row imports from rows below it alone; a test compares the page with what this makes.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- rooms: made by tools/architecture_page.py -->\n", "<!-- end of rooms -->"
+
+
+def imports_by_room() -> dict[str, set[str]]:
+    """Return which rooms each room imports; imports for types alone do not count."""
+    graph = grimp.build_graph("leap_rl", exclude_type_checking_imports=True)
+    found: dict[str, set[str]] = {}
+    for module in graph.modules:
+        here = found.setdefault(_room(module), set())
+        here |= {_room(other) for other in graph.find_modules_directly_imported_by(module)}
+    for room, others in found.items():
+        others -= {room, ""}
+    del found[""], found["__main__"]
+    return found
+
+
+def levels(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Return the rooms from the top down, those that need not know each other in one level.
+
+    Raises:
+        ValueError: There is a circle.
+    """
+    height: dict[str, int] = {}
+    while len(height) < len(imports):
+        ready = [room for room in imports if room not in height and imports[room] <= height.keys()]
+        if not ready:
+            raise ValueError(f"a circle among {sorted(imports.keys() - height.keys())}")
+        for room in ready:
+            height[room] = 1 + max((height[other] for other in imports[room]), default=0)
+    top = max(height.values())
+    return [sorted(r for r in height if height[r] == level) for level in range(top, 0, -1)]
+
+
+def table() -> str:
+    """Return the rooms as a table, from the top down."""
+    imports = imports_by_room()
+    rows = ["| room | what it holds | imports |", "|---|---|---|"]
+    for level in levels(imports):
+        for room in level:
+            others = ", ".join(sorted(imports[room])) or "nothing"
+            rows.append(f"| `{room}` | {_purpose(room)} | {others} |")
+    return "\n".join(rows) + "\n"
+
+
+def page() -> str:
+    """Return the page with its table as the imports are."""
+    text = PAGE.read_text()
+    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:before] + "\n" + table() + "\n" + text[after:]
+
+
+def _room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def _purpose(room: str) -> str:
+    folder = ROOT / "leap_rl" / room
+    path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return " ".join(docstring.partition("\n\n")[0].split()).rstrip(".")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE}")
