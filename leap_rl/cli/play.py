@@ -18,7 +18,7 @@ from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.names import split_name
-from leap_rl.rl.config import AgentConfig, Device, EncoderName, Precision
+from leap_rl.rl.config import AgentConfig, AutoPrecision, Device, EncoderName
 from leap_rl.seeding import SEED_BITS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.atari import AtariConfig
@@ -41,7 +41,7 @@ class FilmedAgent:
     encoder: EncoderName = "mnih2013"
     """Convolutional encoder."""
 
-    precision: Precision = "auto"
+    precision: AutoPrecision = "auto"
     """Weights and activations within the network."""
 
     device: Device = "auto"

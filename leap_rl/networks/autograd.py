@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from leap_rl.compute.precision import Precision
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.parameters import FlatParameters
-from leap_rl.networks.passes import Outputs, Precision
+from leap_rl.networks.passes import Outputs
 
 
 class AutogradPasses:

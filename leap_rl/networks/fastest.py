@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from leap_rl.compute.precision import Precision
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.autograd import AutogradPasses
 from leap_rl.networks.direct import DirectPasses, is_plain
 from leap_rl.networks.parameters import FlatParameters
-from leap_rl.networks.passes import Passes, Precision
+from leap_rl.networks.passes import Passes
 from leap_rl.networks.small import SmallPasses, is_small
 
 

@@ -10,12 +10,9 @@ height, width and channels.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
-
-Precision = Literal["float32", "bfloat16"]
-"""Of weights and activations within the network; parameters and what comes out are float32."""
 
 
 class Outputs(NamedTuple):

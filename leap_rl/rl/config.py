@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from leap_rl.compute.precision import Precision
+
 LARGEST = 1e6
 """Rates and coefficients beyond this overflow float32 somewhere along the way."""
 
@@ -30,7 +32,7 @@ RMSPropStart = Literal["zero", "one", "bias_corrected"]
 PathLoss = Literal["total", "policy", "value"]
 """Which part of the loss is the f of a task's gradient path."""
 
-Precision = Literal["auto", "float32", "bfloat16"]
+AutoPrecision = Literal["auto", Precision]
 """Type of weights and activations within the network."""
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -97,7 +99,7 @@ class AgentConfig:
     """The gradient that an update descends is scaled down to this norm where it is longer; the
     gradient path's own is not. Infinity clips nothing. Ours: the paper mentions no clipping."""
 
-    precision: Precision = "auto"
+    precision: AutoPrecision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the
     path's sums are float32. auto, resolved when a run is made: bfloat16 for the encoders of screens
     on a CPU with the units for it (AMX or AVX512_BF16), where it is much faster, otherwise float32,
@@ -124,7 +126,7 @@ class AgentConfig:
             ("initial_weights", InitialWeights),
             ("rmsprop_start", RMSPropStart),
             ("path_loss", PathLoss),
-            ("precision", Precision),
+            ("precision", AutoPrecision),
             ("device", Device),
         ):
             value, known = getattr(self, name), get_args(choices)

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
+from leap_rl.compute.precision import Precision
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import Layout, flatten_parameters
 
 Share = Literal["all_but_last", "all"]
-Precision = Literal["float32", "bfloat16"]
 
 
 class Batch(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.atari import AtariConfig
+from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.families import FAMILIES, OPTIONS
 from leap_rl.tasks.family import Family
 from leap_rl.tasks.gymnasium import GymnasiumConfig
@@ -17,9 +18,6 @@ TaskKind = Literal["atari", "catch", "quadratic", "omniglot", "gymnasium"]
 
 LossDifference = Literal["next_batch", "same_batch"]
 """From which batches the change of the loss along a segment is taken."""
-
-OnDivergence = Literal["stop", "restart_task", "drop_task"]
-"""What happens when a task's numbers are no longer finite."""
 
 
 @dataclass(frozen=True)

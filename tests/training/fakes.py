@@ -16,6 +16,7 @@ from torch import Tensor
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.training.messages import (
     Assignment,
@@ -35,7 +36,6 @@ from leap_rl.training.rounds.policy import (
     DroppedSlot,
     FilledSlot,
     LoggedRow,
-    OnDivergence,
 )
 from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from leap_rl.compute.precision import Precision
 from leap_rl.compute.processor import has_bfloat16_units
 from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.rl.config import AgentConfig, Precision
+from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig

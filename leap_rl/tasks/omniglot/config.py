@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from leap_rl.compute.precision import Precision
+
 CLASSES = 20
 """Characters in a task. Paper; alphabets with fewer are left out."""
 
@@ -26,9 +28,6 @@ POOLS = ("pretraining", "held_out", "all")
 
 Share = Literal["all_but_last", "all"]
 """Which parameters the tasks share."""
-
-
-Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
@@ -46,10 +46,6 @@ class DroppedSlot:
     reason: str
     agent_steps: int
     """What its task had done by then."""
-
-
-OnDivergence = Literal["stop", "restart_task", "drop_task"]
-"""What happens when a task's numbers are no longer finite."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,11 +10,12 @@ from typing import Protocol
 
 from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.training.errors import UnfitMachineError
 from leap_rl.training.faults.points import OnFaultPoint, no_fault
 from leap_rl.training.messages import ServerStatus
-from leap_rl.training.rounds.policy import OnDivergence, RoundPolicyFactory
+from leap_rl.training.rounds.policy import RoundPolicyFactory
 from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due, Link, Trainer

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.training.errors import ProtocolError
 from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
@@ -41,7 +42,6 @@ from leap_rl.training.rounds.policy import (
     ClosedRound,
     DroppedSlot,
     FilledSlot,
-    OnDivergence,
     RoundPolicy,
 )
 from leap_rl.training.server.commit import agent_file, commit_round
