@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
+from leap_rl.meta.methods import METHODS, SPECIAL, MethodEntry
+
 if TYPE_CHECKING:
     from leap_rl.meta.gradient_path import Method
 
@@ -17,25 +19,6 @@ _LossDifference = Literal["next_batch", "same_batch"]
 _Metric = Literal["auto", "euclidean", "optimizer"]
 _TaskUnit = Literal["none", "path"]
 _Optimizer = Literal["auto", "sgd", "adam"]
-
-_OF_LEAP = (
-    "p",
-    "metric",
-    "task_unit",
-    "loss_in_path",
-    "loss_scale",
-    "stabilizer",
-    "loss_difference",
-)
-
-_WITHOUT_EFFECT = {
-    "leap": ("updates_per_round", "end_batches"),
-    "reptile": (*_OF_LEAP, "updates_per_round", "end_batches"),
-    "fomaml": (*_OF_LEAP, "updates_per_round"),
-    "maml": (*_OF_LEAP, "updates_per_round", "end_batches"),
-    "finetune": (*_OF_LEAP, "end_batches"),
-}
-"""By method, the options that say nothing about it: they are put back to their defaults."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +144,13 @@ class MetaConfig:
             raise ValueError("meta.init = '': must be 'random' or a file")
         # Another method is one word: what a config says for another one is no part of the run.
         for one in fields(self):
-            if one.name in _WITHOUT_EFFECT[self.method]:
+            if one.name in SPECIAL and one.name not in self.entry.options:
                 object.__setattr__(self, one.name, one.default)
+
+    @property
+    def entry(self) -> MethodEntry:
+        """The method's."""
+        return METHODS[self.method]
 
     def resolved(self, *, plain_descent: bool) -> MetaConfig:
         """Return the config with each `auto` replaced by what it means.
@@ -176,7 +164,7 @@ class MetaConfig:
         task_unit = self.task_unit
         if metric == "euclidean" and task_unit == "path":
             task_unit = "none"
-        averages_steps = self.method in ("reptile", "finetune") or (
+        averages_steps = self.entry.averages_steps or (
             metric == "optimizer" and task_unit == "path"
         )
         optimizer = self.optimizer
@@ -199,30 +187,4 @@ class MetaConfig:
 
     def build(self) -> Method:
         """The method that these fields describe, of a resolved config."""
-        if self.method == "reptile":
-            from leap_rl.meta.reptile import Reptile
-
-            return Reptile()
-        if self.method == "fomaml":
-            from leap_rl.meta.fomaml import FOMAML
-
-            return FOMAML(end_batches=self.end_batches)
-        if self.method == "maml":
-            from leap_rl.meta.maml import MAML
-
-            return MAML()
-        if self.method == "finetune":
-            from leap_rl.meta.finetune import Finetune
-
-            return Finetune()
-        from leap_rl.meta.leap import Leap
-
-        assert self.metric != "auto", "MetaConfig.resolved comes first"
-        return Leap(
-            p=self.p,
-            metric=self.metric,
-            task_unit=self.task_unit == "path",
-            loss_in_path=self.loss_in_path,
-            stabilizer=self.stabilizer,
-            loss_scale=self.loss_scale,
-        )
+        return self.entry.make(self)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import fields
+from typing import get_args, get_type_hints
 
 import pytest
 
 import leap_rl.meta
 from leap_rl.meta import FOMAML, Finetune, Leap, Reptile
 from leap_rl.meta.config import MetaConfig
+from leap_rl.meta.methods import METHODS, SPECIAL
 
 
 def test_fields_and_defaults():
@@ -153,3 +155,12 @@ def test_every_exported_name_is_there():
         assert getattr(leap_rl.meta, name).__name__ == name
     with pytest.raises(AttributeError, match="nothing"):
         _ = leap_rl.meta.nothing
+
+
+def test_each_method_that_can_be_asked_for_has_an_entry() -> None:
+    assert set(METHODS) == set(get_args(get_type_hints(MetaConfig)["method"]))
+    assert {field.name for field in fields(MetaConfig)} >= SPECIAL
+    for name, entry in METHODS.items():
+        config = MetaConfig(method=name).resolved(plain_descent=True)  # type: ignore[arg-type]
+        method = entry.make(config)
+        assert (method.name, method.keeps_tasks) == (name, entry.keeps_tasks)
