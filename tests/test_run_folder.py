@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 
 
 @pytest.fixture

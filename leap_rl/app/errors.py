@@ -1,4 +1,4 @@
-"""The error of whoever asks for what cannot be."""
+"""Errors that a user can mend."""
 
 from __future__ import annotations
 

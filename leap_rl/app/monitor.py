@@ -28,7 +28,7 @@ class Monitor:
         tracker: Logs rows.
         console: Shows how the run stands.
         first_checkpoint: What the run started with; it has no rows.
-        on_fault_point: Hears of each fault_point that the driver comes to here.
+        on_fault_point: Called at each fault point of the driver.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ def measured_rates(
         trainers: How many are planned for: no more of them are measured.
         env_processes: Processes that each trainer spreads its emulators over, a core for each.
         seconds: To measure for, over all games.
-        progress: Hears now and then what is going on.
+        progress: Called with a message now and then.
 
     Returns:
         Agent steps a second of one trainer by game, and the last measurement's metrics.

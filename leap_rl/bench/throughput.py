@@ -147,7 +147,7 @@ def measure(
 
     Args:
         config: Which, and for how long.
-        progress: Hears now and then what is going on.
+        progress: Called with a message now and then.
         method: What watches the agents' gradient paths.
         loss_difference: Whether agents compute each batch's loss after the update too.
 

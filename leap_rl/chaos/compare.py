@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 
 WALL_CLOCK = ("time/", "throughput/")
 """Prefixes of the metrics that differ between any two runs."""

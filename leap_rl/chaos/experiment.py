@@ -52,7 +52,7 @@ class Experiment:
     Args:
         config: A config of `leap-rl train`, without `run_dir`.
         folder: Where both runs and the record of the failures go.
-        tell: Hears now and then what is going on.
+        tell: Called with a message now and then.
         words: More for the command line of each process.
     """
 

@@ -18,7 +18,8 @@ from leap_rl.app.record import Origin, Record, StoredRun, parse_over, read_run, 
 from leap_rl.app.results import announce_initialization
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.config import TrainConfig, fingerprint
-from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.initialization import FILE_NAME

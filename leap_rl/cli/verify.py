@@ -16,7 +16,8 @@ from leap_rl.app.record import StoredRun, read_run
 from leap_rl.cli import EXIT_FAILED
 from leap_rl.config import TrainConfig
 from leap_rl.storage.links import read_regular
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.tracking.jsonl import read_rows

@@ -162,7 +162,7 @@ class WorkerEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self._counts = [end - begin for begin, end in pairwise(edges)]
         # Spawned, not forked: a fork copies locks that other threads hold, torch's and Ray's.
         context = get_context("spawn")
-        # Nameless, so that nothing is left behind whoever is killed.
+        # Nameless, so that no killed process leaves it behind.
         memory = context.RawArray(c_byte, _Board.size(num_envs, observation_space))
         self._board = _Board.over(memory, num_envs, observation_space)
         for places in pairwise(edges):

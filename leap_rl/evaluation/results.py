@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.training.messages import CurvePoint, Episodes
 from leap_rl.training.rounds.agents import REWARDS, agents_of, reward_intervals

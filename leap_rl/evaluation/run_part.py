@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)

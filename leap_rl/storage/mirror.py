@@ -1,9 +1,9 @@
 """Keeps an object store and the working copy of a run's folder alike.
 
-What counts is written last, as a store knows no renaming: a checkpoint's files, its state.json with
-their sums, and only then `latest`, which leads to it; of a new run config.yaml, which makes it one.
-So whoever reads the store at any moment, or after a death in the middle of an upload, finds a run
-to go on from. Files of the working copy appear whole, by renaming, or grow.
+A store cannot rename, so the order of the writes makes a checkpoint whole: its files, then its
+state.json with their sums, then `latest`, which names it. A new run's config.yaml is its last file.
+So the store holds a run that can be resumed at any moment, also after a death in the middle of an
+upload. Files of the working copy appear whole, by renaming, or grow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from leap_rl.storage.object_store import ObjectStore, StoreError, Version, is_pl
 from leap_rl.storage.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
 
 GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
-"""What changes all the time; for whoever looks on, not for who goes on."""
+"""Files that change all the time; they are for display, and no resumed run reads them."""
 
 GROWING_EVERY_S: Final = 20.0
 """And a second more for each megabyte, as it is written whole each time."""

@@ -2,14 +2,13 @@
 
     RUN/.lock    {"host": ..., "boot": ..., "pids": ..., "pid": ..., "started": ..., ...}
 
-The operating system's lock on the file (flock) decides wherever it is to be trusted: it is gone
-with the process that held it, however that ended. It is not to be trusted where a file system has
-none, or has it for one machine alone, as some network file systems; there the heartbeat decides,
-which a thread of the holder renews: a holder on another machine that was heard of within a minute
-is alive. So after a crash another machine may have to wait for a minute. Machines whose clocks are
-apart by more than that, and a holder that was suspended for longer, are beyond what it can tell.
-Whose a process is, is told by the system's boot and its namespace of processes: copies of a machine
-share their host name, and containers number their processes each for itself.
+The operating system's lock on the file (flock) decides wherever it can be trusted: it ends with the
+process that held it. Some file systems have no such lock, and some network file systems have it for
+one machine alone. There the heartbeat decides, which a thread of the holder renews: a holder on
+another machine is alive if its heartbeat is younger than a minute. So after a crash another machine
+may have to wait for a minute. Clocks that are apart by more than that, and a holder that was
+suspended for longer, cannot be told from a death. Processes are identified by boot ID and PID
+namespace, since copies of a machine share their host name and containers their process IDs.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 JSONL is the truth and is written last; TensorBoard and wandb mirror it. A process killed between
 the two leaves a mirrored row that JSONL lacks, and on resume every row after JSONL's last is logged
-again, so that a mirror may hold a row twice but never misses one. wandb, which is told what it
-misses, holds none twice.
+again: TensorBoard may hold a row twice but never misses one, and wandb holds each once.
 
 A mirror that fails is reported once and left: the run continues without it. When JSONL fails, the
 run ends.

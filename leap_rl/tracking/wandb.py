@@ -1,12 +1,12 @@
 """The Weights & Biases mirror; the only file that imports wandb.
 
-One process of a run logs, the driver; wandb's own process writes and uploads. What wandb was told
-and did not keep is told again by the next driver, from `metrics.jsonl`: wandb's process buffers its
-files, and dies with the driver. So it has each row once, whoever was killed when:
+The driver logs; wandb's own process writes and uploads. That process buffers its files and dies
+with the driver, so the next driver logs again, from `metrics.jsonl`, what wandb lost. After any
+kill wandb has each row once:
 
-* Offline each driver writes a file of its own, which holds the whole run, and the files before it
-  are marked to be passed over by `wandb sync`.
-* Online the server says how many rows it has, and is told of those after them.
+* Offline each driver writes a file of its own, which holds the whole run; the files before it are
+  marked so that `wandb sync` skips them.
+* Online the driver asks the server how many rows it has, and logs those after them.
 
 The server being away stops no run. It is asked for a few seconds at the start; without an answer
 the run is tracked offline.

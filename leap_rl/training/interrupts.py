@@ -131,7 +131,7 @@ class Interrupts:
                     self._listen()
                 self.check()
             except BaseException:
-                # Who is not let in does not leave: __exit__ is not called for this entry.
+                # __exit__ is skipped if __enter__ raises.
                 self.__exit__()
                 raise
         return self

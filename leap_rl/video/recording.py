@@ -31,7 +31,7 @@ def film(
         episodes: How many there may be; of several, each picture says which it is of.
         scale: How often each row of a picture is repeated.
         frames_per_s: Pictures shown a second.
-        tell: Hears of each picture.
+        tell: Called with each picture.
         root: A folder that the clip lies in, below which no link is followed.
 
     Returns:

@@ -15,9 +15,10 @@ import pytest
 from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import main
 from leap_rl.storage import object_store, run_folders, store_lock
+from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.mirror import Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError, read_file
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME, StoreLock
 

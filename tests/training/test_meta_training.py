@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import FILE_NAME, load_tensors, read_initialization
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory, draw_games, task_seed

@@ -246,7 +246,7 @@ def test_a_sum_that_could_not_be_written_does_not_count(
 ) -> None:
     tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.storage.run_folder.write_atomically", disk_full)
+        patch.setattr("leap_rl.storage.locked_folder.write_atomically", disk_full)
         with pytest.raises(OSError, match="No space left"):
             server.complete(complete(tickets[0], claim("a", number=2)))
     for ticket, trainer in zip(tickets[1:], "bc", strict=True):

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import seal, unseal
 from leap_rl.training.messages import Abandon, Continue, Counted, Finished
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -358,7 +359,7 @@ def test_a_claim_whose_lease_could_not_be_written_is_not_answered_by_an_old_one(
     ticket = assigned(server.claim(claim("a", number=1))).ticket
     server.complete(complete(ticket, claim("a", number=2)))
     with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.storage.run_folder.write_atomically", disk_full)
+        patch.setattr("leap_rl.storage.locked_folder.write_atomically", disk_full)
         with pytest.raises(OSError, match="No space left"):
             server.claim(claim("a", number=3))
     assert assigned(server.claim(claim("a", number=3))).ticket.slot == 1

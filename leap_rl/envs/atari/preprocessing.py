@@ -327,5 +327,5 @@ class FrameRenderer:
         self.forget(index)
 
     def forget(self, index: int) -> None:
-        """Take nothing for known about what the observation shows: the next is drawn in full."""
+        """Invalidate the row cache: the next observation is drawn in full."""
         self._still[index] = False

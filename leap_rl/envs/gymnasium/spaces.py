@@ -1,4 +1,4 @@
-"""What an agent of this package can see and do of Gymnasium's spaces, and how it is told."""
+"""Observation and action spaces that an agent can use, and adapters for them."""
 
 from __future__ import annotations
 

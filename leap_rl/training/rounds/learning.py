@@ -9,7 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from leap_rl.networks.parameters import Layout
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
 from leap_rl.tracking.rows import dropped_row, learn_row

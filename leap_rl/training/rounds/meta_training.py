@@ -23,7 +23,8 @@ from leap_rl.meta.outer_step import OuterStep
 from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.networks.parameters import Layout
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
 from leap_rl.tracking.rows import MetaFigures, SlotFigures, meta_step_row

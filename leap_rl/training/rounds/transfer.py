@@ -1,12 +1,11 @@
 """Learning games from several initializations: one round whose agents differ in their encoders.
 
-Every agent is a slot of the round, so that all of them run at once over the trainers, and whatever
-holds of a meta-step's tasks holds of them: leases, snapshots, the same bits after any death.
+Every agent is a slot of the round, so that all of them run at once over the trainers, with the
+leases, snapshots and equal bits of a meta-step's tasks.
 
-Initializations come as groups: the runs of one method. Agents of the same game and seed share the
-task's seed, and with it heads, emulators and the draws of actions, whatever their group and run;
-what differs is where their encoders start. The baseline's encoders start at random, one draw for
-each seed: a baseline from a single draw would say as much of the draw as of the method.
+Initializations come as groups: the runs of one method. Paired agents, of the same game and seed,
+differ only in their initialization: heads, emulators and the draws of actions are the same. The
+baseline draws a random encoder for each seed: a single draw would measure the draw, not the method.
 
 Dimensions: P flattened shared parameters.
 """
@@ -22,7 +21,8 @@ from torch import Tensor
 
 from leap_rl.networks.parameters import Layout
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.rows import evaluation_row
 from leap_rl.training.initialization import load_tensors, save_tensors

@@ -42,7 +42,7 @@ class RunSpec:
     on_divergence: OnDivergence = "stop"
     """What becomes of a task whose numbers are no longer finite."""
     on_fault_point: OnFaultPoint = no_fault
-    """Hears of each fault_point that a process comes to; travels to all of them."""
+    """Fault-injection callback of all processes; must be picklable."""
 
     def make_server(self, *, trainers_live: bool = False) -> ParameterServer:
         """Make the run's server as the folder's newest checkpoint says.
@@ -98,7 +98,7 @@ class Runtime(Protocol):
     """Runs a server and trainers somewhere until the run is finished."""
 
     def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
-        """Run it; ``report`` hears how it stands, several times a second at most.
+        """Run it; ``report`` is called with its status, several times a second at most.
 
         Raises:
             RunFailedError: The run cannot go on.

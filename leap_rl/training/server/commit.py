@@ -36,7 +36,7 @@ def commit_round(
         kept_agents: Those that go on from round to round.
         fingerprint: SHA-256 of the run's defining config.
         keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
-        on_fault_point: Hears of the steps on the way.
+        on_fault_point: Fault-injection callback.
 
     Raises:
         OSError: Something could not be written; the round does not count then.

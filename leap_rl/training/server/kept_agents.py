@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from leap_rl.storage.links import read_regular
-from leap_rl.storage.run_folder import RunFolder, RunFolderError, file_name
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder, file_name
 from leap_rl.storage.sealed import SealError, seal, unseal
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot

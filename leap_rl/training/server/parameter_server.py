@@ -6,7 +6,7 @@ goes to disk, and the next round opens. Every method may be called twice, late o
 order, by trainers that are taken for dead: the attempt on the ticket is the fence, and a sum
 replaces what is there instead of adding to it, so each slot counts once.
 
-A plain class that knows no runtime and no threads: whoever serves it calls one method at a time.
+A plain class without runtime or threads: its caller calls one method at a time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ParameterServer:
         trainers_live: Whether the trainers of the driver's leases on disk may live on: this server
             takes the place of one that died. Otherwise the driver has started none yet.
         clock: Monotonic seconds.
-        on_fault_point: Hears of each fault_point that the server comes to.
+        on_fault_point: Fault-injection callback.
 
     Raises:
         RunFolderError: The folder holds what does not belong there, or cannot be read.

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from leap_rl.storage.links import read_regular
-from leap_rl.storage.run_folder import RunFolder, RunFolderError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import Arrays, SealError, seal, unseal
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """Who works on a slot; on disk before its trainer hears of it."""
+    """Which trainer works on a slot; on disk before the trainer gets its answer."""
 
     attempt: int
     trainer: str | None

@@ -92,7 +92,7 @@ class Trainer:
         make_task: Makes a task of its spec.
         method: The meta-learner, which makes the path that sums up a task's contribution.
         clock: Monotonic seconds.
-        on_fault_point: Hears of each fault_point that the trainer comes to.
+        on_fault_point: Fault-injection callback.
     """
 
     def __init__(
