@@ -262,8 +262,8 @@ class EvaluateConfig:
     """Keep the trained agents, heads and encoders, in RUN/agents."""
 
     clips: bool = False
-    """Film the first of the kept agents of each initialization in each game, up to a minute, into
-    RUN/clips; wandb gets the clips too. Atari games alone."""
+    """Record a video of the first agent of each initialization in each game, up to a minute, in
+    RUN/clips and in wandb. Sets save_agents. Atari games alone."""
 
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -281,8 +281,8 @@ class EvaluateConfig:
             raise ValueError(
                 f"clips = true: task.kind = {self.task.kind} cannot be filmed, Atari games alone"
             )
-        if self.clips and not self.save_agents:
-            raise ValueError("clips = true: films the agents that are kept; add --save_agents true")
+        if self.clips:  # they are of agents that are kept
+            object.__setattr__(self, "save_agents", True)
         if self.seeds < 1:
             raise ValueError(f"seeds = {self.seeds}: must be at least 1")
         if not (self.init or self.random):
