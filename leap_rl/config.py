@@ -187,7 +187,7 @@ class TrainConfig:
             ValueError: The seed is out of range, or two fields contradict each other.
         """
         _check(self.seed, self.runtime, self.task, self.agent)
-        meta = self.meta.resolved(plain_descent=self.task.kind in ("omniglot", "quadratic"))
+        meta = self.meta.resolved(plain_descent=self.task.family.plain_descent)
         object.__setattr__(self, "meta", meta)
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)

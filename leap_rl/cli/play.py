@@ -127,7 +127,7 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
     if path.absolute().parent.name != "agents" or not folder.exists():
         return {}, None
     config = read_run(folder).config
-    if config.task.kind != "atari":
+    if not config.task.family.filmed:
         raise UsageError(
             f"{path}: learned a task of task.kind = {config.task.kind}; only Atari games are filmed"
         )

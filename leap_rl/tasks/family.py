@@ -38,6 +38,8 @@ class Family(ABC):
     """What compares its initializations where `leap-rl evaluate` cannot, for want of episodes."""
     differentiable: ClassVar[bool] = False
     """Whether MAML can differentiate through a task's updates."""
+    plain_descent: ClassVar[bool] = False
+    """Whether its tasks are learned by plain gradient descent, in whose metric eq. 8 is."""
     filmed: ClassVar[bool] = False
     """Whether its agents can be filmed."""
     validation_games: ClassVar[tuple[str, ...] | None] = None

@@ -23,6 +23,7 @@ class OmniglotFamily(Family):
     """Alphabets."""
 
     kind = "omniglot"
+    plain_descent = True
     options = ("data", "data_sha256", "omniglot")
     ignored_agent_options = "all"
     unit = "examples"

@@ -22,6 +22,7 @@ class QuadraticFamily(Family):
     """The bowls."""
 
     kind = "quadratic"
+    plain_descent = True
     options = ("agent_steps", "num_envs", "unroll_length", "atari")
     compared_by = "evaluate games"
 
