@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import FaultPoint, HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -306,7 +306,7 @@ def run(machine: type[RuleBasedStateMachine], *, examples: int, fresh: bool = Fa
             max_examples=examples,
             stateful_step_count=40,
             derandomize=not fresh,
-            fault_points=(FaultPoint.generate, FaultPoint.shrink),
+            phases=(Phase.generate, Phase.shrink),
             database=None,
             deadline=None,
             print_blob=fresh,
