@@ -4,7 +4,7 @@
 #   make test                    the default tests
 #   make lint                    ruff, mypy, import contracts
 #   make docs                    the page of all options, and the site of the docs in site/
-#   make compose                 the demo in containers, by docker compose: see docs/launch/docker.md
+#   make compose                 the demo in containers, by docker compose: see docs/launch.md
 #   make peers                   an environment for each peer in benchmarks/peers
 #   make setup TORCH_INDEX=URL   take torch from another index, such as
 #                                https://download.pytorch.org/whl/cu130 (CUDA 13.0) or .../whl/cpu

@@ -191,7 +191,7 @@ def test_what_cannot_be_meant_is_refused(
 
 
 def test_the_ids_in_the_documents_are_those_that_come_out() -> None:
-    text = (ROOT / "docs/launch/jobs.md").read_text()
+    text = (ROOT / "docs/launch.md").read_text()
     ids = set(re.findall(r"leap-rl-paper-[0-9a-f]+-[0-9]+", text))
     assert ids == {f"{SCRIPT['run_name']('/srv/runs/paper')}-1"}
 
