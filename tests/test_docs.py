@@ -25,6 +25,7 @@ from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
 from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.evaluate import SHORT, take_inits
+from leap_rl.cli.export import options as export_options
 from leap_rl.cli.fork import take_at
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
@@ -33,7 +34,7 @@ from leap_rl.config import COMMANDS as RUNS
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
-OTHERS = ("resume", "fork", "report", "bench", "plan", "play")
+OTHERS = ("resume", "fork", "report", "bench", "plan", "play", "export")
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
@@ -165,8 +166,8 @@ def test_every_command_is_spelled_right(
         return
     if command == "fork":
         rest = [rest[0], *take_at(rest[1:])[1]]
-    if command == "report":
-        report_options().parse_args(rest)
+    if command in ("report", "export"):
+        {"report": report_options, "export": export_options}[command]().parse_args(rest)
         return
     if command == "evaluate":
         rest = [word for word in rest if word != "--open"]

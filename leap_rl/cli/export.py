@@ -35,14 +35,15 @@ leap_rl.pretrained.load(Path(FOLDER)) returns the encoder."""
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    given = _options().parse_args(argv)
+    given = options().parse_args(argv)
     out = Path(given.out)
     export(find_initialization(given.run), out, evaluations=given.evaluation)
     print(f"exported {given.run} to {shown(out)}; its card is {shown(out / CARD)}")
     return 0
 
 
-def _options() -> argparse.ArgumentParser:
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
     parser = argparse.ArgumentParser(
         prog="leap-rl export",
         description=_DESCRIPTION,
