@@ -73,7 +73,7 @@ def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
     if not task.family.differentiable:
         raise ValueError(
             f"meta.method = maml: differentiates through a task's updates, which takes a loss "
-            f"that can be computed again anywhere, and task.kind = {task.kind} has none; "
+            f"that can be evaluated at any parameters, and task.kind = {task.kind} has none; "
             "take another method, or task.kind = omniglot"
         )
     if meta.close_after_s is not None:

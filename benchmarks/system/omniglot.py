@@ -242,7 +242,7 @@ def _ignore(status: ServerStatus) -> None:
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics for people."""
+    """Return the metrics as a table for people."""
     ratio, local = metrics["task_over_plain"], metrics["local_messages"]
     calls = ", ".join(f"{name} {value:.1f} ms" for name, value in local.items() if name != "share")
     ray = metrics["ray_messages"]

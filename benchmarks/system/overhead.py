@@ -121,7 +121,7 @@ def _cost(blocks: list[Block], without: list[Block]) -> dict[str, Any]:
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics for people."""
+    """Return the metrics as a table for people."""
     lines = [
         f"{metrics['game']}, {metrics['envs']} environments, unroll {metrics['unroll']}, "
         f"{metrics['encoder']} ({metrics['parameters']:,} shared parameters), "

@@ -118,7 +118,7 @@ def common_window(streams: Sequence[Stream], trainers: int) -> tuple[float, floa
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics for people."""
+    """Return the metrics as a table for people."""
     lines = [
         f"a contribution is {metrics['message_mb']:.2f} MB ({metrics['parameters']:,} parameters, "
         f"{metrics['encoder']})",

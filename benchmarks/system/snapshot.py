@@ -112,7 +112,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics for people."""
+    """Return the metrics as a table for people."""
     return "\n".join(
         [
             f"{metrics['game']}, {metrics['envs']} environments, {metrics['encoder']}",

@@ -167,7 +167,7 @@ def _python(code: str, *arguments: str) -> str:
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics for people."""
+    """Return the metrics as a table for people."""
     explained = {
         "import_s": "Python and most imports",
         "config_s": "options read and checked, run folder made",

@@ -234,7 +234,7 @@ class CountingServer(ParameterServer):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CountedRunSpec(RunSpec):
-    """A run_spec whose server counts."""
+    """A run whose server counts."""
 
     def make_server(self, *, trainers_live: bool = False) -> CountingServer:
         """Make the counting server."""

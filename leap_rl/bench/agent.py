@@ -231,7 +231,7 @@ class BareEmulators:
         return 0.0
 
     def run(self, seconds: float) -> Window:
-        """Step for so long; starting a game again does not count."""
+        """Step for so long; resets do not count."""
         window_s, window_cpu_s, agent_steps = 0.0, 0.0, 0
         emulators, frames = self._emulators, range(self._frames)
         moves = emulators[0].actions

@@ -192,7 +192,7 @@ def spread(games: Sequence[str], count: int) -> list[str]:
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics for people."""
+    """Return the metrics as a table for people."""
     trainers, batch = metrics["trainers"], metrics["batch_size"]
     lines = [
         f"{metrics['meta_steps']} meta-steps of {batch} tasks, "

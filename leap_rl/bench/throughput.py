@@ -219,7 +219,7 @@ def mean_split(splits: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics for people."""
+    """Return the metrics as a table for people."""
     whole, processes = metrics["agent_step_us"], metrics["env_processes"]
     spread = f" over {processes} processes" if processes > 1 else ""
     preset = f"{metrics['atari']['preset']}, " if metrics["atari"] else ""

@@ -1,4 +1,4 @@
-"""The metrics of a meta-training run, from the rows of its metrics: paths, and who pulls with whom.
+"""Plots of a meta-training run, from the rows of its metrics: paths, and who pulls with whom.
 
 docs/metrics.md explains the rows.
 """

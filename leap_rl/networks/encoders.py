@@ -229,7 +229,7 @@ def blank(build: Callable[[], M]) -> M:
 
 
 def initialize(module: nn.Module, generator: torch.Generator, *, gain: float | None = None) -> None:
-    """Draw every weight again, uniformly and in layer order. n: inputs of a unit.
+    """Draw every weight, uniformly and in layer order. n: inputs of a unit.
 
     The Leap paper does not say how its networks start. Neither way needs linear algebra, so the
     same generator gives the same bits on every CPU.

@@ -101,7 +101,7 @@ class Task(Protocol):
         """Where the points of its gradient path lie."""
 
     def start(self, shared: Tensor) -> None:
-        """Copy the initialization, float32 [P], and draw the task's own parameters again."""
+        """Copy the initialization, float32 [P], and draw the task's own parameters."""
 
     def advance(self, observe: Observe) -> Progress:
         """Go on to the next point at which nothing is half done: one update.

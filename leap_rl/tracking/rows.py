@@ -26,7 +26,7 @@ class SlotFigures:
     frames_per_agent_step: int
     """Emulator frames in an agent step; 0 for a task that has no frames."""
     path: Mapping[str, float] = field(default_factory=dict)
-    """The gradient path's metrics, as its `metrics` returns them."""
+    """As the gradient path's `metrics` returns them."""
     contribution_norm: float
     cosine: float | None
     """Between this contribution and the batch's mean; None when either is zero."""

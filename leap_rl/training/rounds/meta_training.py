@@ -107,7 +107,7 @@ class MetaTrainingFactory:
 
         Args:
             files: Those of a run's checkpoint, by name.
-            keep_optimizer: Whether the outer optimizer goes on from its state there, or again.
+            keep_optimizer: Whether the outer optimizer keeps its state, or starts from scratch.
 
         Raises:
             ValueError: They do not fit this run's parameters or its optimizer.

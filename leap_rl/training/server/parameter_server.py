@@ -356,9 +356,7 @@ class ParameterServer:
         for row in self._closed.rows:
             self.counters.committed(row.axis, row.values)
         self._open = self._open_round(number + 1)
-        self._closed = (
-            None  # only now: if the next round does not open, this one is committed again
-        )
+        self._closed = None  # only now: unless the next round opens, this one is committed again
 
     # -- slots --------------------------------------------------------------------------------
 
