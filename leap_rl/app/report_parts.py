@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from leap_rl.app.clips import clip_path
 from leap_rl.app.command_line import command_of
 from leap_rl.app.display import shown
 from leap_rl.app.errors import UsageError
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import EvaluateConfig, TrainConfig, flatten
 from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.page import Commands, Part, Picture, Table
+from leap_rl.evaluation.page import Clip, Commands, Part, Picture, Table
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
-from leap_rl.evaluation.results import read_evaluation
+from leap_rl.evaluation.results import Evaluation, read_evaluation
 from leap_rl.evaluation.run_part import (
     SlotHistory,
     game_rows,
@@ -25,8 +26,15 @@ from leap_rl.evaluation.run_part import (
 )
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import notes_of, verdict_of
+from leap_rl.storage.links import read_regular
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
+
+MOST_CLIPS = 12
+"""In a report, which holds them itself."""
+
+LARGEST_CLIP = 8 << 20
+"""Bytes; a minute of a game has less than one million."""
 
 
 def part_of(folder: RunFolder, figures: Path) -> Part:
@@ -100,10 +108,22 @@ def _of_evaluation(
         title=folder.path.name,
         subtitle=_subtitle(run, f"{agents}, {evaluation.agent_steps:,} agent steps"),
         verdict=[*verdict, history_sentence(history)],
+        clips=_clips(folder, evaluation),
         pictures=pictures,
         tables=[*tables, *_background(run, history)],
         commands=commands,
     )
+
+
+def _clips(folder: RunFolder, evaluation: Evaluation) -> list[Clip]:
+    """Return the videos that there are, those of a game side by side; of many the first ones."""
+    found = []
+    for game in evaluation.games:
+        for name in evaluation.initializations:
+            path = clip_path(folder, name, game)
+            if path.exists() and path.stat().st_size <= LARGEST_CLIP:
+                found.append(Clip(title=f"{game}, from {name}", mp4=read_regular(path)))
+    return found[:MOST_CLIPS]
 
 
 def _subtitle(run: StoredRun, what: str) -> str:

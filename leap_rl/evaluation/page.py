@@ -29,6 +29,19 @@ class Picture:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Clip:
+    """A video of an agent at play."""
+
+    title: str
+    mp4: bytes
+
+    @property
+    def url(self) -> str:
+        """The video itself as a URL."""
+        return "data:video/mp4;base64," + base64.b64encode(self.mp4).decode()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows of equal columns."""
 
@@ -60,6 +73,8 @@ class Part:
     subtitle: str
     verdict: Sequence[str]
     """In plain words, the first sentence first."""
+    clips: Sequence[Clip] = field(default_factory=tuple)
+    """Shown side by side."""
     pictures: Sequence[Picture] = field(default_factory=tuple)
     tables: Sequence[Table] = field(default_factory=tuple)
     commands: Sequence[Commands] = field(default_factory=tuple)

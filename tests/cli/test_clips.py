@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -75,6 +77,14 @@ def test_each_initialization_is_filmed_in_each_game_even_after_a_stop(
     for clip in (out / "clips").iterdir():
         with av.open(str(clip)) as container:
             assert container.streams.video[0].frames == 60
+    page = (out / "report" / "index.html").read_text()
+    shown = re.findall(r'<video src="data:video/mp4;base64,([^"]+)"', page)
+    order = [
+        f"{game}_{name}" for game in ("breakout", "pong@mode=1") for name in ("random", "mine@1")
+    ]
+    kept = [(out / "clips" / f"{name}.mp4").read_bytes() for name in order]
+    assert [base64.b64decode(clip) for clip in shown] == kept
+    assert "<figcaption>pong@mode=1, from mine@1</figcaption>" in page
     assert logged_clips(out) == {
         f"clip/{name}/{game}": hashlib.sha256(
             (out / "clips" / f"{game}_{name}.mp4").read_bytes()

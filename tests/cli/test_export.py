@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,14 @@ import yaml
 from safetensors.torch import load_file
 
 from leap_rl import pretrained
+from leap_rl.app import clips
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.pretrained.card import CARD, OPTIONS, PARAMETERS
 from leap_rl.storage.run_folder import RunFolder
 
+README = (Path(__file__).parents[2] / "README.md").read_text()
 LOCALLY = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 LOCALLY += ["--tracking.console", "quiet"]
 CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "4"]
@@ -156,6 +159,21 @@ def test_what_comes_with_leap_rl_can_be_learned_from(
     encoder = pretrained.load(name)
     saved = load_file(copy)
     assert all(torch.equal(value, saved[key]) for key, value in encoder.named_parameters())
+
+
+@pytest.mark.slow
+def test_the_readmes_first_evaluation_shows_two_clips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clips, "LONGEST_S", 1)
+    (line,) = re.findall(r"^\.venv/bin/leap-rl (evaluate --init pretrained:.*)$", README, re.M)
+    words = [word for word in line.split() if word != "--open"]  # which needs a browser
+    words[words.index("--agent_steps") + 1] = "1600"
+    assert main([*words, *LOCALLY, "--out", str(tmp_path / "out")]) == 0
+    names = {clip.stem for clip in (tmp_path / "out" / "clips").iterdir()}
+    assert names == {"breakout@mode=12_random", "breakout@mode=12_breakout-leap"}
+    page = (tmp_path / "out" / "report" / "index.html").read_text()
+    assert page.count("<video") == 2
 
 
 @pytest.mark.parametrize("name", pretrained.names())
