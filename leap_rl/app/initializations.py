@@ -16,7 +16,7 @@ from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained import PREFIX, locate
-from leap_rl.pretrained.card import CARD, OPTIONS
+from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted, refuse_password
@@ -149,9 +149,9 @@ def find_initialization(given: str) -> FoundInitialization:
     path, _, version = given.rpartition("@") if "@" in Path(given).name else (given, "", "")
     if version and not Path(given).exists():
         return _of_run(given, RunFolder(path), version)
-    if (Path(given) / CARD).exists():
-        return _of_export(given, Path(given), path=str(Path(given) / FILE_NAME))
     if (Path(given) / FILE_NAME).exists():
+        if (Path(given) / OPTIONS).exists():  # which a checkpoint's folder has not
+            return _of_export(given, Path(given), path=str(Path(given) / FILE_NAME))
         return _of_file(given, Path(given) / FILE_NAME)
     if Path(given).is_dir():
         return _of_run(given, RunFolder(given), "")
