@@ -154,7 +154,7 @@ def announce(files: Sequence[Path]) -> None:
     print("\n".join(str(file) for file in files))
 
 
-def check_drawings(given: argparse.Namespace) -> None:
+def check_images(given: argparse.Namespace) -> None:
     """Refuse other images than those that finished cells are of; none at all will do for them.
 
     Raises:

@@ -180,7 +180,7 @@ def main() -> int:
     given = options().parse_args()
     work = partial(run_cell, data=given.data, out=given.out)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=experiment.check_drawings
+        given, cells_of=cells_of, work=work, report=report, check=experiment.check_images
     )
 
 

@@ -131,7 +131,7 @@ def main() -> int:
     given.lr = sorted(set(given.lr))
     work = partial(run_cell, data=given.data)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=experiment.check_drawings
+        given, cells_of=cells_of, work=work, report=report, check=experiment.check_images
     )
 
 

@@ -318,7 +318,7 @@ def main() -> int:
     given.pretraining = sorted(set(given.pretraining))
     work = partial(run_cell, data=given.data, out=given.out)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=experiment.check_drawings
+        given, cells_of=cells_of, work=work, report=report, check=experiment.check_images
     )
 
 

@@ -111,7 +111,7 @@ class OmniglotBench:
     """Updates of a task."""
 
     batch_size: int = 20
-    """Drawings in a batch."""
+    """Images in a batch."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.

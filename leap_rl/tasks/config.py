@@ -60,11 +60,11 @@ class TaskConfig:
     atari: AtariConfig = field(default_factory=AtariConfig)
 
     data: str | None = None
-    """Where Omniglot's drawings lie: the folder of images_background and images_evaluation, as
+    """Where Omniglot's images lie: the folder of images_background and images_evaluation, as
     folders or zips, or of the minimal splits. For task.kind = omniglot alone."""
 
     data_sha256: str | None = None
-    """SHA-256 of the drawings, however they are packed. Found when the run is made, and written
+    """SHA-256 of the images, however they are packed. Found when the run is made, and written
     down; what is given must be met."""
 
     omniglot: OmniglotConfig = field(default_factory=OmniglotConfig)
@@ -122,7 +122,7 @@ class TaskConfig:
 
     @property
     def unit(self) -> Literal["agent_steps", "examples"]:
-        """What a task's budget counts: agent steps, or drawings that an update learns from."""
+        """What a task's budget counts: agent steps, or images that an update learns from."""
         return self.family.unit
 
     @property

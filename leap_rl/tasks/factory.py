@@ -46,7 +46,7 @@ class ConfiguredTasks:
         """Refuse a machine that cannot compute the tasks as they were meant.
 
         Raises:
-            ValueError: It lacks the device, the precision's units, the drawings, or a game.
+            ValueError: It lacks the device, the precision's units, the images, or a game.
         """
         self.task.family.check_machine(self)
 

@@ -33,7 +33,7 @@ class Family(ABC):
     ignored_agent_options: ClassVar[tuple[str, ...] | Literal["all"]] = ()
     """Options of the agent that have none."""
     unit: ClassVar[Literal["agent_steps", "examples"]] = "agent_steps"
-    """What a task's budget counts: agent steps, or drawings that an update learns from."""
+    """What a task's budget counts: agent steps, or images that an update learns from."""
     compared_by: ClassVar[str | None] = None
     """What compares its initializations where `leap-rl evaluate` cannot, for want of episodes."""
     differentiable: ClassVar[bool] = False

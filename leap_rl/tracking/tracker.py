@@ -104,7 +104,7 @@ class Tracker:
             stack.callback(self.close)
             if isinstance(error, Exception):
                 for sink in self._sinks:
-                    with suppress(Exception):  # the error that is told of is the one that counts
+                    with suppress(Exception):  # the error that is reported is the first one
                         sink.fail(" ".join(str(error).split()) or type(error).__name__)
 
 

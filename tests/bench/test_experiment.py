@@ -118,7 +118,7 @@ def test_finished_cells_are_of_the_same_drawings_or_refused(
             cells_of=lambda _: [],
             work=dict,
             report=lambda *_: None,
-            check=experiment.check_drawings,
+            check=experiment.check_images,
         )
 
     assert run("ours") == 0

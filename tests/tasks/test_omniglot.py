@@ -21,9 +21,9 @@ from leap_rl.tasks.task import Progress, TaskSpec
 RANDOM = np.random.default_rng(0)
 # Twenty patterns and twenty noisy copies of each: what can be learned in a few updates.
 PATTERNS = RANDOM.integers(0, 2, size=(20, 1, 7, 7)).repeat(4, axis=2).repeat(4, axis=3)
-DRAWINGS: NDArray[np.uint8] = (
-    200 * PATTERNS + RANDOM.integers(0, 55, size=(20, 20, 28, 28))
-).astype(np.uint8)
+IMAGES: NDArray[np.uint8] = (200 * PATTERNS + RANDOM.integers(0, 55, size=(20, 20, 28, 28))).astype(
+    np.uint8
+)
 SMALL = OmniglotConfig(updates=3, batch_size=5)
 
 
@@ -36,7 +36,7 @@ def make_task(
 ) -> OmniglotTask:
     return OmniglotTask(
         TaskSpec(game="Greek", seed=seed),
-        images=DRAWINGS,
+        images=IMAGES,
         config=config,
         loss_difference=loss_difference,
         second_order=second_order,
@@ -76,7 +76,7 @@ def test_every_drawing_of_the_fifteen_hands_comes_before_any_comes_again() -> No
     task = make_task(OmniglotConfig(batch_size=7, augment=False))
     shown = torch.cat([task.batch(update).images for update in range(90)])[:600]
     labels = torch.cat([task.batch(update).labels for update in range(90)])[:600]
-    training = torch.from_numpy(DRAWINGS[:, :15].astype(np.float32)) / 255.0
+    training = torch.from_numpy(IMAGES[:, :15].astype(np.float32)) / 255.0
     pool = {d.numpy().tobytes(): label for label, row in enumerate(training) for d in row}
     seen = [pool[image.numpy().tobytes()] for image in shown]
     assert seen == labels.tolist()
@@ -87,7 +87,7 @@ def test_every_drawing_of_the_fifteen_hands_comes_before_any_comes_again() -> No
 
 def test_validation_is_on_the_other_five_hands() -> None:
     task = make_task(OmniglotConfig(augment=False))
-    held_back = torch.from_numpy(DRAWINGS[:, 15:].astype(np.float32)) / 255.0
+    held_back = torch.from_numpy(IMAGES[:, 15:].astype(np.float32)) / 255.0
     assert torch.equal(task._validation.images, held_back.reshape(100, 1, 28, 28))
     assert task._validation.labels.tolist() == [i for i in range(20) for _ in range(5)]
 

@@ -17,7 +17,7 @@ from leap_rl.tasks.omniglot.games import (
     alphabet_pools,
     open_data,
     resolve_alphabets,
-    task_drawings,
+    task_images,
     with_alphabets,
 )
 from tests.tasks.omniglot_images import write_folder, write_zip
@@ -86,8 +86,8 @@ def test_folders_zips_and_single_splits_are_the_same_data(zipped: Path, tmp_path
     file = read_omniglot(str(zipped / "images_background_small1.zip"))
     assert folder.sha256 == file.sha256 != mixed.sha256
     assert list(file.alphabets) == ["Greek", "Latin", "Tagalog"]
-    named = task_drawings(str(tmp_path), "Greek", 0)
-    np.testing.assert_array_equal(named, task_drawings(str(zipped), "Greek", 0))
+    named = task_images(str(tmp_path), "Greek", 0)
+    np.testing.assert_array_equal(named, task_images(str(zipped), "Greek", 0))
 
 
 def test_one_drawing_more_or_another_changes_the_digest_or_is_refused(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_drawing_that_is_damaged_inside_is_named_by_its_character(tmp_path: Pa
     content[middle : middle + 4] = b"\xff" * 4
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"Latin/character07: the image cannot be read: "):
-        task_drawings(str(tmp_path), "Latin", 0)
+        task_images(str(tmp_path), "Latin", 0)
 
 
 def test_settled_games_are_spelled_out_and_their_data_is_fixed(zipped: Path) -> None:
@@ -259,7 +259,7 @@ def test_pools_that_the_data_cannot_fill_are_refused(options: dict[str, int], me
 
 
 def test_a_tasks_drawings_are_twenty_characters_in_one_order_of_hands(zipped: Path) -> None:
-    images = task_drawings(str(zipped), "Sanskrit", 0)
+    images = task_images(str(zipped), "Sanskrit", 0)
     assert images.shape == (20, 20, 28, 28)
     known = {
         decode(png).tobytes(): (name, hand)
@@ -272,12 +272,12 @@ def test_a_tasks_drawings_are_twenty_characters_in_one_order_of_hands(zipped: Pa
         assert len({name for name, _ in row}) == 1
         assert [hand for _, hand in row] == [hand for _, hand in places[0]]
     assert sorted(hand for _, hand in places[0]) == list(range(20))
-    assert (task_drawings(str(zipped), "Sanskrit", 1) != images).any()
+    assert (task_images(str(zipped), "Sanskrit", 1) != images).any()
 
 
 def test_a_tasks_drawings_cannot_be_written(zipped: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        task_drawings(str(zipped), "Greek", 0)[0] = 0
+        task_images(str(zipped), "Greek", 0)[0] = 0
 
 
 def test_data_is_read_once_in_a_process(zipped: Path) -> None:

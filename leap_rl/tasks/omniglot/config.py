@@ -11,10 +11,10 @@ from leap_rl.compute.precision import Precision
 CLASSES = 20
 """Characters in a task. Paper; alphabets with fewer are left out."""
 
-TRAINING_DRAWINGS = 15
+TRAINING_IMAGES = 15
 """Drawings of a character to learn from."""
 
-VALIDATION_DRAWINGS = 5
+VALIDATION_IMAGES = 5
 """Drawings of a character to validate on: the other five of the twenty that were published."""
 
 PUBLISHED_HELD_OUT = 10

@@ -21,9 +21,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tasks.omniglot.config import SOURCE, TRAINING_DRAWINGS, VALIDATION_DRAWINGS
+from leap_rl.tasks.omniglot.config import SOURCE, TRAINING_IMAGES, VALIDATION_IMAGES
 
-DRAWERS = TRAINING_DRAWINGS + VALIDATION_DRAWINGS
+DRAWERS = TRAINING_IMAGES + VALIDATION_IMAGES
 """Drawings of a character."""
 
 SPLITS = (
@@ -64,7 +64,7 @@ def read_omniglot(path: str) -> Omniglot:
     characters: dict[str, dict[str, dict[str, bytes]]] = {}
     source_of: dict[str, Path] = {}
     for source in _sources(Path(path).expanduser()):
-        for (alphabet, character, image), data in _drawings(source):
+        for (alphabet, character, image), data in _images(source):
             if source_of.setdefault(alphabet, source) == source:
                 characters.setdefault(alphabet, {}).setdefault(character, {})[image] = data
     if not characters:
@@ -159,7 +159,7 @@ def _sources(path: Path) -> list[Path]:
     return [source for source in found if source.exists()]
 
 
-def _drawings(source: Path) -> Iterator[tuple[tuple[str, str, str], bytes]]:
+def _images(source: Path) -> Iterator[tuple[tuple[str, str, str], bytes]]:
     """Yield the (alphabet, character, file name) and the bytes of each image of a split."""
     if source.is_dir():
         for file in sorted(source.glob("*/*/*.png")):

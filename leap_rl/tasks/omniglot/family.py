@@ -87,14 +87,14 @@ class OmniglotFamily(Family):
 
     def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
         """Make the task of learning an alphabet."""
-        from leap_rl.tasks.omniglot.games import task_drawings
+        from leap_rl.tasks.omniglot.games import task_images
         from leap_rl.tasks.omniglot.task import OmniglotTask
 
         assert tasks.task.data is not None
         config = tasks.task.omniglot
         return OmniglotTask(
             spec,
-            images=task_drawings(tasks.task.data, spec.game, config.split),
+            images=task_images(tasks.task.data, spec.game, config.split),
             config=config,
             loss_difference=tasks.loss_difference,
             second_order=tasks.second_order,

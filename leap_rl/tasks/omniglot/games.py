@@ -127,7 +127,7 @@ def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, l
 
 
 @lru_cache(maxsize=64)
-def task_drawings(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
+def task_images(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
     """Return a task's images, uint8 [20 characters, 20 drawers, 28, 28], read-only.
 
     The last five of the drawers are those that validate.

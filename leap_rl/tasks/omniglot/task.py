@@ -24,8 +24,8 @@ from leap_rl.supervised.classifier import Batch, ClassifierLearner
 from leap_rl.supervised.unrolled import gradient_through_descent
 from leap_rl.tasks.omniglot.config import (
     CLASSES,
-    TRAINING_DRAWINGS,
-    VALIDATION_DRAWINGS,
+    TRAINING_IMAGES,
+    VALIDATION_IMAGES,
     OmniglotConfig,
 )
 from leap_rl.tasks.task import (
@@ -72,9 +72,9 @@ class OmniglotTask:
         self._evaluates_again = loss_difference == "same_batch"
         self._second_order = second_order
         shown = torch.from_numpy(images.astype(np.float32)).div_(255.0)
-        training, validating = torch.split(shown, [TRAINING_DRAWINGS, VALIDATION_DRAWINGS], dim=1)
+        training, validating = torch.split(shown, [TRAINING_IMAGES, VALIDATION_IMAGES], dim=1)
         self._training = training.reshape(-1, 1, *shown.shape[2:])
-        self._labels = torch.arange(CLASSES).repeat_interleave(TRAINING_DRAWINGS)
+        self._labels = torch.arange(CLASSES).repeat_interleave(TRAINING_IMAGES)
         self.learner = ClassifierLearner(
             classes=CLASSES,
             share=config.share,
@@ -85,7 +85,7 @@ class OmniglotTask:
         self._validation = Batch(
             # Turned once and for all: the same images then judge a task at any time.
             self._augmented(validating.reshape(-1, 1, *shown.shape[2:]), "validation"),
-            torch.arange(CLASSES).repeat_interleave(VALIDATION_DRAWINGS),
+            torch.arange(CLASSES).repeat_interleave(VALIDATION_IMAGES),
         )
         self._updates = 0
         self._end_batches = 0
