@@ -1,12 +1,53 @@
 """leap_rl: meta-train, over many Atari games, the encoder an agent starts a new game from.
 
 The method is Leap (Flennerhag et al., "Transferring Knowledge across Learning Processes",
-ICLR 2019). ``leap_rl.meta`` holds it for use in any PyTorch loop; ``leap-rl --help`` runs it at
-scale.
+ICLR 2019). ``leap_rl.meta`` holds it for use in any PyTorch loop; ``leap_rl.train`` and
+``leap-rl --help`` run it at scale.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leap_rl.api import Evaluation, Run, StopRun, evaluate, learn, load_encoder, resume, train
+    from leap_rl.config import EvaluateConfig, LearnConfig, TrainConfig
+    from leap_rl.training.errors import RunFailedError
 
 __version__ = version("leap-rl")
+
+__all__ = [
+    "EvaluateConfig",
+    "Evaluation",
+    "LearnConfig",
+    "Run",
+    "RunFailedError",
+    "StopRun",
+    "TrainConfig",
+    "__version__",
+    "evaluate",
+    "learn",
+    "load_encoder",
+    "resume",
+    "train",
+]
+
+_HOMES = {
+    "EvaluateConfig": "leap_rl.config",
+    "LearnConfig": "leap_rl.config",
+    "TrainConfig": "leap_rl.config",
+    "RunFailedError": "leap_rl.training.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is public when it is used, so that ``leap_rl.meta`` takes PyTorch alone."""
+    if name not in __all__:
+        raise AttributeError(f"module 'leap_rl' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "leap_rl.api")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

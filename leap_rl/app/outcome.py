@@ -37,14 +37,15 @@ def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
     evaluation = read_evaluation(folder)
     if evaluation.curves:  # or every task was dropped
         summary = summarize(evaluation)
-        tracker.log_table("evaluation/agents", AGENTS, list(_agents(summary)))
-        tracker.log_table("evaluation/comparisons", COMPARISONS, list(_comparisons(summary)))
+        tracker.log_table("evaluation/agents", AGENTS, list(agents_of(summary)))
+        tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
         said = [*map(verdict_of, summary.comparisons), *notes_of(summary)]
         tracker.log_table("evaluation/verdict", ["verdict"], [[sentence] for sentence in said])
     tracker.log_page("evaluation/report", write_report([folder]))
 
 
-def _agents(summary: Summary) -> Iterable[list[Cell]]:
+def agents_of(summary: Summary) -> Iterable[list[Cell]]:
+    """Yield a row of `AGENTS` for each agent."""
     for agents in summary.agents.values():
         for agent in agents:
             run = summary.evaluation.runs[agent.initialization][agent.run]
@@ -54,8 +55,8 @@ def _agents(summary: Summary) -> Iterable[list[Cell]]:
             ]
 
 
-def _comparisons(summary: Summary) -> Iterable[list[Cell]]:
-    """Return differences with 95 % intervals: of each game raw, of all in deviations."""
+def comparisons_of(summary: Summary) -> Iterable[list[Cell]]:
+    """Yield rows of `COMPARISONS`, with 95 % intervals: of each game raw, of all in deviations."""
     for comparison in summary.comparisons:
         for game in comparison.games:
             yield [

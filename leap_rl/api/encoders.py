@@ -1,0 +1,59 @@
+"""Encoders with meta-trained parameters, for any code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leap_rl import pretrained
+from leap_rl.api.runs import Run
+from leap_rl.app.initializations import find_initialization
+from leap_rl.app.policies import make_tasks
+from leap_rl.app.record import read_run
+from leap_rl.config import TrainConfig
+from leap_rl.networks.encoders import make_encoder
+from leap_rl.pretrained.card import OPTIONS
+from leap_rl.storage.run_folders import run_folder
+from leap_rl.tasks.played import PlayedFamily
+from leap_rl.training.initialization import load_tensors
+
+if TYPE_CHECKING:
+    from leap_rl.networks.encoders import Encoder
+
+
+def load_encoder(of: str | Path | Run) -> Encoder:
+    """Return an encoder with meta-trained parameters, on the CPU. Neither Ray nor a game starts.
+
+    Args:
+        of: What it is the encoder of: a run or its folder (its newest version), `RUN@12`,
+            `RUN@best`, a folder that `leap-rl export` wrote, or `pretrained:NAME`.
+
+    Returns:
+        A `torch.nn.Module` that takes uint8 observations [N, H, W, C], or vectors [N, L], and
+        returns float32 features [N, F].
+
+    Raises:
+        ValueError: There is none, its files are damaged, or it holds convolutions alone.
+    """
+    given = of.place if isinstance(of, Run) else str(of)
+    if given.startswith(pretrained.PREFIX):
+        return pretrained.load(given)
+    if (Path(given) / OPTIONS).exists() and (Path(given) / pretrained.card.CARD).exists():
+        return pretrained.load(Path(given))
+    one = find_initialization(given)
+    if one.run is None or one.file is None:
+        raise ValueError(
+            f"{given}: lies in no run, so its network is not known; name the run, or "
+            "a folder that leap-rl export wrote"
+        )
+    config = read_run(run_folder(one.run)).config
+    assert isinstance(config, TrainConfig), "find_initialization refuses others"
+    family = config.task.family
+    if not isinstance(family, PlayedFamily) or config.agent.share != "encoder":
+        what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
+        raise ValueError(f"{given}: has no whole encoder of an agent ({what})")
+    encoder = make_encoder(
+        family.player(make_tasks(config)).encoder, family.observation_shape(config.task)
+    )
+    encoder.load_state_dict(load_tensors(one.file.read_bytes()))
+    return encoder

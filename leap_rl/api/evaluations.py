@@ -1,0 +1,148 @@
+"""Evaluations as objects: compare initializations, read the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leap_rl.api.process import call
+from leap_rl.api.runs import Callback, Follower, Run, StopRun, spelled
+from leap_rl.app.creation import new_folder
+from leap_rl.app.outcome import AGENTS, COMPARISONS, agents_of, comparisons_of
+from leap_rl.config import EvaluateConfig
+from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.results import read_evaluation
+from leap_rl.evaluation.summary import Summary
+from leap_rl.evaluation.verdict import notes_of, verdict_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Initialization = Run | str | Path
+"""A run, or what `--init` names: RUN, RUN@12, RUN@best, a file, pretrained:NAME."""
+Initializations = (
+    Initialization
+    | Sequence[Initialization]
+    | Mapping[str, Initialization | Sequence[Initialization]]
+)
+
+
+class Evaluation(Run):
+    """An evaluation in its folder: agents that learned from several initializations.
+
+    Args:
+        place: The evaluation's folder, or its URL in an object store.
+
+    Raises:
+        ValueError: There is no evaluation, or its config is damaged.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        super().__init__(place)
+        if not isinstance(self.config, EvaluateConfig):
+            raise ValueError(f"{place}: is a run of leap-rl {self.config.command}, no evaluation")
+
+    @property
+    def verdict(self) -> str:
+        """What came out, in sentences; those of `leap-rl evaluate`, a line each.
+
+        Raises:
+            ValueError: No agent is finished yet.
+        """
+        summary = self._summary
+        return "\n".join([*map(verdict_of, summary.comparisons), *notes_of(summary)])
+
+    def agents(self) -> DataFrame:
+        """Return a row for each agent: its initialization, game, seed, area, final return."""
+        from pandas import DataFrame
+
+        return DataFrame(list(agents_of(self._summary)), columns=list(AGENTS))
+
+    def comparisons(self) -> DataFrame:
+        """Return a row for each comparison and game, and one for all games, with 95 % intervals."""
+        from pandas import DataFrame
+
+        return DataFrame(list(comparisons_of(self._summary)), columns=list(COMPARISONS))
+
+    def report(self) -> Path:
+        """Write the page that `leap-rl report` writes, and return its path."""
+        call(["report", self.place], quiet=True)
+        return self.path / "report" / "index.html"
+
+    @cached_property
+    def _summary(self) -> Summary:
+        evaluation = read_evaluation(self._folder)
+        if not evaluation.curves:
+            raise ValueError(f"{self.place}: no agent is finished yet; resume it")
+        return summarize(evaluation)
+
+
+def evaluate(
+    initializations: Initializations,
+    *,
+    games: str | Sequence[str] = "held_out",
+    agent_steps: int | None = None,
+    seeds: int = 10,
+    run_dir: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    trust_imports: bool = False,
+    quiet: bool = False,
+) -> Evaluation:
+    """Compare initializations by what agents learn from them, as `leap-rl evaluate` does.
+
+    Tasks and agents are set as the first run's were. Random encoders are compared too, unless
+    `options` has `{"random": False}`.
+
+    Args:
+        initializations: One, several, or several by name; a name's runs are judged together.
+        games: A game, a pool, or several of either.
+        agent_steps: Of each agent; none for those of the first run's tasks.
+        seeds: Agents of each run in each game.
+        run_dir: The evaluation's folder, new or empty; none for one in `runs`.
+        options: Any other options by dotted name, such as `{"task.num_envs": 32}`.
+        callbacks: As for `train`; called with the rows of the agents' progress.
+        trust_imports: Whether modules may be imported that `games` names.
+        quiet: Whether the evaluation says nothing on stderr.
+
+    Returns:
+        The evaluation; it is not finished if it was stopped.
+
+    Raises:
+        ValueError: An argument cannot be; the message names the field.
+        RunFailedError: The evaluation failed, or its process was killed.
+    """
+    place = str(run_dir or new_folder("evaluate").place)
+    words = [f"--init={name}" for name in _named(initializations)]
+    words += [f"--games={games if isinstance(games, str) else json.dumps(list(games))}"]
+    words += [f"--seeds={seeds}", f"--run_dir={place}"]
+    words += [] if agent_steps is None else [f"--agent_steps={agent_steps}"]
+    with suppress(StopRun):
+        call(
+            ["evaluate", *words, *spelled(options or {})],
+            trust_imports=trust_imports,
+            quiet=quiet,
+            poll=Follower(place, callbacks),
+        )
+    return Evaluation(place)
+
+
+def _named(initializations: Initializations) -> Iterable[str]:
+    """Return the initializations as `--init` has them."""
+    if isinstance(initializations, Mapping):
+        for name, runs in initializations.items():
+            yield f"{name}={','.join(map(_place, _listed(runs)))}"
+    else:
+        yield from map(_place, _listed(initializations))
+
+
+def _listed(one: Initialization | Sequence[Initialization]) -> Sequence[Initialization]:
+    return [one] if isinstance(one, Run | str | Path) else one
+
+
+def _place(one: Initialization) -> str:
+    return one.place if isinstance(one, Run) else str(one)

@@ -1,0 +1,220 @@
+"""Runs as objects: make one, follow it, read what it came to."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leap_rl.api.process import call
+from leap_rl.app.creation import new_folder
+from leap_rl.app.record import read_run
+from leap_rl.config import Config, LearnConfig, TrainConfig, to_mapping
+from leap_rl.storage import plain_yaml
+from leap_rl.storage.run_folders import run_folder
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training.initialization import FILE_NAME
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Row = Mapping[str, Any]
+Callback = Callable[["Run", Row], object]
+"""Called with the run and each new row of its metrics: of a meta-step, if the run meta-trains."""
+
+
+class StopRun(Exception):  # noqa: N818 - like StopIteration
+    """Raised in a callback: the run stops, to be resumed some time."""
+
+
+class Run:
+    """A run in its folder. It may be finished, stopped, or under way in some other process.
+
+    Args:
+        place: The run's folder, or its URL in an object store.
+
+    Raises:
+        ValueError: There is no run, or its config is damaged.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self._folder = run_folder(place)
+        self.config: Config = read_run(self._folder).config
+        """Every option of the run."""
+
+    def __repr__(self) -> str:
+        """Say what it is and how far it came."""
+        made = f", {self.meta_step} meta-steps" if isinstance(self.config, TrainConfig) else ""
+        return f"<{type(self).__name__} {self.place}: {self.config.command}{made}>"
+
+    @property
+    def place(self) -> str:
+        """Its folder, or its URL in an object store."""
+        return self._folder.url or str(self._folder.path)
+
+    @property
+    def path(self) -> Path:
+        """Its folder on this machine."""
+        return self._folder.path
+
+    @property
+    def meta_step(self) -> int:
+        """The meta-steps that it has made."""
+        return self._folder.latest() or 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has made all that its config asks for."""
+        wanted = self.config.meta.meta_steps if isinstance(self.config, TrainConfig) else 1
+        return self.meta_step >= wanted
+
+    @property
+    def initialization(self) -> Path:
+        """The file of the newest initialization.
+
+        Raises:
+            ValueError: The run does not meta-train.
+        """
+        if not isinstance(self.config, TrainConfig):
+            raise ValueError(
+                f"{self.place}: is a run of leap-rl {self.config.command}; only "
+                "those of leap-rl train make an initialization"
+            )
+        return self._folder.checkpoint(self.meta_step) / FILE_NAME
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the metrics that are logged, a row each meta-step; docs/metrics.md names them."""
+        return read_rows(self.path / "metrics.jsonl")
+
+    def metrics(self) -> DataFrame:
+        """Return the metrics as a table, a row each meta-step and a column each metric."""
+        from pandas import DataFrame
+
+        return DataFrame(self.rows())
+
+
+def train(
+    config: TrainConfig,
+    callbacks: Sequence[Callback] = (),
+    *,
+    trust_imports: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Meta-train an initialization, as `leap-rl train` does.
+
+    Ctrl-C stops the run and raises KeyboardInterrupt; `resume` continues it, to the same bits.
+
+    Args:
+        config: Its options.
+        callbacks: Called in turn, in this process, after each meta-step, with the run and the
+            meta-step's metrics. `StopRun` ends the run there; any other exception does too, and is
+            raised here.
+        trust_imports: Whether modules may be imported that the config names.
+        quiet: Whether the run says nothing on stderr.
+
+    Returns:
+        The run; it is not finished if it was stopped.
+
+    Raises:
+        ValueError: The config cannot be; the message names the field.
+        RunFailedError: The run failed, or its process was killed.
+    """
+    return _make(config, callbacks, trust_imports=trust_imports, quiet=quiet)
+
+
+def learn(
+    config: LearnConfig,
+    callbacks: Sequence[Callback] = (),
+    *,
+    trust_imports: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Train agents without meta-learning, as `leap-rl learn` does.
+
+    Args and errors are those of `train`.
+    """
+    return _make(config, callbacks, trust_imports=trust_imports, quiet=quiet)
+
+
+def resume(
+    run: Run | str | Path,
+    callbacks: Sequence[Callback] = (),
+    *,
+    options: Mapping[str, Any] | None = None,
+    trust_imports: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Continue a run that was stopped, as `leap-rl resume` does.
+
+    Args:
+        run: The run, its folder, or its URL in an object store.
+        callbacks: As for `train`; called with the rows that are new.
+        options: By dotted name, such as `{"meta.meta_steps": 20}`: those that do not define what
+            is computed may change.
+        trust_imports: Whether modules may be imported that the config names.
+        quiet: Whether the run says nothing on stderr.
+
+    Raises:
+        ValueError: There is no run, or an option cannot be changed.
+        RunFailedError: The run failed, or its process was killed.
+    """
+    place = run.place if isinstance(run, Run) else str(run)
+    follow = Follower(place, callbacks, seen=len(Run(place).rows()))
+    words = ["resume", place, *spelled(options or {})]
+    with suppress(StopRun):
+        call(words, trust_imports=trust_imports, quiet=quiet, poll=follow)
+    return Run(place)
+
+
+def spelled(options: Mapping[str, Any]) -> list[str]:
+    """Return options by dotted name as the command line has them."""
+    return [
+        f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in options.items()
+    ]
+
+
+def _make(
+    config: Config, callbacks: Sequence[Callback], *, trust_imports: bool, quiet: bool
+) -> Run:
+    place = config.run_dir or new_folder(config.command).place
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+        file.write(plain_yaml.dump({**to_mapping(config), "run_dir": place}))
+        file.flush()
+        with suppress(StopRun):
+            call(
+                [config.command, "--config", file.name],
+                trust_imports=trust_imports,
+                quiet=quiet,
+                poll=Follower(place, callbacks),
+            )
+    return Run(place)
+
+
+class Follower:
+    """Calls callbacks with the rows of a run that some other process computes.
+
+    Args:
+        place: The run's, which need not exist yet.
+        callbacks: Called in turn with each row.
+        seen: Rows that they are not called with.
+    """
+
+    def __init__(self, place: str, callbacks: Sequence[Callback], *, seen: int = 0) -> None:
+        self._place = place
+        self._callbacks = callbacks
+        self._path = run_folder(place).path / "metrics.jsonl"
+        self._seen = seen
+
+    def __call__(self) -> None:
+        """Look for new rows."""
+        if not self._callbacks:
+            return
+        for row in read_rows(self._path)[self._seen :]:
+            self._seen += 1
+            run = Run(self._place)
+            for callback in self._callbacks:
+                callback(run, row)
