@@ -3,7 +3,7 @@
 #   docker build -t leap-rl .
 #   docker run --rm leap-rl doctor
 #   docker run --rm --shm-size 1g -v "$PWD/runs:/runs" --user "$(id -u):$(id -g)" leap-rl \
-#     train --config /opt/leap_rl/configs/demo.yaml --run_dir /runs/demo
+#     train --config demo --run_dir /runs/demo
 #
 # For GPUs: docker build --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 -t leap-rl:cuda .
 ARG BASE=python:3.11-slim-bookworm
@@ -41,7 +41,6 @@ RUN useradd --create-home --uid 1000 leap && chmod 1777 /home/leap && install -d
 ENV HOME=/home/leap USER=leap
 
 COPY README.md LICENSE ./
-COPY configs configs
 COPY launch/container launch/ray/start-node bin/
 COPY leap_rl leap_rl
 RUN pip install --quiet --no-deps . && rm -rf build leap_rl leap_rl.egg-info

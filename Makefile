@@ -33,7 +33,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 demo: setup
-	$(BIN)/leap-rl train --config configs/demo.yaml
+	$(BIN)/leap-rl train --config demo
 
 TRAINERS ?= 2
 COMPOSE = docker compose -f launch/docker-compose.yml

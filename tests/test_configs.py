@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.config import (
     OPERATIONAL,
     TrainConfig,
@@ -15,10 +14,11 @@ from leap_rl.config import (
     flatten,
     to_mapping,
 )
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.envs.atari.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "configs").glob("*.yaml"))
+FILES = sorted((ROOT / "leap_rl/configs").glob("*.yaml"))
 
 
 def read(path: Path, *argv: str) -> TrainConfig:
@@ -33,9 +33,9 @@ def test_every_config_loads(path: Path) -> None:
 
 
 def test_every_line_of_the_papers_image_config_says_where_it_comes_from() -> None:
-    text = (ROOT / "configs/omniglot_paper.yaml").read_text()
+    text = (ROOT / "leap_rl/configs/omniglot_paper.yaml").read_text()
     options = [line for line in text.splitlines() if re.match(r"\s*\w+: \S", line)]
-    config = read(ROOT / "configs/omniglot_paper.yaml")
+    config = read(ROOT / "leap_rl/configs/omniglot_paper.yaml")
     # The digest is found when a run is made.
     assert len(options) == len(defining_options(config)) - 1 + 1  # and meta.meta_steps
     for line in options[:-1]:
@@ -46,7 +46,7 @@ def test_every_line_of_the_papers_image_config_says_where_it_comes_from() -> Non
 
 
 def test_every_line_of_the_papers_config_says_where_it_comes_from() -> None:
-    text = (ROOT / "configs/atari_paper.yaml").read_text()
+    text = (ROOT / "leap_rl/configs/atari_paper.yaml").read_text()
     options = [line for line in text.splitlines() if re.match(r"\s*\w+: \S", line)]
     by_preset = re.findall(r"^ {4}\w+:", text, re.MULTILINE)
     assert by_preset == ["    preset:"]
@@ -154,14 +154,14 @@ def _changed(name: str, value: object) -> list[str] | None:
 def test_drawings_count_by_their_content_not_by_their_place(changed: list[str], same: bool) -> None:
     base = ["--task.data", "here", "--task.data_sha256", "0" * 64, "--task.games", "[Greek]"]
     one, other = (
-        fingerprint(read(ROOT / "configs/omniglot_leap.yaml", *base, *more), None)
+        fingerprint(read(ROOT / "leap_rl/configs/omniglot_leap.yaml", *base, *more), None)
         for more in ([], changed)
     )
     assert (one == other) == same
 
 
 def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
-    omniglot = to_mapping(read(ROOT / "configs/omniglot_leap.yaml"))
+    omniglot = to_mapping(read(ROOT / "leap_rl/configs/omniglot_leap.yaml"))
     assert "agent" not in omniglot
     assert not {"agent_steps", "num_envs", "unroll_length", "atari"} & omniglot["task"].keys()
     assert not {"data", "data_sha256", "omniglot"} & to_mapping(TrainConfig())["task"].keys()
@@ -172,9 +172,9 @@ def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
         (["--task.agent_steps", "160"], "task.agent_steps: has no effect"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
-            read(ROOT / "configs/omniglot_leap.yaml", *argv)
+            read(ROOT / "leap_rl/configs/omniglot_leap.yaml", *argv)
     with pytest.raises(ValueError, match=r"task\.data: has no effect with task\.kind = atari"):
-        read(ROOT / "configs/demo.yaml", "--task.data", "here")
+        read(ROOT / "leap_rl/configs/demo.yaml", "--task.data", "here")
 
 
 def test_maml_is_refused_where_nothing_can_be_differentiated_through() -> None:
@@ -213,7 +213,7 @@ def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:
     again = finetune("--meta.updates_per_round", "3", "--task.agent_steps", "320")
     assert to_mapping(again) == options, "it takes the place of another budget"
     image = read(
-        ROOT / "configs/omniglot_leap.yaml",
+        ROOT / "leap_rl/configs/omniglot_leap.yaml",
         *["--meta.method", "finetune", "--meta.updates_per_round", "3"],
     )
     assert image.task.updates == 3
@@ -237,7 +237,7 @@ def test_rounds_that_cannot_be_are_refused(argv: list[str], message: str) -> Non
 def test_maml_is_not_cut_off() -> None:
     argv = ["--meta.method", "maml", "--meta.close_after_s", "60"]
     with pytest.raises(ValueError, match=r"meta\.close_after_s = 60.0: .* cut off has none; leave"):
-        read(ROOT / "configs/omniglot_leap.yaml", *argv)
+        read(ROOT / "leap_rl/configs/omniglot_leap.yaml", *argv)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -14,10 +14,9 @@ from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.server.parameter_server import ParameterServer
 
-ROOT = Path(__file__).parents[1]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40", *QUIET]
+BOWLS = ["--config", "debug", "--task.agent_steps", "40", *QUIET]
 META_STEPS = 4
 
 

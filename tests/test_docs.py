@@ -19,8 +19,6 @@ import pytest
 import torch
 
 from benchmarks.system.__main__ import BENCHES as MEASURED
-from leap_rl.app.invocation import TRUST_IMPORTS
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
 from leap_rl.cli.chaos import ChaosConfig
@@ -31,6 +29,7 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.cli.report import options as report_options
 from leap_rl.config import COMMANDS as RUNS
+from leap_rl.config.parsing import TRUST_IMPORTS, config_parser, find, parse
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 CONFIGS = {**RUNS, "chaos": ChaosConfig}
@@ -193,8 +192,8 @@ def check_launch(words: list[str]) -> None:
         variable, _, name = word.rpartition("=")
         name = name.removeprefix("/opt/leap_rl/")
         if variable == "CONFIG":
-            name = f"configs/{name}"
-        if name.startswith(("launch/", "configs/")) or name.endswith((".yaml", ".md")):
+            assert find(name)
+        if name.startswith(("launch/", "leap_rl/")) or name.endswith((".yaml", ".md")):
             # What launch/make-token names is what it writes.
             assert Path(name).exists() or program == "launch/make-token", word
     if program == "ray":

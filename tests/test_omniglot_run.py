@@ -28,7 +28,6 @@ from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from tests.tasks.omniglot_images import write_zip
 
-ROOT = Path(__file__).parents[1]
 ALPHABETS = {"Greek": 20, "Korean": 20, "Latin": 20}
 LOCALLY = ["--runtime.kind", "local", "--tracking.console", "quiet"]
 
@@ -42,7 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def options(data: Path, *more: str) -> list[str]:
     return [
-        *["--config", str(ROOT / "configs/omniglot_leap.yaml"), "--task.data", str(data)],
+        *["--config", "omniglot_leap", "--task.data", str(data)],
         *["--meta.meta_steps", "2", "--meta.batch_size", "2", "--task.omniglot.updates", "3"],
         *["--task.omniglot.batch_size", "5", *more],
     ]

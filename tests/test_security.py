@@ -35,10 +35,9 @@ from leap_rl.training.runtime.ray.security import (
 )
 from leap_rl.training.server.parameter_server import ParameterServer
 
-ROOT = Path(__file__).parents[1]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "20", *QUIET]
+BOWLS = ["--config", "debug", "--task.agent_steps", "20", *QUIET]
 META_STEPS = 3
 FLOATS = np.zeros(32, dtype=np.float32).tobytes()
 

@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from leap_rl import __version__
-from leap_rl.app.parsing import config_parser
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.config import COMMANDS as RUNS
+from leap_rl.config.parsing import config_parser
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = {**RUNS, "plan": PlanConfig, "chaos": ChaosConfig, "play": PlayConfig}
@@ -66,10 +66,10 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 def test_links_out_of_docs_lead_to_what_came_along(site: Path) -> None:
     assert 'href="repository/benchmarks/index.html"' in (site / "performance.html").read_text()
-    assert 'href="repository/configs/atari_paper.yaml"' in (site / "faq.html").read_text()
+    assert 'href="repository/leap_rl/configs/atari_paper.yaml"' in (site / "faq.html").read_text()
     assert 'href="../security.html"' in (site / "repository/CONTRIBUTING.html").read_text()
-    copied = site / "repository/configs/atari_paper.yaml"
-    assert copied.read_bytes() == (ROOT / "configs/atari_paper.yaml").read_bytes()
+    copied = site / "repository/leap_rl/configs/atari_paper.yaml"
+    assert copied.read_bytes() == (ROOT / "leap_rl/configs/atari_paper.yaml").read_bytes()
 
 
 def test_broken_links_and_anchors_fail_the_build(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ An option has one name, with dots, on the command line and in YAML. `--config` n
 whatever stands to the right wins:
 
 ```bash
-leap-rl train --config configs/demo.yaml --meta.meta_steps 2 --task.games '["pong", "qbert"]'
-leap-rl train --config configs/demo.yaml --meta.meta_steps 2 --print_config
+leap-rl train --config demo --meta.meta_steps 2 --task.games '["pong", "qbert"]'
+leap-rl train --config demo --meta.meta_steps 2 --print_config
 ```
 
 The second prints the whole config that the words before it ask for, as a file that `--config`

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_rl.api.process import call
-from leap_rl.api.runs import Callback, Follower, Run, StopRun, spelled
+from leap_rl.api.runs import Callback, Follower, Run, StopRun
 from leap_rl.app.creation import new_folder
 from leap_rl.app.outcome import AGENTS, COMPARISONS, agents_of, comparisons_of
 from leap_rl.config import EvaluateConfig
+from leap_rl.config.parsing import spelled
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.results import read_evaluation
 from leap_rl.evaluation.summary import Summary

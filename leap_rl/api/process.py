@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import IO, Final
 
-from leap_rl.app.invocation import TRUST_IMPORTS
+from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.interrupts import StopReason
 

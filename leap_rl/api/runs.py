@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from leap_rl.api.process import call
 from leap_rl.app.creation import new_folder
 from leap_rl.app.record import read_run
 from leap_rl.config import Config, LearnConfig, TrainConfig, to_mapping
+from leap_rl.config.parsing import spelled
 from leap_rl.storage import plain_yaml
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.jsonl import read_rows
@@ -167,14 +167,6 @@ def resume(
     with suppress(StopRun):
         call(words, trust_imports=trust_imports, quiet=quiet, poll=follow)
     return Run(place)
-
-
-def spelled(options: Mapping[str, Any]) -> list[str]:
-    """Return options by dotted name as the command line has them."""
-    return [
-        f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in options.items()
-    ]
 
 
 def _make(

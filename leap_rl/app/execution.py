@@ -6,7 +6,7 @@ import errno
 import sys
 
 from leap_rl.app.display import program, shown
-from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
+from leap_rl.app.invocation import Invocation
 from leap_rl.app.monitor import Monitor, rows_of
 from leap_rl.app.policies import make_policy, make_tasks
 from leap_rl.config import (
@@ -15,6 +15,7 @@ from leap_rl.config import (
     TrainConfig,
     to_mapping,
 )
+from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder

@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from leap_rl.app.errors import UsageError
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig, to_mapping
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained import PREFIX, locate
 from leap_rl.pretrained.card import OPTIONS

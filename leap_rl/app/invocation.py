@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-TRUST_IMPORTS: Final = "--trust_imports"
-"""The word, of any command, without which no module is imported that a config names."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 from leap_rl import __version__
 from leap_rl.app.errors import UsageError
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.compute.determinism import processor_kind
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
 

@@ -9,8 +9,9 @@ import sys
 from types import FrameType
 
 from leap_rl.app.display import shown
-from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
+from leap_rl.app.invocation import Invocation
 from leap_rl.config import Config
+from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.storage.run_folder import RunFolder
 
 SUPERVISED = "LEAP_RL_SUPERVISED"

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
+from leap_rl.app.invocation import Invocation
 from leap_rl.compute.determinism import prepare_environment
+from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.storage.urls import redacted
 
 COMMANDS: Final = {
@@ -108,4 +109,4 @@ commands:
 
 start here:
   leap-rl doctor
-  leap-rl train --config configs/demo.yaml --run_dir runs/mine"""
+  leap-rl train --config demo --run_dir runs/mine"""

@@ -12,8 +12,8 @@ import jsonargparse
 
 from leap_rl.app.errors import UsageError
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.bench import config
+from leap_rl.config.parsing import config_parser, parse
 
 BENCHES: Final[dict[str, Any]] = {"throughput": config.ThroughputConfig}
 """The config of each measurement; the measurement itself is `leap_rl.bench.NAME`."""

@@ -13,10 +13,10 @@ import yaml
 
 from leap_rl.app.creation import new_folder, resolve
 from leap_rl.app.display import shown
-from leap_rl.app.invocation import TRUST_IMPORTS, Invocation
-from leap_rl.app.parsing import config_parser, parse
+from leap_rl.app.invocation import Invocation
 from leap_rl.cli import EXIT_FAILED
 from leap_rl.config import TrainConfig, to_mapping
+from leap_rl.config.parsing import TRUST_IMPORTS, config_parser, parse
 from leap_rl.storage.urls import is_url
 from leap_rl.training.faults.points import FaultPoint
 

@@ -21,11 +21,11 @@ from leap_rl.app.initializations import (
     read_theta0,
 )
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.app.policies import make_evaluation, make_tasks
 from leap_rl.app.record import Record, versions_here
 from leap_rl.app.results import announce_evaluation
 from leap_rl.config import EvaluateConfig, fingerprint, flatten
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.wandb_folder import note_sources

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from leap_rl.app.creation import create_run, resolve
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.app.results import announce_agents
 from leap_rl.config import LearnConfig
+from leap_rl.config.parsing import config_parser, parse
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:

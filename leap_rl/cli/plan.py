@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.bench.config import check_count, check_seconds, trainers_here
 from leap_rl.cli.bench import add_json, print_metrics, take_json, tell
 from leap_rl.config import TrainConfig
+from leap_rl.config.parsing import config_parser, parse
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from leap_rl.app.display import shown
 from leap_rl.app.errors import UsageError
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.names import split_name
 from leap_rl.rl.config import AgentConfig, AutoPrecision, Device, EncoderName
@@ -103,13 +103,13 @@ class PlayConfig:
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    parser = config_parser(PlayConfig, program="leap-rl play AGENT")  # type: ignore[type-var]
+    parser = config_parser(PlayConfig, program="leap-rl play AGENT")
     if not argv or argv[0].startswith("-"):
         parser.print_help()
         return 0 if argv and argv[0] in ("-h", "--help") else EXIT_USAGE
     path = Path(argv[0])
     defaults, game = _of_run(path)
-    config: PlayConfig = parse(parser, PlayConfig, argv[1:], defaults=defaults)  # type: ignore[type-var]
+    config: PlayConfig = parse(parser, PlayConfig, argv[1:], defaults=defaults)
     _film(path, _resolve(config.game or game, path), config)
     return 0
 

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks import meta_training
 from benchmarks.harness.cells import CellFile, key_of
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.config import TrainConfig
+from leap_rl.config.parsing import config_parser, parse
 
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = sorted((ROOT / "benchmarks/protocols").glob("*.yaml"))

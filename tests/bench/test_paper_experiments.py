@@ -10,12 +10,10 @@ import pytest
 
 from benchmarks.harness.runs import meta_train
 from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scores
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.config import TrainConfig
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
 from tests.tasks.omniglot_images import write_zip
-
-ROOT = Path(__file__).parents[2]
 
 
 def cells(script: ModuleType, *words: str) -> list[dict[str, Any]]:

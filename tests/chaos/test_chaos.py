@@ -18,7 +18,7 @@ from leap_rl.training.faults.points import FaultPoint
 from tests.envs.own_games import WALK
 
 ROOT = Path(__file__).parents[2]
-GAMES = ["--config", str(ROOT / "configs/chaos.yaml")]
+GAMES = ["--config", "chaos"]
 
 
 def test_the_nth_visit_of_all_processes_dies(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_it_says_what_did_not_happen_and_what_differs(
 ) -> None:
     monkeypatch.setattr("leap_rl.chaos.experiment.Experiment", Pretended)
     monkeypatch.setattr(Pretended, "seeds", tuple(seeds))
-    words = ["--config", str(ROOT / "configs/debug.yaml"), "--kills", "1"]
+    words = ["--config", "debug", "--kills", "1"]
     assert main(["chaos", *words, "--run_dir", str(tmp_path / "out")]) == EXIT_FAILED
     out = capsys.readouterr().out
     assert re.search(r"did not happen: trainer\.training, visit \d+", out)

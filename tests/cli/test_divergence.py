@@ -13,11 +13,10 @@ from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.tasks.quadratic.family import QUADRATIC_GAMES
 from leap_rl.tasks.quadratic.task import bowl
 
-ROOT = Path(__file__).parents[2]
 LR = 1.36
 """Gradient descent on a bowl of curvatures a diverges where LR · max a > 2."""
 BOWLS = [
-    *["--config", str(ROOT / "configs/debug.yaml"), "--tracking.tensorboard", "false"],
+    *["--config", "debug", "--tracking.tensorboard", "false"],
     *["--runtime.kind", "local", "--meta.batch_size", str(len(QUADRATIC_GAMES))],
     *["--agent.lr", str(LR), "--task.num_envs", "1", "--task.unroll_length", "1"],
     *["--task.agent_steps", "4000", "--meta.meta_steps", "1", "--tracking.console", "plain"],

@@ -16,10 +16,9 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
-ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40", *QUIET]
+BOWLS = ["--config", "debug", "--task.agent_steps", "40", *QUIET]
 
 
 @pytest.fixture(scope="module")

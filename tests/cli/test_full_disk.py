@@ -17,10 +17,9 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import FILE_NAME
 from tests.tracking import tensorboard_file
 
-ROOT = Path(__file__).parents[2]
 # As many slots as in the paper, and so more figures in a row than TensorBoard's queue would hold.
 SHORT = [
-    *("--config", str(ROOT / "configs/debug.yaml"), "--runtime.kind", "local"),
+    *("--config", "debug", "--runtime.kind", "local"),
     *("--runtime.trainers", "1", "--tracking.console", "quiet", "--meta.batch_size", "16"),
     *("--task.agent_steps", "40", "--meta.meta_steps", "4"),
 ]

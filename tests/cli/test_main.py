@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from leap_rl import __version__
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import COMMANDS, main
 from leap_rl.config import TrainConfig, flatten, to_mapping
+from leap_rl.config.parsing import config_parser, parse
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,7 +87,12 @@ def test_a_printed_config_can_be_loaded_again(
 
 def test_the_command_line_overrides_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     config = printed_config(
-        capsys, "train", "--config", str(ROOT / "configs/demo.yaml"), "--meta.meta_steps", "7"
+        capsys,
+        "train",
+        "--config",
+        "demo",
+        "--meta.meta_steps",
+        "7",
     )
     assert config["meta"]["meta_steps"] == 7  # type: ignore[index]
     assert config["meta"]["batch_size"] == 2  # type: ignore[index]
@@ -96,7 +101,7 @@ def test_the_command_line_overrides_the_file(capsys: pytest.CaptureFixture[str])
 def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> None:
     """By default Leap measures in the optimizer's metric, and SGD takes the step that it means."""
     parser = config_parser(TrainConfig, program="test")
-    paper = parse(parser, TrainConfig, ["--config", str(ROOT / "configs/atari_paper.yaml")])
+    paper = parse(parser, TrainConfig, ["--config", "atari_paper"])
     ours, printed = flatten(to_mapping(TrainConfig())), flatten(to_mapping(paper))
     assert {name: (ours[name], printed[name]) for name in ours if ours[name] != printed[name]} == {
         "meta.metric": ("optimizer", "euclidean"),

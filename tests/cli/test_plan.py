@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from leap_rl.bench.config import ThroughputConfig
 from leap_rl.cli import main
 from leap_rl.meta.leap import Leap
 
-PAPER = str(Path(__file__).parents[2] / "configs/atari_paper.yaml")
+PAPER = "atari_paper"
 
 
 def test_the_papers_run_is_planned_from_a_given_speed(capsys: pytest.CaptureFixture[str]) -> None:

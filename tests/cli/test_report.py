@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from leap_rl.app.command_line import command_of
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.config import COMMANDS, TrainConfig, defining_options
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.evaluation.run_part import history_sentence, run_verdict, slot_history
 from leap_rl.storage.run_folder import RunFolder
 
@@ -113,7 +113,9 @@ def test_what_cannot_be_reported_is_one_line(
         assert expected in line
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "leap_rl/configs").glob("*.yaml")), ids=lambda p: p.stem
+)
 def test_the_command_of_a_config_makes_that_config(path: Path) -> None:
     config = parse(config_parser(TrainConfig, program="test"), TrainConfig, ["--config", str(path)])
     program, command, *options = shlex.split(command_of(config))

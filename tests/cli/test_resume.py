@@ -14,10 +14,9 @@ from leap_rl.cli import main
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 
-ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40", *QUIET]
+BOWLS = ["--config", "debug", "--task.agent_steps", "40", *QUIET]
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import read_live
 from leap_rl.training.errors import RunFailedError
 
-ROOT = Path(__file__).parents[2]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--tracking.tensorboard", "false"]
+BOWLS = ["--config", "debug", "--tracking.tensorboard", "false"]
 LONG = [*BOWLS, "--task.agent_steps", "40000", "--meta.meta_steps", "100"]
 LOCAL = ["--runtime.kind", "local"]
 ALONE = [*LOCAL, "--runtime.trainers", "1", "--tracking.console", "quiet"]
@@ -217,7 +216,13 @@ def test_no_write_is_torn_in_the_local_runtime(
             os.kill(os.getpid(), signal.SIGINT)
         fsync(descriptor)
 
-    short = ["--config", str(ROOT / "configs/debug.yaml"), *LOCAL, "--task.agent_steps", "40"]
+    short = [
+        "--config",
+        "debug",
+        *LOCAL,
+        "--task.agent_steps",
+        "40",
+    ]
     short += ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
     short += ["--meta.meta_steps", "2"]
     monkeypatch.setattr(os, "fsync", interrupt_and_sync)

@@ -16,7 +16,7 @@ from leap_rl.training.interrupts import _descendants
 
 ROOT = Path(__file__).parents[2]
 BOWLS = [
-    *("--config", str(ROOT / "configs/debug.yaml"), "--runtime.kind", "local"),
+    *("--config", "debug", "--runtime.kind", "local"),
     *("--runtime.trainers", "1", "--tracking.console", "quiet", "--tracking.tensorboard", "false"),
     *("--task.agent_steps", "400", "--meta.meta_steps", "3"),
 ]

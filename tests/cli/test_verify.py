@@ -11,9 +11,8 @@ import pytest
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
 
-ROOT = Path(__file__).parents[2]
 BOWLS = [
-    *("--config", str(ROOT / "configs/debug.yaml"), "--runtime.kind", "local"),
+    *("--config", "debug", "--runtime.kind", "local"),
     *("--runtime.trainers", "1", "--tracking.console", "quiet"),
     *("--task.agent_steps", "40", "--meta.meta_steps", "3"),
 ]

@@ -23,7 +23,14 @@ from tests.tracking.test_live import VIEW
 ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["train", "--config", str(ROOT / "configs/debug.yaml"), *QUIET, "--meta.meta_steps", "3"]
+BOWLS = [
+    "train",
+    "--config",
+    "debug",
+    *QUIET,
+    "--meta.meta_steps",
+    "3",
+]
 
 
 @pytest.fixture(scope="module")

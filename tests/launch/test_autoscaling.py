@@ -15,7 +15,7 @@ import yaml
 
 from tests.launch.manifests import read
 from tests.launch.test_hosts import on, start_node
-from tests.training.hosts import ROOT, Host, hosts, why_not
+from tests.training.hosts import Host, hosts, why_not
 
 HEAD = "f" * 51 + "00000"
 FAKE = {
@@ -97,7 +97,7 @@ def test_it_grows_for_a_runs_trainers_within_its_bounds_and_shrinks_again(
 ) -> None:
     assert machines(head, 0) == "[] 0"
     words = [sys.executable, "-m", "leap_rl", "train", "--run_dir", str(tmp_path / "run")]
-    words += ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "200000"]
+    words += ["--config", "debug", "--task.agent_steps", "200000"]
     words += ["--runtime.trainers", "5", "--runtime.address", f"{head.address}:6379"]
     with subprocess.Popen(head.words(*words), env=head.environment, cwd=tmp_path) as run:
         assert machines(head, 2) == "[4, 4] 2"

@@ -21,7 +21,7 @@ PORT = 8265
 RAY = str(Path(sys.executable).parent / "ray")
 SHORT = ["--task.games", '["pong", "carnival"]', "--task.agent_steps", "1600"]
 SHORT += ["--meta.meta_steps", "2", "--meta.batch_size", "2"]
-DEMO = ["--config", str(ROOT / "configs/demo.yaml"), *SHORT]
+DEMO = ["--config", "demo", *SHORT]
 
 pytestmark = [
     pytest.mark.slow,

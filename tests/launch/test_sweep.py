@@ -14,9 +14,9 @@ import yaml
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 from wandb.sdk.lib.config_util import save_config_file_from_dict
 
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import main
 from leap_rl.config import TrainConfig
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.metrics import METRICS
 from tests.tracking import wandb_file
@@ -24,7 +24,7 @@ from tests.tracking.wandb_server import serve
 
 ROOT = Path(__file__).parents[2]
 SWEEP: dict[str, Any] = yaml.safe_load((ROOT / "launch/sweep.yaml").read_text())
-SMALL = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40"]
+SMALL = ["--config", "debug", "--task.agent_steps", "40"]
 SMALL += ["--meta.meta_steps", "1", "--runtime.kind", "local", "--tracking.tensorboard", "false"]
 
 

@@ -22,8 +22,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME, StoreLock
 
-ROOT = Path(__file__).parents[2]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40"]
+BOWLS = ["--config", "debug", "--task.agent_steps", "40"]
 BOWLS += ["--runtime.kind", "local", "--tracking.console", "quiet"]
 
 Become = Callable[[str], Path]

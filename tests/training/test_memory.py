@@ -16,7 +16,6 @@ from leap_rl.training.faults.injection import PLAN_VARIABLE, FaultInjector
 from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.interrupts import _descendants
 
-ROOT = Path(__file__).parents[2]
 MIB = 2**20
 ROLES = ("ray::ServerActor", "ray::TrainerActor")
 
@@ -61,7 +60,14 @@ def stored_bytes(raylet: int) -> int:
 def test_meta_steps_and_streams_leave_nothing_behind(tmp_path: Path) -> None:
     counting = FaultInjector(str(tmp_path / "fault_points"), {})
     counting.write(tmp_path / "plan.json")
-    words = [sys.executable, "-m", "leap_rl", "train", "--config", str(ROOT / "configs/debug.yaml")]
+    words = [
+        sys.executable,
+        "-m",
+        "leap_rl",
+        "train",
+        "--config",
+        "debug",
+    ]
     words += ["--meta.meta_steps", "52", "--task.agent_steps", "2400", "--runtime.trainers", "2"]
     words += ["--runtime.stream_every_s", "0.004", "--runtime.snapshot_every_s", "0.1"]
     log = tmp_path / "log"

@@ -16,9 +16,9 @@ from leap_rl.chaos.compare import differences
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import SealError, unseal
-from tests.training.hosts import PORT, ROOT, Host, hosts, why_not
+from tests.training.hosts import PORT, Host, hosts, why_not
 
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "40000"]
+BOWLS = ["--config", "debug", "--task.agent_steps", "40000"]
 OFTEN = ["--runtime.stream_every_s", "0.2", "--runtime.snapshot_every_s", "0.5"]
 LEASE_S = 6.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")

@@ -20,9 +20,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from leap_rl.app.creation import create_run
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Continue, Counted
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -38,7 +38,7 @@ from tests.training.fakes import (
 
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 SLOTS = 2
-DEBUG = Path(__file__).parents[2] / "configs/debug.yaml"
+DEBUG = Path(__file__).parents[2] / "leap_rl/configs/debug.yaml"
 
 
 class Disk:

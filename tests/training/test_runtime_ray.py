@@ -22,8 +22,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import LIVE, read_live
 
-ROOT = Path(__file__).parents[2]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--meta.meta_steps", "1"]
+BOWLS = ["--config", "debug", "--meta.meta_steps", "1"]
 
 
 def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:

@@ -18,9 +18,9 @@ import torch
 import yaml
 from safetensors.numpy import load_file
 
-from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.config import TrainConfig
+from leap_rl.config.parsing import config_parser, parse
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.factory import ConfiguredTasks
@@ -33,10 +33,8 @@ from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slot_files import SlotFiles
 
-ROOT = Path(__file__).parents[2]
-
 # Bowls that take long enough for two trainers to share them and for a Ctrl-C to find one at work.
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "4000"]
+BOWLS = ["--config", "debug", "--task.agent_steps", "4000"]
 
 # Games that no config of ours names, one of them twice in a batch.
 ATARI = [

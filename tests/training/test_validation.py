@@ -26,10 +26,9 @@ from tests.tasks.omniglot_images import write_zip
 from tests.training.fakes import FakePolicy, assigned, claim, complete, make_server
 from tests.training.test_divergence import diverged
 
-ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--task.agent_steps", "400", *QUIET]
+BOWLS = ["--config", "debug", "--task.agent_steps", "400", *QUIET]
 BOWLS += ["--task.games", '["bowl_0", "bowl_1", "bowl_2"]', "--meta.meta_steps", "5"]
 JUDGED = ["--validation.every_meta_steps", "2", "--validation.games", '["bowl_5", "bowl_6"]']
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from argparse import ArgumentError
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 
 import jsonargparse
 import yaml
 
-from leap_rl.app.errors import UsageError
-from leap_rl.app.invocation import TRUST_IMPORTS
-from leap_rl.config import Config, TrainConfig
 from leap_rl.storage import plain_yaml
 from leap_rl.storage.urls import refuse_passwords
 
@@ -53,7 +52,12 @@ def _texts(loaded: Any) -> Iterable[str]:
 
 jsonargparse.set_loader("yaml", _load_plain, exceptions=(yaml.YAMLError,))
 
-C = TypeVar("C", bound=Config)
+C = TypeVar("C")
+
+TRUST_IMPORTS: Final = "--trust_imports"
+"""The word, of any command, without which no module is imported that a config names."""
+
+_FILES: Final = Path(__file__).parents[1] / "configs"
 
 _TYPES = {
     "<class 'int'>": "a whole number",
@@ -66,13 +70,45 @@ _TYPES = {
 }
 
 
+def names() -> list[str]:
+    """Return the names of the configs that come with leap_rl."""
+    return sorted(path.stem for path in _FILES.glob("*.yaml"))
+
+
+def find(config: str) -> Path:
+    """Return the file of a config that is named by its path, or that comes with leap_rl.
+
+    Raises:
+        ValueError: There is none.
+    """
+    path = Path(config)
+    if not path.is_file() and config in names():
+        path = _FILES / f"{config}.yaml"
+    if not path.is_file():
+        raise ValueError(
+            f"config = {config}: there is no such file; leap_rl comes with {', '.join(names())}"
+        )
+    return path
+
+
+def spelled(options: Mapping[str, Any]) -> list[str]:
+    """Return options by dotted name as the command line has them."""
+    return [
+        f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in options.items()
+    ]
+
+
 def config_parser(config: type[C], *, program: str) -> jsonargparse.ArgumentParser:
     """Return a parser of all options of a config, with `--config FILE` and `--print_config`."""
     parser = jsonargparse.ArgumentParser(
         prog=program, description=config.__doc__, exit_on_error=False
     )
     parser.add_argument(
-        "--config", action="config", help="YAML file of options; what follows it overrides it"
+        "--config",
+        action="config",
+        help="YAML file of options, or the name of one that comes with leap_rl "
+        f"({', '.join(names())}); what follows it overrides it",
     )
     parser.add_class_arguments(config, None, as_group=False)
     return parser
@@ -96,39 +132,44 @@ def parse(
         trusts_imports: Whether it may name modules that its run imports.
 
     Raises:
-        UsageError: Something in it cannot be; one line.
+        ValueError: Something in it cannot be; one line.
     """
     try:
         if defaults is not None:
             parser.set_defaults(dict(_dotted(defaults)))
-        options = parser.instantiate(parser.parse_args(list(argv)))
+        options = parser.instantiate(parser.parse_args(_with_files(argv)))
     except (ArgumentError, ValueError, KeyError) as error:
-        raise UsageError(_one_line(str(error), parser)) from None
+        raise ValueError(_one_line(str(error), parser)) from None
     except TypeError:
-        raise UsageError(
+        raise ValueError(
             "config: a group of options, such as meta or task, must be a mapping of its options"
         ) from None
-    fields = config.__dataclass_fields__
-    made = config(**{name: options[name] for name in fields if name in options})
-    try:
-        refuse_passwords(dict(_dotted(asdict(made))))
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    named = [field.name for field in fields(config)]  # type: ignore[arg-type]
+    made: Any = config(**{name: options[name] for name in named if name in options})
+    refuse_passwords(dict(_dotted(asdict(made))))
     if not trusts_imports:
-        _refuse_imports(made)
-    return made
+        _refuse_imports(getattr(made, "imports", ()))
+    return cast(C, made)
 
 
-def _refuse_imports(config: object) -> None:
-    """Refuse a config whose run imports modules."""
-    modules = list(config.task.imports) if isinstance(config, Config) else []
-    if isinstance(config, TrainConfig) and config.validation.every_meta_steps is not None:
-        modules += config.validation.of(config.task).imports
+def _refuse_imports(modules: Sequence[str]) -> None:
+    """Refuse options whose run imports modules."""
     if modules:
-        raise UsageError(
+        raise ValueError(
             f"task.games: names ids of the module {', '.join(modules)}, which would be imported, "
             f"and so run; add {TRUST_IMPORTS} to the command line if you trust it"
         )
+
+
+def _with_files(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with the path of each config that is named."""
+    words = list(argv)
+    for index, word in enumerate(words):
+        if index and words[index - 1] == "--config":
+            words[index] = str(find(word))
+        elif word.startswith("--config="):
+            words[index] = f"--config={find(word.removeprefix('--config='))}"
+    return words
 
 
 def _dotted(options: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -1,0 +1,192 @@
+"""The options of each command that makes a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from leap_rl.config import checks
+from leap_rl.config.parsing import config_parser, parse, spelled
+from leap_rl.config.validation import ValidationConfig, check_validation
+from leap_rl.meta.config import MetaConfig
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tracking.config import TrackingConfig
+from leap_rl.training.config import RuntimeConfig
+
+
+class _Options:
+    """What the options of all these commands can do."""
+
+    command: ClassVar[str]
+    task: TaskConfig
+
+    @classmethod
+    def from_yaml(cls, config: str | Path, options: Mapping[str, Any] | None = None) -> Self:
+        """Return the options that a file and what is given beside it say.
+
+        Args:
+            config: A file, or the name of one that comes with leap_rl, such as `demo`.
+            options: By dotted name, such as `{"meta.meta_steps": 3}`; they override the file's.
+
+        Raises:
+            ValueError: There is no such file, or something in it cannot be; one line.
+        """
+        words = ["--config", str(config), *spelled(options or {})]
+        # Reading imports nothing; making a run asks whether it may.
+        return parse(config_parser(cls, program=cls.command), cls, words, trusts_imports=True)
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that a run imports because its options name them."""
+        return self.task.imports
+
+
+@dataclass(frozen=True)
+class TrainConfig(_Options):
+    """Meta-train an initialization over many games."""
+
+    command: ClassVar[str] = "train"
+
+    seed: int = 0
+    """The run's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
+    or gs://bucket/mine. None makes runs/train-DATE-TIME."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    meta: MetaConfig = field(default_factory=MetaConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse what the fields cannot mean together.
+
+        Raises:
+            ValueError: The seed is out of range, or two fields contradict each other.
+        """
+        checks.check(self.seed, self.runtime, self.task, self.agent)
+        meta = self.meta.resolved(plain_descent=self.task.family.plain_descent)
+        object.__setattr__(self, "meta", meta)
+        if self.validation.every_meta_steps is not None:
+            self.validation.of(self.task)
+            check_validation(self.validation, self.meta, self.task)
+        if self.meta.entry.keeps_tasks:
+            # The budget is derived where rounds are given in updates; nobody sets it afterwards.
+            object.__setattr__(self, "task", checks.task_of_rounds(self.meta, self.task))
+        if self.meta.entry.differentiates_updates:
+            checks.check_maml(self.meta, self.task)
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that a run imports because its options name them."""
+        if self.validation.every_meta_steps is None:
+            return self.task.imports
+        return self.task.imports + self.validation.of(self.task).imports
+
+
+@dataclass(frozen=True)
+class LearnConfig(_Options):
+    """Learn games without meta-learning, from a random or a given initialization."""
+
+    command: ClassVar[str] = "learn"
+
+    seed: int = 0
+    """The run's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
+    or gs://bucket/mine. None makes runs/learn-DATE-TIME."""
+
+    init: str = "random"
+    """Where the encoders start: random, pretrained:NAME (leap-rl pretrained lists them), or a file
+    such as RUN/checkpoints/000100/initialization.safetensors."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse what the fields cannot mean together.
+
+        Raises:
+            ValueError: The seed is out of range, or two fields contradict each other.
+        """
+        checks.check(self.seed, self.runtime, self.task, self.agent)
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(_Options):
+    """Learn games from initializations and from random encoders, several agents each."""
+
+    command: ClassVar[str] = "evaluate"
+
+    seed: int = 0
+    """The evaluation's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The evaluation's folder, which must not hold a run yet: a path, or in an object store
+    s3://bucket/mine or gs://bucket/mine. None makes runs/evaluate-DATE-TIME."""
+
+    init: list[str] = field(default_factory=list)
+    """Files of the initializations that are compared, or pretrained:NAME: FILE, or
+    NAME=FILE,FILE,... for several meta-training runs of one method, which are judged together."""
+
+    random: bool = True
+    """Learn from random encoders as well: the baseline that the others are compared with."""
+
+    own_start: bool = False
+    """Learn from each run's own random start as well (its version 0): a second baseline, whose
+    agents share a start as those of the run do. Costs as many agents as the runs themselves."""
+
+    seeds: int = 10
+    """Agents that learn each game from each run's initialization. Those of the same number share
+    everything but where their encoders start."""
+
+    save_agents: bool = False
+    """Keep the trained agents, heads and encoders, in RUN/agents."""
+
+    clips: bool = False
+    """Record a video of the first agent of each initialization in each game, up to a minute, in
+    RUN/clips and in wandb. Sets save_agents. Atari games alone."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse what the fields cannot mean together.
+
+        Raises:
+            ValueError: A field is out of range, or two fields contradict each other.
+        """
+        checks.check(self.seed, self.runtime, self.task, self.agent)
+        if self.clips and not self.task.family.filmed:
+            raise ValueError(
+                f"clips = true: task.kind = {self.task.kind} cannot be filmed, Atari games alone"
+            )
+        if self.clips:  # they are of agents that are kept
+            object.__setattr__(self, "save_agents", True)
+        if self.seeds < 1:
+            raise ValueError(f"seeds = {self.seeds}: must be at least 1")
+        if not (self.init or self.random):
+            raise ValueError("init = []: name a run or an initialization, as --init runs/mine")
+        if instead := self.task.family.compared_by:
+            raise ValueError(
+                f"task.kind = {self.task.kind}: has no episodes to compare by; {instead}"
+            )
+
+
+Config = TrainConfig | LearnConfig | EvaluateConfig
+
+COMMANDS: dict[str, type[Config]] = {
+    config.command: config for config in (TrainConfig, LearnConfig, EvaluateConfig)
+}
+"""The config of each command that makes a run."""

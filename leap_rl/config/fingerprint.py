@@ -1,0 +1,90 @@
+"""Options as plain values, those that define a run, and their fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from leap_rl.config.commands import Config, EvaluateConfig, TrainConfig
+
+OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data", "clips"})
+"""Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """Return the options as nested plain values, as YAML and the command line spell them.
+
+    What a preset leaves open is spelled out, and what has no effect is left out.
+    """
+    options = asdict(config)
+    options["task"]["atari"] = config.task.atari.resolved()
+    for name in ("resolved_games", *config.task.without_effect):
+        del options["task"][name]
+    ignored = config.task.family.ignored_agent_options
+    if ignored == "all":
+        del options["agent"]
+    else:
+        for name in ignored:
+            del options["agent"][name]
+    return options
+
+
+def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested options by their dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def defining_options(config: Config) -> dict[str, Any]:
+    """Return what defines the run by dotted name, the games spelled out."""
+    flat = flatten(to_mapping(config))
+    flat["task.games"] = list(config.task.resolved_games)
+    return {
+        name: value
+        for name, value in flat.items()
+        if name not in OPERATIONAL and name.partition(".")[0] not in OPERATIONAL
+    }
+
+
+def init_of(config: Config) -> tuple[str, str]:
+    """Return the name and the value of the option that says where the encoder starts."""
+    if isinstance(config, TrainConfig):
+        return "meta.init", config.meta.init
+    if isinstance(config, EvaluateConfig):
+        return "init", ", ".join(config.init)
+    return "init", config.init
+
+
+def fingerprint(
+    config: Config,
+    init_sha256: str | None,
+    *,
+    origin: Mapping[str, Any] | None = None,
+    without: Collection[str] = (),
+) -> str:
+    """Return the SHA-256, in hexadecimal, of what defines the run.
+
+    Args:
+        config: The run's config.
+        init_sha256: Of the file that the encoder starts from, which counts instead of its path,
+            or of all those files; none for a random start.
+        origin: What says by its content which checkpoint a fork starts from; none for other runs.
+        without: Options, by dotted name, that do not count: those that the leap_rl which made the
+            run did not know.
+    """
+    options = defining_options(config)
+    if init_sha256 is not None:
+        options[init_of(config)[0]] = f"sha256:{init_sha256}"
+    options = {name: value for name, value in options.items() if name not in without}
+    document = {"command": config.command, "options": options}
+    if origin is not None:
+        document["origin"] = dict(origin)
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
