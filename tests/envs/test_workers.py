@@ -31,8 +31,8 @@ def play(games: GameVector, agent_steps: int) -> list[Any]:
 
 def test_processes_change_no_bit_and_their_states_are_the_same() -> None:
     # qbert's states are of uneven length; 3 environments do not divide by 2.
-    one = make_atari("qbert", num_envs=3, seed=0, settings=SETTINGS)
-    two = make_atari("qbert", num_envs=3, seed=0, settings=SETTINGS, processes=2)
+    one = make_atari("qbert@difficulty=1", num_envs=3, seed=0, settings=SETTINGS)
+    two = make_atari("qbert@difficulty=1", num_envs=3, seed=0, settings=SETTINGS, processes=2)
     assert isinstance(two._envs, WorkerEnvs)
     assert np.array_equal(one.reset(), two.reset())
     assert play(one, 25) == play(two, 25)
@@ -41,7 +41,7 @@ def test_processes_change_no_bit_and_their_states_are_the_same() -> None:
     assert all(np.array_equal(array, state_of_two[name]) for name, array in state.items())
     expected = play(one, 15)
     two.close()
-    again = make_atari("qbert", num_envs=3, seed=9, settings=SETTINGS, processes=2)
+    again = make_atari("qbert@difficulty=1", num_envs=3, seed=9, settings=SETTINGS, processes=2)
     assert np.array_equal(again.restore(state), state["observations"])
     assert play(again, 15) == expected
     again.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,24 +27,23 @@ class ObservationAdapter:
     """
 
     space: Space[Any]
-    shape: tuple[int, ...]
-    """(H, W, C) or (length,)."""
-    scaled: bool
-    """uint8, which an encoder scales; otherwise float32, which it takes as it is."""
+    """The environment's."""
+    shown: Box
+    """What the agent sees: (H, W, C) or (length,), uint8 or float32."""
 
     def show(self, observation: Any) -> Observations:
-        """Return one observation as the agent sees it, of `shape`: a copy."""
+        """Return one observation as the agent sees it."""
         if isinstance(self.space, Discrete):
-            one_hot = np.zeros(self.shape, dtype=np.uint8)
+            one_hot = np.zeros(self.shown.shape, dtype=np.uint8)
             one_hot[int(observation) - int(self.space.start)] = 255
             return one_hot
-        array = np.array(observation)  # environments may write the next one into the same memory
-        if not self.scaled:
-            return array.astype(np.float32).reshape(self.shape)
+        array = np.asarray(observation)
+        if self.shown.dtype == np.float32:
+            return array.astype(np.float32).reshape(self.shown.shape)
         if self.space.dtype == np.bool_:
             array = array.astype(np.bool_) * np.uint8(255)
         assert array.dtype == np.uint8, array.dtype
-        return array.reshape(self.shape)
+        return array.reshape(self.shown.shape)
 
 
 def adapter_of(space: Space[Any]) -> ObservationAdapter:
@@ -55,7 +53,7 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
         ValueError: there is no way; the message says what the space is.
     """
     if isinstance(space, Discrete):
-        return ObservationAdapter(space=space, shape=(int(space.n),), scaled=True)
+        return ObservationAdapter(space=space, shown=Box(0, 255, (int(space.n),), np.uint8))
     if not isinstance(space, Box) or not space.shape:
         raise ValueError(
             f"has observations {_told(space)}, and must have a Box or a Discrete; "
@@ -63,10 +61,12 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
         )
     scaled = space.dtype in (np.uint8, np.bool_)
     dimensions = len(space.shape)
-    if scaled and dimensions in (2, 3):
-        return ObservationAdapter(space=space, shape=(*space.shape, 1)[:3], scaled=True)
-    if dimensions == 1 or (dimensions == 2 and not scaled):
-        return ObservationAdapter(space=space, shape=(int(np.prod(space.shape)),), scaled=scaled)
+    length = (int(np.prod(space.shape)),)
+    if scaled and dimensions <= 3:
+        shape = length if dimensions == 1 else (*space.shape, 1)[:3]
+        return ObservationAdapter(space=space, shown=Box(0, 255, shape, np.uint8))
+    if not scaled and dimensions <= 2:
+        return ObservationAdapter(space=space, shown=Box(-np.inf, np.inf, length, np.float32))
     raise ValueError(
         f"has observations {_told(space)}; images must be uint8 or bool of two or three "
         "dimensions, and other numbers of one or two: convert or flatten them in a wrapper"
@@ -88,15 +88,6 @@ def actions_of(space: Space[Any]) -> range:
     if count > MOST_ACTIONS:
         raise ValueError(f"has {count} actions, and must have at most {MOST_ACTIONS}")
     return range(first, first + count)
-
-
-def padded(observation: Observations, shape: Sequence[int]) -> Observations:
-    """Return an observation with zeros after the end of each dimension that is too short."""
-    if observation.shape == tuple(shape):
-        return observation
-    whole = np.zeros(shape, dtype=observation.dtype)
-    whole[tuple(slice(size) for size in observation.shape)] = observation
-    return whole
 
 
 def _told(space: Space[Any]) -> str:
