@@ -1,9 +1,8 @@
-"""Environments whose snapshots are played again: Gymnasium's of any kind, and MinAtar's.
+"""Environments that are restored by playing again: Gymnasium's of any kind, and MinAtar's.
 
-An environment of somebody's own cannot be copied in general. So an episode is taken to be a
-function of its seed and its actions: every episode is reset with a seed derived from the task's,
-its actions are recorded, and an environment's snapshot is its seed and these. To restore it they
-are played again, in a new environment, which must come to the same observation and return.
+A user's environment cannot be copied in general. So an episode is taken to be a function of its
+seed, derived from the task's, and its actions, and a snapshot is both. To restore it the actions
+are played again, and must lead to the same observation and return.
 """
 
 from __future__ import annotations
@@ -101,8 +100,9 @@ class ReplayedEnvs(RestorableEnvs):
         self._returns = np.zeros(num_envs, dtype=np.float64)
         self._lengths = np.zeros(num_envs, dtype=np.int64)
         self._recorded = np.zeros((num_envs, _ROOM), dtype=ACTION)
+        self._shape, self._dtype = (num_envs, *shape), dtype
         # Never written to: the newest are in the hands of the caller.
-        self._observations: Observations = np.zeros((num_envs, *shape), dtype)
+        self._observations: Observations = np.zeros(self._shape, dtype)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -214,7 +214,7 @@ class ReplayedEnvs(RestorableEnvs):
 
     def _look(self) -> Observations:
         """Return the observations, as a new array."""
-        observations = np.zeros_like(self._observations)
+        observations: Observations = np.zeros(self._shape, self._dtype)
         self._games.show(observations)
         return observations
 
@@ -228,7 +228,7 @@ def make_gymnasium(
         game: see `games.make_games`.
         num_envs: B.
         seed: the sole source of randomness.
-        processes: how many step the environments; changes no bit. 1 is this one.
+        processes: how many step the environments; changes no bit.
         options: of `ReplayedEnvs`.
 
     Raises:

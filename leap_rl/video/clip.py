@@ -75,7 +75,7 @@ def write_clip(
         frames: of one size.
         width: of a frame; even.
         height: of a frame; even.
-        frames_per_s: given, and shown.
+        frames_per_s: as they are given.
         root: a folder that the clip lies in, below which no link is followed.
 
     Raises:

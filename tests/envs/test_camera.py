@@ -17,7 +17,7 @@ def actions(count: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).integers(3, size=(count, 1))
 
 
-@pytest.mark.parametrize("game", ["breakout", "qbert", "air_raid@mode=2"])
+@pytest.mark.parametrize("game", ["qbert", "air_raid@mode=2"])
 def test_what_is_filmed_is_what_is_played(game: str) -> None:
     """Through the ends of episodes, with all frames, their rewards, and nothing else."""
     plain = make_atari(game, num_envs=1, seed=3, settings=SETTINGS)

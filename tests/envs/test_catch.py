@@ -71,11 +71,11 @@ def test_perfect_play_from_the_picture_catches_every_ball(name: str) -> None:
 
 
 def test_random_play_has_the_documented_mean_return() -> None:
-    returns = [e.raw_return for e in episodes_of("catch", "random", num_envs=500, agent_steps=60)]
+    returns = [e.raw_return for e in episodes_of("catch", "random", num_envs=200, agent_steps=60)]
     # A ball's reward is ±1 with P(+1) = 3/7: variance 1 − (1/7)² = 48/49.
     standard_error = (BALLS * 48 / 49 / len(returns)) ** 0.5
     assert abs(np.mean(returns) - float(RANDOM_RETURN)) < 4 * standard_error
-    assert standard_error < 0.15
+    assert standard_error < 0.25
 
 
 def test_a_ball_by_hand() -> None:

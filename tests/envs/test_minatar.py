@@ -245,7 +245,7 @@ def test_options_are_those_of_the_package(argument: str, options: dict[str, Any]
             return np.array([look_ahead(env, generator) for env in reference.envs])
         return generator.integers(games.num_actions, size=2)
 
-    assert_same(games, reference, 250, choose)
+    assert_same(games, reference, 140, choose)
 
 
 def test_an_episode_that_is_longer_than_there_is_room_for_can_be_restored() -> None:

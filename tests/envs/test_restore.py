@@ -73,10 +73,8 @@ def check_games(names: list[str], folder: Path) -> None:
 
 
 def test_restored_games_give_the_same_bits_in_another_process(tmp_path: Path) -> None:
-    # qbert, whose clones lack a part; a PAL game; one whose start ALE draws; one by paddle; and a
-    # mode that takes long to reach.
-    games = ["qbert@difficulty=1", "air_raid@mode=8", "assault", "breakout"]
-    check_games([*games, "asteroids@mode=128,difficulty=3"], tmp_path)
+    # qbert, whose clones lack a part; a PAL game; one whose start ALE draws.
+    check_games(["qbert@difficulty=1", "air_raid@mode=8", "assault"], tmp_path)
 
 
 @pytest.mark.slow

@@ -22,11 +22,11 @@ from tests.envs.own_games import SPACES
 )
 def test_how_spaces_are_seen(name: str, shape: tuple[int, ...], scaled: bool) -> None:
     adapter = adapter_of(SPACES[name])
-    assert (adapter.shown.shape, adapter.shown.dtype == np.uint8) == (shape, scaled)
+    assert (adapter.shape, adapter.scaled) == (shape, scaled)
     SPACES[name].seed(0)
     seen = adapter.show(SPACES[name].sample())
-    assert seen.shape == shape
-    assert seen.dtype == (np.uint8 if scaled else np.float32)
+    assert seen.shape == adapter.shown.shape == shape
+    assert seen.dtype == adapter.shown.dtype == (np.uint8 if scaled else np.float32)
 
 
 def test_what_is_seen() -> None:

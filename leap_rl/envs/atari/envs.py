@@ -1,7 +1,6 @@
-"""Atari 2600 games, as the paper's agent sees them; `atari_config` explains every choice.
+"""Atari 2600 games, as the paper's agent sees them; `settings` explains every choice.
 
-B emulators are stepped one after another in the calling thread: ALE's Python binding holds the
-interpreter's lock anyway. `make_atari` spreads them over processes where more cores are free.
+B emulators are stepped one after another: ALE's Python binding holds the interpreter's lock anyway.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from leap_rl.envs.workers import make_vector
 
 
 class AtariEnvs(RestorableEnvs):
-    """B games, each restarted by itself.
+    """B emulators of one game.
 
     Environment i draws from a generator of its own, `environment_seeds(seed, B)[i]`: at the start
     of an episode the number of no-ops (none is drawn if `noop_max` is 0), in an agent step one

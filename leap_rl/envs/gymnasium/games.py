@@ -79,13 +79,13 @@ class GymnasiumGames:
         """Take an action in each environment, or in some; see `envs.games.Games`."""
         rewards = np.zeros(len(actions))
         terminated, truncated = np.zeros((2, len(actions)), dtype=np.bool_)
-        places = range(len(self._envs))[which]
-        for k, (index, action) in enumerate(zip(places, actions.tolist(), strict=True)):
-            observation, reward, terminated[k], truncated[k], _ = self._envs[index].step(
-                self._first_action + action
-            )
+        seen, show, first = self._seen[which], self._adapter.show, self._first_action
+        for k, (env, action) in enumerate(zip(self._envs[which], actions.tolist(), strict=True)):
+            observation, reward, over, cut_off, _ = env.step(first + action)
             rewards[k] = float(reward)
-            self._seen[index] = self._adapter.show(observation)
+            if over or cut_off:
+                terminated[k], truncated[k] = over, cut_off
+            seen[k] = show(observation)
         return rewards, terminated, truncated
 
     def show(self, observations: Observations) -> None:

@@ -28,22 +28,31 @@ class ObservationAdapter:
 
     space: Space[Any]
     """The environment's."""
-    shown: Box
-    """What the agent sees: (H, W, C) or (length,), uint8 or float32."""
+    shape: tuple[int, ...]
+    """(H, W, C) or (length,)."""
+    scaled: bool
+    """uint8, which an encoder scales; otherwise float32, which it takes as it is."""
+
+    @property
+    def shown(self) -> Box:
+        """What the agent sees."""
+        if self.scaled:
+            return Box(0, 255, self.shape, np.uint8)
+        return Box(-np.inf, np.inf, self.shape, np.float32)
 
     def show(self, observation: Any) -> Observations:
         """Return one observation as the agent sees it."""
         if isinstance(self.space, Discrete):
-            one_hot = np.zeros(self.shown.shape, dtype=np.uint8)
+            one_hot = np.zeros(self.shape, dtype=np.uint8)
             one_hot[int(observation) - int(self.space.start)] = 255
             return one_hot
         array = np.asarray(observation)
-        if self.shown.dtype == np.float32:
-            return array.astype(np.float32).reshape(self.shown.shape)
+        if not self.scaled:
+            return array.astype(np.float32).reshape(self.shape)
         if self.space.dtype == np.bool_:
             array = array.astype(np.bool_) * np.uint8(255)
         assert array.dtype == np.uint8, array.dtype
-        return array.reshape(self.shown.shape)
+        return array.reshape(self.shape)
 
 
 def adapter_of(space: Space[Any]) -> ObservationAdapter:
@@ -53,7 +62,7 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
         ValueError: there is no way; the message says what the space is.
     """
     if isinstance(space, Discrete):
-        return ObservationAdapter(space=space, shown=Box(0, 255, (int(space.n),), np.uint8))
+        return ObservationAdapter(space=space, shape=(int(space.n),), scaled=True)
     if not isinstance(space, Box) or not space.shape:
         raise ValueError(
             f"has observations {_told(space)}, and must have a Box or a Discrete; "
@@ -64,9 +73,9 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
     length = (int(np.prod(space.shape)),)
     if scaled and dimensions <= 3:
         shape = length if dimensions == 1 else (*space.shape, 1)[:3]
-        return ObservationAdapter(space=space, shown=Box(0, 255, shape, np.uint8))
+        return ObservationAdapter(space=space, shape=shape, scaled=True)
     if not scaled and dimensions <= 2:
-        return ObservationAdapter(space=space, shown=Box(-np.inf, np.inf, length, np.float32))
+        return ObservationAdapter(space=space, shape=length, scaled=False)
     raise ValueError(
         f"has observations {_told(space)}; images must be uint8 or bool of two or three "
         "dimensions, and other numbers of one or two: convert or flatten them in a wrapper"

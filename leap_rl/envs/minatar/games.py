@@ -91,7 +91,7 @@ class MinAtarGames:
         self.num_actions = len(self._actions)
         self._sticky = float(options.sticky_action_prob)
         self._ramps = bool(options.difficulty_ramping)
-        self._limit = options.max_episode_steps or 0  # a length that none reaches
+        self._limit = options.max_episode_steps
         self._lengths = np.zeros(count, dtype=np.int64)
         self._games = np.zeros(count, dtype=module.GAME)
         self._cells = np.zeros((count, SIZE, SIZE), dtype=np.uint16)
@@ -110,8 +110,11 @@ class MinAtarGames:
         games, taken = self._games[which], self._actions[actions]
         rewards, over = np.empty(len(games)), np.empty(len(games), dtype=np.bool_)
         self._module.step(games, taken, self._sticky, self._ramps, rewards, over)
-        self._lengths[which] += 1
-        return rewards, over, self._lengths[which] == self._limit
+        truncated = np.zeros_like(over)
+        if self._limit is not None:
+            self._lengths[which] += 1
+            truncated = self._lengths[which] == self._limit
+        return rewards, over, truncated
 
     def show(self, observations: Observations) -> None:
         """Write what the games look like into the corner of uint8 [B, H, W, C]."""
