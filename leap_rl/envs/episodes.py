@@ -1,7 +1,7 @@
-"""Returns and lengths of episodes, counted from the very steps that the agent learns from.
+"""Returns and lengths of episodes, counted from the steps that the agent learns from.
 
-Gymnasium's own statistics are not used: in `AutoresetMode.SAME_STEP` version 1.2.2 under-reports
-each episode but the first by one step.
+In `AutoresetMode.SAME_STEP` Gymnasium's own statistics (1.2.2) miss a step of each episode but the
+first.
 """
 
 from __future__ import annotations
@@ -29,16 +29,12 @@ class Episode:
 
 
 class EpisodeAccounting:
-    """Sums up the running episode of each of B environments.
-
-    Its whole state is its two public arrays. Sums are float64: rewards are whole numbers in every
-    game, and so the returns are exact.
-    """
+    """Sums up the running episode of each of B environments, in float64."""
 
     returns: NDArray[np.float64]
-    """[B]: of the running episodes, so far."""
+    """[B]: of the running episodes."""
     lengths: NDArray[np.int64]
-    """[B]: of the running episodes, in agent steps, so far."""
+    """[B]: of the running episodes, in agent steps."""
 
     def __init__(self, num_envs: int) -> None:
         self.returns = np.zeros(num_envs, dtype=np.float64)

@@ -8,11 +8,8 @@ from collections.abc import Mapping
 def split_name(name: str) -> tuple[str, dict[str, str]]:
     """Split a name from its arguments.
 
-    Args:
-        name: `NAME` or `NAME@key=value,...`; blanks around keys and values do not count.
-
     Returns:
-        What stands before the `@`, and the values, as they are spelled, by key, in the order given.
+        What stands before the `@`, and the values by key, in the order given, without blanks.
 
     Raises:
         ValueError: it is not spelled so, or a key comes twice.

@@ -1,14 +1,13 @@
-"""Snapshots of environments as plain arrays, so that any file format will do and none can run code.
+"""Snapshots of environments as plain arrays, which any file format can hold and none can execute.
 
-A state is a flat mapping of names to arrays. What differs in length between environments (an
-emulator's bytes) is one array of all of it end to end, and one of the sizes [B]. Every array but
-`identity`, which says whose state it is, is so made of parts in the order of the environments.
+A state is a flat mapping of names to arrays, each of them in the order of the environments. Bytes
+that differ in length between environments are one array, end to end, beside one of the sizes [B].
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,35 +23,21 @@ IDENTITY = "identity"
 _WORD = 2**64
 
 
-@runtime_checkable
-class Restorable(Protocol):
-    """A vector environment whose snapshots can be taken."""
-
-    def state(self) -> State:
-        """Return all that the future depends on, as copies; change nothing."""
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Go on from a state, in a freshly made environment, and return the observations."""
-
-
-def check_state(
-    state: Mapping[str, NDArray[Any]], *, identity: str, like: Mapping[str, NDArray[Any]]
-) -> None:
+def check_state(state: Mapping[str, NDArray[Any]], *, like: State) -> None:
     """Check that a state is of these environments.
 
     Args:
         state: from a file, say.
-        identity: of the environments that are to be restored.
-        like: an array of the right shape and type for each name, with `sizes` free: an array
-            whose name has a partner `NAME_sizes` may have any length that this partner sums up to.
+        like: a state of the environments that are to be restored. An array whose name has a partner
+            `NAME_sizes` may have another length, if this partner sums up to it.
 
     Raises:
         ValueError: it is not; the message names the field.
     """
-    if state.keys() != {IDENTITY, *like}:
-        names = ", ".join(sorted(state.keys() ^ {IDENTITY, *like}))
+    if state.keys() != like.keys():
+        names = ", ".join(sorted(state.keys() ^ like.keys()))
         raise ValueError(f"state: {names} missing or unknown; restore what state() returned")
-    found = bytes(state[IDENTITY]).decode(errors="replace")
+    found, identity = (bytes(one[IDENTITY]).decode(errors="replace") for one in (state, like))
     if found != identity:
         raise ValueError(
             f"state.{IDENTITY} = {found}: must be {identity}; restore into environments made alike"
@@ -88,8 +73,7 @@ def split_bytes(joined: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Iterator
 def save_generators(generators: Sequence[np.random.Generator]) -> NDArray[np.uint64]:
     """Return the states of PCG64 generators, uint64 [B, 6].
 
-    A row: the upper and lower half of the state, of the increment; whether half a word is kept
-    back, and that half.
+    A row: the upper and lower half of the state, of the increment; `has_uint32`; `uinteger`.
     """
     rows = []
     for generator in generators:

@@ -1,32 +1,74 @@
 """What an agent sees of its environments: `GameVector`, a typed face over a vector environment.
 
-B environments are stepped together. Everything behind this face keeps to one rule, Gymnasium's
-`AutoresetMode.SAME_STEP`: an episode that ends is followed by the next one's first observation
-within the same step. No step is ever a mere reset, so each of the B transitions of each step is
-one that the agent caused, and B times the number of steps is the number of agent steps.
+B environments are stepped together, by Gymnasium's `AutoresetMode.SAME_STEP`: an episode that ends
+is followed by the next one's first observation within the same step. No step is a mere reset, so B
+times the number of steps is the number of agent steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.state import Observations, Restorable, State
+from leap_rl.envs.state import Observations, State
+
+Stepped: TypeAlias = tuple[
+    Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
+]
+"""Observations, rewards, terminated, truncated and info of B environments."""
+
+
+class RestorableEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
+    """B environments in `AutoresetMode.SAME_STEP` of which snapshots can be taken.
+
+    The arrays that `reset`, `step` and `restore` return are new each time. A last observation goes
+    into `info["final_obs"]`; `info["life_lost"]` is optional.
+
+    Args:
+        num_envs: B.
+        observation_space: of one environment, uint8 or float32.
+        num_actions: actions are 0..A-1.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+    single_observation_space: Box
+    num_actions: int
+
+    def __init__(self, num_envs: int, observation_space: Box, num_actions: int) -> None:
+        self.num_envs = num_envs
+        self.num_actions = num_actions
+        self.single_observation_space = observation_space
+        self.single_action_space = Discrete(num_actions)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def state(self) -> State:
+        """Return all that the future depends on, as copies; change nothing."""
+        raise NotImplementedError
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
+        """Resume from a state, and return the observations.
+
+        Raises:
+            ValueError: the state is of another game, of other settings or another B.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VectorStep:
-    """What one step of B environments gave.
+    """The result of one step of B environments.
 
-    An episode that ends, ends in exactly one of two ways: it `terminated` (the game is over and
-    nothing follows) or it was `truncated` (it was cut short, and a return has to be bootstrapped
-    from its last observation). One that does both at once counts as terminated.
+    An episode ends in exactly one of two ways: it `terminated` (the game is over) or it was
+    `truncated` (a return has to be bootstrapped from its last observation). One that does both at
+    once counts as terminated.
     """
 
     observations: Observations
@@ -40,8 +82,8 @@ class VectorStep:
     last_observations: Mapping[int, Observations]
     """Environment → the last observation (a copy) of its episode, if truncated in this step."""
     life_lost: NDArray[np.bool_]
-    """[B]: a life was lost and the episode goes on; true only where the settings let learning treat
-    that as an end. Returns and lengths of episodes do not heed it."""
+    """[B]: a life was lost and the episode continues; only where learning treats that as an end.
+    Returns and lengths of episodes ignore it."""
 
 
 def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
@@ -50,20 +92,14 @@ def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
 
 
 class GameVector:
-    """B environments of one game, each going on to its next episode by itself.
+    """B environments of one game.
 
     `reset` or `restore` is called once, then `step` as often as wanted. All arrays handed out are
-    the caller's to keep: the environments must make new ones in each step, as those of this package
-    do.
+    the caller's to keep.
 
     Args:
-        envs: in `AutoresetMode.SAME_STEP`, with observations [B, ...] of uint8 or float32 and
-            discrete actions 0..A-1; it puts the last observations of episodes that ended into
-            `info["final_obs"]`.
+        envs: the environments.
         seed: handed to `envs.reset`; the sole source of randomness.
-
-    Raises:
-        ValueError: `envs` is in another autoreset mode or has other spaces.
     """
 
     num_envs: int
@@ -71,39 +107,17 @@ class GameVector:
     observation_shape: tuple[int, ...]
     """Of one observation: (height, width, channels) for a game of pixels, (length,) for others."""
 
-    def __init__(self, envs: VectorEnv[Any, Any, Any], *, seed: int) -> None:
-        mode = envs.metadata.get("autoreset_mode")
-        if mode != AutoresetMode.SAME_STEP:
-            # In NEXT_STEP the step after an episode's end ignores the action and gives reward 0:
-            # a transition that never was, which would enter losses, returns and frame counts.
-            raise ValueError(
-                f"envs.metadata['autoreset_mode'] = {mode}: must be AutoresetMode.SAME_STEP; "
-                "build the vector environment with autoreset_mode=AutoresetMode.SAME_STEP"
-            )
-        observations, actions = envs.single_observation_space, envs.single_action_space
-        if not (isinstance(observations, Box) and observations.dtype in (np.uint8, np.float32)):
-            raise ValueError(
-                f"envs.single_observation_space = {observations}: must be a Box of uint8 or float32"
-            )
-        if not (isinstance(actions, Discrete) and actions.start == 0):
-            raise ValueError(f"envs.single_action_space = {actions}: must be a Discrete from 0")
+    def __init__(self, envs: RestorableEnvs, *, seed: int) -> None:
         self.num_envs = envs.num_envs
-        self.num_actions = int(actions.n)
-        self.observation_shape = observations.shape
+        self.num_actions = envs.num_actions
+        self.observation_shape = envs.single_observation_space.shape
         self._envs = envs
         self._seed = seed
-        self._started = False
 
     def reset(self) -> Observations:
-        """Start the first episode of each environment.
-
-        Returns:
-            The first observations, [B, ...].
-        """
-        assert not self._started, "environments are reset once: they then go on by themselves"
-        self._started = True
+        """Start the first episode of each environment; return the observations, [B, ...]."""
         observations, _ = self._envs.reset(seed=self._seed)
-        return np.asarray(observations)
+        return observations
 
     def step(self, actions: NDArray[np.int64]) -> VectorStep:
         """Take one action in each environment.
@@ -114,7 +128,6 @@ class GameVector:
         Raises:
             ValueError: an action that the game does not have.
         """
-        assert self._started, "reset or restore comes before the first step"
         assert actions.shape == (self.num_envs,), f"actions of shape {actions.shape}"
         if actions.min() < 0 or actions.max() >= self.num_actions:
             # Not left to the environments: -1 would be the last action there.
@@ -122,7 +135,7 @@ class GameVector:
         observations, rewards, terminated, truncated, info = self._envs.step(actions)
         truncated = truncated & ~terminated
         return VectorStep(
-            observations=np.asarray(observations),
+            observations=observations,
             rewards=np.asarray(rewards, dtype=np.float32),
             terminated=terminated,
             truncated=truncated,
@@ -134,16 +147,11 @@ class GameVector:
         )
 
     def state(self) -> State:
-        """Return all that the future depends on, as plain arrays; a pure read.
-
-        Raises:
-            TypeError: no snapshot of the environments can be taken.
-        """
-        assert self._started, "reset or restore comes before the first state"
-        return self._restorable().state()
+        """Return all that the future depends on, as plain arrays; a pure read."""
+        return self._envs.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Go on from a state, in place of `reset`: the same actions then give the same bits.
+        """Resume from a state, in place of `reset`: the same actions then give the same bits.
 
         Args:
             state: what `state` returned, of environments that were made with the same arguments
@@ -154,17 +162,8 @@ class GameVector:
 
         Raises:
             ValueError: the state is of another game, of other settings or another B.
-            TypeError: no snapshot of the environments can be taken.
         """
-        assert not self._started, "only freshly made environments can be restored"
-        observations = self._restorable().restore(state)
-        self._started = True
-        return observations
-
-    def _restorable(self) -> Restorable:
-        if not isinstance(self._envs, Restorable):
-            raise TypeError(f"{type(self._envs).__name__} has no state() and restore()")
-        return self._envs
+        return self._envs.restore(state)
 
     def close(self) -> None:
         """Free what the environments hold."""

@@ -3,7 +3,7 @@
 The B environments are cut into contiguous slices, and each process steps one. Observations and all
 else that an agent step gives lie in memory that all share; what goes through a pipe is one word to
 each process and one back. A process whose pipe ends, because its parent has closed it or died, ends
-too. It does not listen to the keyboard's interrupt, which its parent gets.
+too. It ignores the keyboard's interrupt, which its parent gets.
 """
 
 from __future__ import annotations
@@ -12,91 +12,67 @@ import signal
 import traceback
 from collections.abc import Callable, Mapping
 from ctypes import c_byte
-from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium import Space
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from leap_rl.envs.state import Observations, State, check_state, join_states, split_state
-
-Seen = Space[Any]
-"""Of one environment's observations."""
+from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
 
 
 class Slice(Protocol):
     """Makes some of the environments, those from number `first` on; it travels to a process."""
 
-    def __call__(self, *, num_envs: int, first: int) -> Any:
-        """Return a vector environment in SAME_STEP mode, with state(), restore() and `identity`."""
+    def __call__(self, *, num_envs: int, first: int) -> RestorableEnvs:
+        """Make them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Board:
-    """What all processes share, as arrays over one block of memory."""
+def make_vector(make: Slice, *, num_envs: int, seed: int, processes: int) -> GameVector:
+    """Make B environments, stepped by this process or, if there are several, by others.
 
-    observations: Observations
-    last: Observations
-    actions: NDArray[np.int64]
-    rewards: NDArray[np.float64]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    life_lost: NDArray[np.bool_]
+    Raises:
+        ValueError: `processes` does not lie in 1..B.
+    """
+    if processes == 1:
+        return GameVector(make(num_envs=num_envs, first=0), seed=seed)
+    return GameVector(WorkerEnvs(make, num_envs=num_envs, processes=processes), seed=seed)
 
-    @staticmethod
-    def shapes(num_envs: int, space: Seen) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """Return each array's shape and type, for the observations of a space."""
-        images = ((num_envs, *(space.shape or ())), space.dtype)
-        flags = ((num_envs,), np.bool_)
-        numbers = {"actions": ((num_envs,), np.int64), "rewards": ((num_envs,), np.float64)}
-        return {
-            **numbers,  # the larger first, so that all are aligned
-            **dict.fromkeys(("observations", "last"), images),
-            **dict.fromkeys(("terminated", "truncated", "life_lost"), flags),
-        }
 
-    @classmethod
-    def size(cls, num_envs: int, space: Seen) -> int:
-        """Return the bytes of the block."""
-        shapes = cls.shapes(num_envs, space).values()
-        return sum(int(np.prod(dims)) * np.dtype(kind).itemsize for dims, kind in shapes)
-
-    @classmethod
-    def over(cls, memory: Any, num_envs: int, space: Seen) -> _Board:
-        """Lay the arrays over a block."""
-        arrays, offset = {}, 0
-        for name, (dims, kind) in cls.shapes(num_envs, space).items():
-            arrays[name] = np.ndarray(dims, kind, buffer=memory, offset=offset)
-            offset += arrays[name].nbytes
-        return cls(**arrays)
+def _record_of(space: Box) -> np.dtype[Any]:
+    """Return the type of what is shared of one environment."""
+    return np.dtype(
+        [
+            ("action", np.int64),
+            ("reward", np.float64),
+            ("terminated", np.bool_),
+            ("truncated", np.bool_),
+            ("life_lost", np.bool_),
+            ("observation", space.dtype, space.shape),
+            ("last", space.dtype, space.shape),
+        ],
+        align=True,
+    )
 
 
 def _serve(
-    pipe: Connection,
-    memory: Any,
-    make: Slice,
-    places: tuple[int, int],
-    num_envs: int,
-    space: Seen,
+    pipe: Connection, memory: Any, record: np.dtype[Any], make: Slice, begin: int, end: int
 ) -> None:
-    """Step one slice until the pipe ends: a worker's whole life."""
+    """Step one slice until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    begin, end = places
-    board = _Board.over(memory, num_envs, space)
+    shared = np.frombuffer(memory, dtype=record)[begin:end]
     try:
         envs = make(num_envs=end - begin, first=begin)
         commands: dict[str, Callable[[Any], Any]] = {
-            "describe": lambda _: (envs.single_action_space, envs.identity),
-            "reset": lambda seed: _show(board, begin, end, envs.reset(seed=seed)[0]),
-            "step": lambda _: _step(board, begin, end, envs),
+            "start": lambda _: None,
+            "reset": lambda seed: _show(shared, envs.reset(seed=seed)[0]),
+            "step": lambda _: _step(shared, envs),
             "state": lambda _: envs.state(),
-            "restore": lambda state: _show(board, begin, end, envs.restore(state)),
+            "restore": lambda state: _show(shared, envs.restore(state)),
         }
         while True:
             command, argument = pipe.recv()
@@ -107,127 +83,100 @@ def _serve(
         pipe.send((False, traceback.format_exc()))
 
 
-def _show(board: _Board, begin: int, end: int, observations: Observations) -> None:
-    board.observations[begin:end] = observations
+def _show(shared: NDArray[Any], observations: Observations) -> None:
+    shared["observation"] = observations
 
 
-def _step(board: _Board, begin: int, end: int, envs: Any) -> bool:
-    """Step a slice; whether an episode ended."""
-    observations, rewards, terminated, truncated, info = envs.step(board.actions[begin:end])
-    board.observations[begin:end] = observations
-    board.rewards[begin:end] = rewards
-    board.terminated[begin:end] = terminated
-    board.truncated[begin:end] = truncated
-    board.life_lost[begin:end] = info.get("life_lost", False)
+def _step(shared: NDArray[Any], envs: RestorableEnvs) -> bool:
+    """Step a slice; return whether an episode ended."""
+    parts = envs.step(shared["action"])
+    for name, part in zip(
+        ("observation", "reward", "terminated", "truncated"), parts, strict=False
+    ):
+        shared[name] = part
+    info = parts[-1]
+    shared["life_lost"] = info.get("life_lost", False)
     if "final_obs" not in info:
         return False
-    board.last[begin:end] = info["final_obs"]
+    shared["last"] = info["final_obs"]
     return True
 
 
-class WorkerEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
+class WorkerEnvs(RestorableEnvs):
     """B environments of which each of several processes steps a slice.
 
     Args:
         make: makes a slice; picklable.
         num_envs: B.
         processes: how many; changes no bit.
-        observation_space: of one environment.
-        pattern: arrays like those of the state, for all B; see `state.check_state`.
-        tells_lives: whether `info` has `life_lost`.
 
     Raises:
         ValueError: fewer than one process, or more than environments.
     """
 
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
-
-    def __init__(
-        self,
-        make: Slice,
-        *,
-        num_envs: int,
-        processes: int,
-        observation_space: Seen,
-        pattern: State,
-        tells_lives: bool,
-    ) -> None:
+    def __init__(self, make: Slice, *, num_envs: int, processes: int) -> None:
         self._pipes: list[Connection] = []
         self._workers: list[Any] = []
         if not 1 <= processes <= num_envs:
             raise ValueError(
                 f"processes = {processes}: must lie in 1..{num_envs}, the environments"
             )
+        one = make(num_envs=1, first=0)
+        space = one.single_observation_space
+        super().__init__(num_envs, space, one.num_actions)
+        one.close()
         edges = [num_envs * k // processes for k in range(processes + 1)]
         self._counts = [end - begin for begin, end in pairwise(edges)]
         # Spawned, not forked: a fork copies locks that other threads hold, torch's and Ray's.
         context = get_context("spawn")
         # Nameless, so that no killed process leaves it behind.
-        memory = context.RawArray(c_byte, _Board.size(num_envs, observation_space))
-        self._board = _Board.over(memory, num_envs, observation_space)
-        for places in pairwise(edges):
+        record = _record_of(space)
+        memory: Any = context.RawArray(c_byte, num_envs * record.itemsize)
+        self._shared = np.frombuffer(memory, dtype=record)
+        for begin, end in pairwise(edges):
             ours, theirs = context.Pipe()
             worker = context.Process(
-                target=_serve,
-                args=(theirs, memory, make, places, num_envs, observation_space),
-                daemon=True,
+                target=_serve, args=(theirs, memory, record, make, begin, end), daemon=True
             )
             worker.start()
             theirs.close()  # so that our end tells us of the worker's death
             self._pipes.append(ours)
             self._workers.append(worker)
-        self.num_envs = num_envs
-        self._pattern = pattern
-        self._tells_lives = tells_lives
-        self.single_observation_space = observation_space
-        self.single_action_space, self._identity = self._ask("describe")[0]
-        self.observation_space = batch_space(observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self._seeded = False
+        self._ask("start")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Start an episode in every environment; without a seed the generators go on."""
-        super().reset(seed=seed)
-        if seed is None and not self._seeded:
-            seed = int(self.np_random.integers(2**63))
-        self._seeded = True
+        """Start an episode in every environment; without a seed the generators continue."""
         self._ask("reset", *[seed] * len(self._pipes))
-        return self._board.observations.copy(), {}
+        return self._observations(), {}
 
-    def step(
-        self, actions: NDArray[np.int64]
-    ) -> tuple[
-        Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-    ]:
+    def step(self, actions: NDArray[np.int64]) -> Stepped:
         """Take one action in each environment."""
-        board = self._board
-        board.actions[:] = actions
+        shared = self._shared
+        shared["action"] = actions
         ended = self._ask("step")
-        terminated, truncated = board.terminated.copy(), board.truncated.copy()
-        info: dict[str, Any] = {}
-        if self._tells_lives:
-            info["life_lost"] = board.life_lost.copy()
+        names = ("observation", "reward", "terminated", "truncated", "life_lost")
+        observations, rewards, terminated, truncated, life_lost = (shared[n].copy() for n in names)
+        info: dict[str, Any] = {"life_lost": life_lost}
         if any(ended):
-            info["final_obs"] = board.last.copy()
+            info["final_obs"] = shared["last"].copy()
             info["_final_obs"] = terminated | truncated
-        return board.observations.copy(), board.rewards.copy(), terminated, truncated, info
+        return observations, rewards, terminated, truncated, info
 
     def state(self) -> State:
         """Return what one process with all environments would."""
         return join_states(self._ask("state"))
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Go on from a state, of however many processes, and return the observations.
+        """Resume from a state, of however many processes, and return the observations.
 
         Raises:
             ValueError: the state is of another game, of other settings or another B.
         """
-        check_state(state, identity=self._identity, like=self._pattern)
+        check_state(state, like=self.state())
         self._ask("restore", *split_state(state, self._counts))
-        self._seeded = True
-        return self._board.observations.copy()
+        return self._observations()
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the processes."""
@@ -239,8 +188,12 @@ class WorkerEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
                 worker.kill()
                 worker.join()
 
+    def _observations(self) -> Observations:
+        observations: Observations = self._shared["observation"].copy()
+        return observations
+
     def _ask(self, command: str, *arguments: Any) -> list[Any]:
-        """Have every process carry out a command, and return what they answer.
+        """Have every process carry out a command, and return their answers.
 
         Raises:
             RuntimeError: one of them failed.

@@ -132,7 +132,7 @@ class GymnasiumFamily(PlayedFamily):
             ValueError: One cannot be made, is none that an agent here can play, or does not repeat
                 itself; or they have no shape in common.
         """
-        from leap_rl.envs.gymnasium.pool import check_repeats
+        from leap_rl.envs.pool import check_repeats
 
         shape = self._common_shape(task)
         for game in task.resolved_games:
@@ -161,7 +161,7 @@ class GymnasiumFamily(PlayedFamily):
 
     def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
         """Return what makes a game's B environments from a seed."""
-        from leap_rl.envs.factory import make_gymnasium
+        from leap_rl.envs.replayed import make_gymnasium
 
         return lambda seed: make_gymnasium(
             game,
@@ -174,7 +174,7 @@ class GymnasiumFamily(PlayedFamily):
         )
 
     def _common_shape(self, task: TaskConfig) -> tuple[int, ...]:
-        from leap_rl.envs.gymnasium.pool import common_shape
+        from leap_rl.envs.pool import common_shape
 
         return common_shape(
             task.resolved_games,

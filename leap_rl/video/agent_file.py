@@ -1,4 +1,4 @@
-"""Trained agents that act, from the files that runs keep of them."""
+"""Trained agents that act, from the files of a run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def read_player(
     Args:
         path: One of RUN/agents.
         game: What it has learned, or a flavour of it.
-        agent: Settings that it acts with; the encoder, the precision and the device count.
+        agent: See `Player`, as for `seed` and `greedy`.
         settings: How the game is run.
-        seed: Actions are drawn from it.
-        greedy: Take the likeliest action, where learning draws one.
+        seed: Of the actions.
+        greedy: Take the likeliest action.
 
     Raises:
         ValueError: It is no agent, it is damaged, or it has not learned this game; the message

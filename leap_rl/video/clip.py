@@ -5,9 +5,7 @@ A clip is written beside its place and moved there when it is whole.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,97 +19,12 @@ GIF_LONGEST_S = 60
 """Pillow holds all frames of a GIF in memory."""
 GIF_LARGEST_SCALE = 2
 
+Frames = Iterable[NDArray[np.uint8]]
+"""Each uint8 [height, width, 3]; it may be overwritten once the next is asked for."""
+
 
 class NoVideoError(ValueError):
-    """What writes MP4 is not installed."""
-
-
-class Clip(ABC):
-    """Takes the frames of a clip, one after another."""
-
-    @abstractmethod
-    def add(self, frame: NDArray[np.uint8]) -> None:
-        """Add the next frame, uint8 [height, width, 3], and keep none of it."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Write what is left."""
-
-
-class Mp4Clip(Clip):
-    """H.264 in MP4, every frame.
-
-    Args:
-        file: where to write.
-        width: of a frame; even.
-        height: of a frame; even.
-        frames_per_s: shown, and added.
-    """
-
-    def __init__(self, file: BinaryIO, *, width: int, height: int, frames_per_s: int) -> None:
-        import av
-
-        self._av = av
-        self._container = av.open(file, "w", format="mp4")
-        self._stream: Any = self._container.add_stream("libx264", rate=frames_per_s)
-        self._stream.width, self._stream.height = width, height
-        self._stream.pix_fmt = "yuv420p"  # the one that every player shows
-        self._stream.options = {"crf": "18", "preset": "veryfast"}
-        self._stream.codec_context.thread_count = 1  # so that equal frames give equal files
-
-    def add(self, frame: NDArray[np.uint8]) -> None:
-        """Encode a frame."""
-        picture = self._av.VideoFrame.from_ndarray(frame, format="rgb24")
-        self._container.mux(self._stream.encode(picture))
-
-    def finish(self) -> None:
-        """Encode what was held back, and close the file."""
-        self._container.mux(self._stream.encode())
-        self._container.close()
-
-
-class GifClip(Clip):
-    """GIF, every second frame, as viewers show no more than 50 a second.
-
-    A frame that is left out is not lost: each is the maximum of two, so that what a game draws in
-    every other frame alone does not vanish.
-
-    Args:
-        file: where to write.
-        frames_per_s: added.
-    """
-
-    def __init__(self, file: BinaryIO, *, frames_per_s: int) -> None:
-        self._file = file
-        self._frames_per_s = frames_per_s
-        self._added = 0
-        self._shown_ms = 0
-        self._odd: NDArray[np.uint8] | None = None
-        self._images: list[Image.Image] = []
-
-    def add(self, frame: NDArray[np.uint8]) -> None:
-        """Keep every second frame."""
-        self._added += 1
-        if self._odd is None:
-            self._odd = frame.copy()
-        else:
-            self._keep(np.maximum(self._odd, frame))
-            self._odd = None
-
-    def finish(self) -> None:
-        """Write the file."""
-        if self._odd is not None:
-            self._keep(self._odd)
-        first, *others = self._images
-        first.save(self._file, "GIF", save_all=True, append_images=others, loop=0, optimize=False)
-
-    def _keep(self, frame: NDArray[np.uint8]) -> None:
-        image = Image.fromarray(frame).convert("P", palette=Image.Palette.ADAPTIVE)
-        # To the hundredths of a second that a GIF knows; so that the clip as a whole keeps time.
-        end_ms = 10 * round(100 * self._added / self._frames_per_s)
-        image.info["duration"] = end_ms - self._shown_ms
-        self._shown_ms = end_ms
-        self._images.append(image)
+    """PyAV is not installed."""
 
 
 def check_format(path: Path) -> None:
@@ -146,27 +59,68 @@ def check_video(option: str, way_out: str = "leave it out") -> None:
         ) from None
 
 
-@contextmanager
-def open_clip(
-    path: Path, *, width: int, height: int, frames_per_s: int, root: Path | None = None
-) -> Iterator[Clip]:
-    """Write a clip; it is at its place when the block is left, unless by an exception.
+def write_clip(
+    path: Path,
+    frames: Frames,
+    *,
+    width: int,
+    height: int,
+    frames_per_s: int,
+    root: Path | None = None,
+) -> None:
+    """Write a clip, which is at its place once it is whole.
 
     Args:
         path: ends in .mp4 or .gif.
-        root: a folder that it lies in, below which no link is followed.
+        frames: of one size.
         width: of a frame; even.
         height: of a frame; even.
-        frames_per_s: added, and shown.
+        frames_per_s: as they are given.
+        root: a folder that the clip lies in, below which no link is followed.
 
     Raises:
         OSError: It could not be written.
     """
     with open_atomically(path, root=root) as file:
-        clip: Clip
         if path.suffix == ".mp4":
-            clip = Mp4Clip(file, width=width, height=height, frames_per_s=frames_per_s)
+            _write_mp4(file, frames, width, height, frames_per_s)
         else:
-            clip = GifClip(file, frames_per_s=frames_per_s)
-        yield clip
-        clip.finish()
+            _write_gif(file, frames, frames_per_s)
+
+
+def _write_mp4(file: BinaryIO, frames: Frames, width: int, height: int, frames_per_s: int) -> None:
+    """Write H.264 in MP4, every frame."""
+    import av
+
+    container = av.open(file, "w", format="mp4")
+    stream: Any = container.add_stream("libx264", rate=frames_per_s)
+    stream.width, stream.height = width, height
+    stream.pix_fmt = "yuv420p"  # the one that every player shows
+    stream.options = {"crf": "18", "preset": "veryfast"}
+    stream.codec_context.thread_count = 1  # so that equal frames give equal files
+    for frame in frames:
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+    container.mux(stream.encode())
+    container.close()
+
+
+def _write_gif(file: BinaryIO, frames: Frames, frames_per_s: int) -> None:
+    """Write a GIF of every second frame, as viewers show no more than 50 a second.
+
+    Each is the maximum of two, so that what a game draws in every other frame does not vanish.
+    """
+    images: list[Image.Image] = []
+    read, shown_ms = 0, 0
+    following = iter(frames)
+    for frame in following:
+        first = frame.copy()
+        second = next(following, None)
+        read += 1 if second is None else 2
+        picture = first if second is None else np.maximum(first, second)
+        image = Image.fromarray(picture).convert("P", palette=Image.Palette.ADAPTIVE)
+        # To the hundredths of a second that a GIF knows; so that the clip as a whole keeps time.
+        end_ms = 10 * round(100 * read / frames_per_s)
+        image.info["duration"] = end_ms - shown_ms
+        shown_ms = end_ms
+        images.append(image)
+    images[0].save(file, "GIF", save_all=True, append_images=images[1:], loop=0, optimize=False)

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.envs.atari.camera import make_filmed
+from leap_rl.envs.atari.camera import FilmedAtari
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.state import Observations
+from leap_rl.envs.vector import GameVector
 from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.loss import sample_actions
@@ -20,11 +21,11 @@ from leap_rl.seeding import Purpose, derive_seed
 
 
 class Player:
-    """An agent that acts and learns no more, with the very network that it learned with.
+    """An agent that acts, with the very network that it learned with.
 
     Args:
         agent: Its settings; the encoder, the precision and the device count.
-        parameters: What `leap-rl learn` kept: encoder.*, policy.* and value.*, by name.
+        parameters: Of a file in RUN/agents: encoder.*, policy.* and value.*, by name.
         observation_shape: (height, width, channels).
         num_actions: Of the game.
         seed: Actions are drawn from it.
@@ -100,7 +101,8 @@ def play(
         max_agent_steps: Stop after so many, over all episodes.
     """
     seed = derive_seed(seed, Purpose.ENVIRONMENTS)
-    games, camera = make_filmed(game, seed=seed, settings=settings)
+    camera = FilmedAtari(game, settings=settings)
+    games = GameVector(camera, seed=seed)
     observations = games.reset()
     episode, agent_steps, score, total = 1, 0, 0, 0
     while episode <= episodes and (max_agent_steps is None or total < max_agent_steps):
@@ -108,7 +110,7 @@ def play(
         observations = step.observations
         agent_steps, total = agent_steps + 1, total + 1
         over = bool(step.terminated[0] or step.truncated[0])
-        shots = camera.take()
+        shots = camera.shots
         for number, shot in enumerate(shots, start=1):
             score += shot.reward
             yield Picture(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from leap_rl.video.clip import open_clip
+import numpy as np
+from numpy.typing import NDArray
+
+from leap_rl.video.clip import write_clip
 from leap_rl.video.playing import Picture
 from leap_rl.video.renderer import Drawing
 
@@ -44,14 +47,22 @@ def film(
     played = iter(pictures)
     first = next(played)
     drawing = Drawing(height=len(first.screen), scale=scale)
-    with open_clip(
-        out, width=drawing.width, height=drawing.height, frames_per_s=frames_per_s, root=root
-    ) as clip:
+
+    def frames() -> Iterator[NDArray[np.uint8]]:
         for picture in chain([first], played):
             caption = f"score {picture.score:,}   agent step {picture.agent_steps:,}"
             if episodes > 1:
                 caption = f"episode {picture.episode}   {caption}"
-            clip.add(drawing.draw(picture.screen, title=title, caption=caption))
+            yield drawing.draw(picture.screen, title=title, caption=caption)
             ends[picture.episode] = picture
             tell(picture)
+
+    write_clip(
+        out,
+        frames(),
+        width=drawing.width,
+        height=drawing.height,
+        frames_per_s=frames_per_s,
+        root=root,
+    )
     return list(ends.values())

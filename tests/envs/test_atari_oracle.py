@@ -79,7 +79,7 @@ def compare(game: str, settings: AtariSettings, agent_steps: int) -> tuple[int, 
     return agent_steps, total, False
 
 
-@pytest.mark.parametrize("game", ["breakout", "pong", "assault", "qbert", "carnival"])
+@pytest.mark.parametrize("game", ["pong", "qbert", "carnival"])
 def test_a_first_episode_is_ale_pys_step_by_step(game: str) -> None:
     steps, total, ended = compare(game, AtariSettings(noop_max=0), 150)
     assert steps > 100
@@ -92,7 +92,6 @@ def test_a_first_episode_is_ale_pys_step_by_step(game: str) -> None:
     [
         AtariSettings(noop_max=0, grayscale=True, frame_stack=4),
         AtariSettings(noop_max=0, frame_stack=2, frameskip=3),
-        AtariSettings(noop_max=0, frameskip=2),
         AtariSettings(noop_max=0, frameskip=1, grayscale=True),
     ],
 )

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from leap_rl.envs.factory import make_gymnasium
-from leap_rl.envs.gymnasium.envs import GymnasiumEnvs
-from leap_rl.envs.gymnasium.episode_runner import episode_seed, make_one
+from leap_rl.envs.gymnasium.games import make_one
+from leap_rl.envs.replayed import ReplayedEnvs, episode_seed, make_gymnasium
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector, VectorStep
 from tests.envs.own_games import WALK
@@ -220,7 +219,7 @@ def test_what_is_left_behind_is_gone_in_a_new_environment() -> None:
 
 
 def test_it_keeps_to_gymnasiums_interface() -> None:
-    envs = GymnasiumEnvs(ENDING, num_envs=3, shape=(4,))
+    envs = ReplayedEnvs(ENDING, num_envs=3, shape=(4,))
     assert envs.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     observations, info = envs.reset(seed=0)
     envs.action_space.seed(0)

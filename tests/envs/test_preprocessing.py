@@ -11,9 +11,9 @@ import pytest
 from ale_py import roms
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.games import POOLS
 from leap_rl.envs.atari.palette import luminances, palette
-from leap_rl.envs.atari.preprocessing import FrameRenderer, area_weights, resize_area
+from leap_rl.envs.atari.preprocessing import FrameRenderer, area_weights
+from tests.envs.resizing import exact_resize
 
 HEIGHTS = (210, 214, 220, 230, 250)  # of all 62 games
 NTSC = palette("pong")
@@ -27,17 +27,6 @@ def painter_of(height: int, *, grayscale: bool = False, frames: int = 1) -> Fram
 def random_screens(rng: np.random.Generator, height: int) -> NDArray[np.uint8]:
     """[2, height, 160]: any indices, odd ones too."""
     return rng.integers(256, size=(2, height, 160), dtype=np.uint8)
-
-
-def exact_resize(pooled: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Average over areas in floating point, from the definition: [H, W, C] to [84, 84, C]."""
-
-    def weights(source: int) -> NDArray[np.float64]:
-        fine = np.kron(np.eye(84), np.full(source, 1 / source))  # [84, 84·source]
-        return fine.reshape(84, source, 84).sum(axis=2)
-
-    rows = np.tensordot(weights(pooled.shape[0]), pooled.astype(float), axes=1)
-    return np.einsum("iwc,jw->ijc", rows, weights(160))
 
 
 @pytest.mark.parametrize("source", [160, *HEIGHTS])
@@ -66,7 +55,6 @@ def test_a_drawn_frame_is_the_rounded_average_of_the_pooled_screens(
     pooled = colors[renderer.screens].max(axis=0)
     drawn = renderer.observations[1]
     assert np.abs(drawn - exact_resize(pooled)).max() < 0.5 + 1e-6
-    assert np.array_equal(drawn, resize_area(pooled))
     assert not renderer.observations[0].any()
 
 
@@ -117,16 +105,6 @@ def test_a_stack_moves_by_one_frame_though_only_some_rows_are_drawn(
         assert np.array_equal(stacked.observations[0], np.concatenate(seen, axis=-1))
 
 
-def test_colors_of_their_own_are_drawn_like_those_of_the_table() -> None:
-    rng = np.random.default_rng(0)
-    by_index, by_color = painter_of(210, frames=2), painter_of(210, frames=2)
-    for _ in range(3):
-        by_index.screens[:] = random_screens(rng, 210)
-        by_index.draw(0)
-        by_color.draw_colors(0, NTSC[by_index.screens].max(axis=0))
-        assert np.array_equal(by_index.observations, by_color.observations)
-
-
 def difference_to_opencv(game: str, agent_steps: int, *, grayscale: bool) -> tuple[int, float]:
     """Play at random; the greatest difference in levels, and the share of bytes that differ."""
     ale = ale_py.ALEInterface()
@@ -154,7 +132,7 @@ def difference_to_opencv(game: str, agent_steps: int, *, grayscale: bool) -> tup
     return greatest, differing
 
 
-@pytest.mark.parametrize("game", [*POOLS["pretraining"], *POOLS["held_out"]])
+@pytest.mark.parametrize("game", ["carnival", "breakout", "air_raid"])  # three heights; one is PAL
 def test_frames_of_the_pools_games_are_opencvs_within_one_level(game: str) -> None:
     greatest, differing = difference_to_opencv(game, 12, grayscale=False)
     assert greatest <= 1
@@ -162,4 +140,4 @@ def test_frames_of_the_pools_games_are_opencvs_within_one_level(game: str) -> No
 
 
 def test_gray_frames_are_opencvs_within_one_level() -> None:
-    assert difference_to_opencv("up_n_down", 100, grayscale=True)[0] <= 1
+    assert difference_to_opencv("up_n_down", 30, grayscale=True)[0] <= 1

@@ -1,4 +1,4 @@
-"""Frozen environments go on with the same bits: in every game, and in another process."""
+"""Restored environments give the same bits: in every game, and in another process."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def check_games(names: list[str], folder: Path) -> None:
     assert restored_digests(folder, names) == expected
 
 
-def test_five_games_go_on_with_the_same_bits_in_another_process(tmp_path: Path) -> None:
-    # qbert, whose clones lack a part; a PAL game; two whose start ALE draws; one by paddle.
-    check_games(["qbert", "air_raid", "assault", "yars_revenge", "breakout"], tmp_path)
+def test_restored_games_give_the_same_bits_in_another_process(tmp_path: Path) -> None:
+    # qbert, whose clones lack a part; a PAL game; one whose start ALE draws.
+    check_games(["qbert@difficulty=1", "air_raid@mode=8", "assault"], tmp_path)
 
 
 @pytest.mark.slow
@@ -119,17 +119,17 @@ def test_a_restored_game_goes_on_alike_past_its_real_end() -> None:
 
 @pytest.mark.parametrize(
     ("game", "frameskip"),
-    [("qbert", 4), ("qbert", 1), ("yars_revenge", 1), ("assault", 4), ("pong", 4)],
+    [("qbert", 4), ("yars_revenge", 1), ("assault", 4)],
 )
 def test_an_episode_does_not_depend_on_the_emulators_past(game: str, frameskip: int) -> None:
-    settings = AtariSettings(noop_max=0, frameskip=frameskip, max_frames=150 * frameskip)
+    settings = AtariSettings(noop_max=0, frameskip=frameskip, max_frames=80 * frameskip)
     games = make_atari(game, num_envs=1, seed=0, settings=settings)
     first = games.reset()
-    actions = np.random.default_rng(0).integers(games.num_actions, size=(150, 1))
+    actions = np.random.default_rng(0).integers(games.num_actions, size=(80, 1))
     episodes = []
-    for length in (150, 77, 150):  # the second leaves the emulator elsewhere
+    for length in (80, 47, 80):  # the second leaves the emulator elsewhere
         episodes.append([games.step(action).observations for action in actions[:length]])
-        if length < 150:
+        if length < 80:
             assert isinstance(games._envs, AtariEnvs)
             games._envs.reset()
     assert all(map(np.array_equal, episodes[0], episodes[2]))
@@ -141,22 +141,6 @@ def test_a_sticky_frame_repeats_what_was_pressed_before_the_restore() -> None:
     for policy in (2, 3):
         expected, found = halves(settings, "breakout", 60, 30, policy=policy)
         assert expected == found
-
-
-def test_used_environments_can_be_restored_too() -> None:
-    def play(envs: AtariEnvs, seed: int) -> list[bytes]:
-        actions = np.random.default_rng(seed).integers(6, size=(40, 1))
-        return [envs.step(action)[0].tobytes() for action in actions]
-
-    for game in ("qbert", "pong"):
-        first = AtariEnvs(game, num_envs=1, settings=AtariSettings(max_frames=200))
-        second = AtariEnvs(game, num_envs=1, settings=AtariSettings(max_frames=200))
-        first.reset(seed=0)
-        second.reset(seed=1)
-        play(first, 0)
-        play(second, 1)
-        second.restore(first.state())
-        assert play(first, 2) == play(second, 2)
 
 
 @pytest.mark.parametrize("frameskip", [1, 2])
@@ -195,6 +179,8 @@ def test_a_state_of_other_environments_is_refused() -> None:
     games = make_atari("pong", num_envs=1, seed=0)
     with pytest.raises(ValueError, match=r"state\.identity = atari breakout.*must be atari pong"):
         games.restore(state_of("breakout"))
+    with pytest.raises(ValueError, match=r"state\.identity = atari pong@mode=1 "):
+        games.restore(state_of("pong@mode=1"))
     with pytest.raises(ValueError, match=r"state\.identity .*\"sticky\": 0\.25"):
         games.restore(state_of(sticky=0.25))
     state = state_of()
@@ -212,8 +198,8 @@ def test_a_state_of_other_environments_is_refused() -> None:
     games.restore(state)  # none of it has touched them
 
 
-@pytest.mark.parametrize("name", ["catch", "catch_up"])
-def test_catch_goes_on_with_the_same_bits(name: str) -> None:
+def test_catch_is_restored_to_the_same_bits() -> None:
+    name = "catch_up"
     games = make_catch(name, num_envs=5, seed=0)
     games.reset()
     digest(games, 100, seed=0)

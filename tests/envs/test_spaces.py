@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from leap_rl.envs.gymnasium.spaces import actions_of, adapter_of, padded
+from leap_rl.envs.gymnasium.spaces import actions_of, adapter_of
 from tests.envs.own_games import SPACES
 
 
@@ -25,8 +25,8 @@ def test_how_spaces_are_seen(name: str, shape: tuple[int, ...], scaled: bool) ->
     assert (adapter.shape, adapter.scaled) == (shape, scaled)
     SPACES[name].seed(0)
     seen = adapter.show(SPACES[name].sample())
-    assert seen.shape == shape
-    assert seen.dtype == (np.uint8 if scaled else np.float32)
+    assert seen.shape == adapter.shown.shape == shape
+    assert seen.dtype == adapter.shown.dtype == (np.uint8 if scaled else np.float32)
 
 
 def test_what_is_seen() -> None:
@@ -44,8 +44,6 @@ def test_what_is_seen() -> None:
     pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
     seen = adapter_of(Box(0, 255, (2, 3), np.uint8)).show(pixels)
     assert seen[..., 0].tolist() == pixels.tolist()
-    pixels[:] = 9
-    assert seen.max() == 5, "it is a copy"
 
 
 @pytest.mark.parametrize(
@@ -73,10 +71,3 @@ def test_actions() -> None:
         actions_of(Box(0, 1, (2,)))
     with pytest.raises(ValueError, match="65537 actions"):
         actions_of(Discrete(2**16 + 1))
-
-
-def test_padding_appends_zeros() -> None:
-    assert padded(np.ones(2, np.float32), (4,)).tolist() == [1, 1, 0, 0]
-    image = padded(np.full((1, 2, 1), 7, np.uint8), (2, 2, 2))
-    assert image.tolist() == [[[7, 0], [7, 0]], [[0, 0], [0, 0]]]
-    assert image.dtype == np.uint8

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from leap_rl.envs.episodes import Episode, EpisodeAccounting
-from leap_rl.envs.vector import GameVector, VectorStep, environment_seeds
+from leap_rl.envs.vector import GameVector, RestorableEnvs, VectorStep, environment_seeds
 
 # How the episodes of each environment end: (agent steps, how), again and again.
 Endings = list[tuple[int, str]]
@@ -32,14 +30,11 @@ def reward_of(environment: int, episode: int, position: int) -> float:
     return 1000.0 * environment + 10.0 * episode + position
 
 
-class TellingEnv(VectorEnv[Any, Any, Any]):
+class TellingEnv(RestorableEnvs):
     """Counts positions; hands out fresh arrays; final_obs is junk where no episode ended."""
 
-    def __init__(self, endings: list[Endings], mode: AutoresetMode | None) -> None:
-        self.metadata = {} if mode is None else {"autoreset_mode": mode}
-        self.num_envs = len(endings)
-        self.single_observation_space = Box(0, 255, (3,), np.uint8)
-        self.single_action_space = Discrete(2)
+    def __init__(self, endings: list[Endings]) -> None:
+        super().__init__(len(endings), Box(0, 255, (3,), np.uint8), 2)
         self.endings = endings
         self.seed: int | None = None
         self.closed = False
@@ -74,12 +69,8 @@ class TellingEnv(VectorEnv[Any, Any, Any]):
         return self._observe(), rewards, terminated, truncated, info
 
 
-def telling(mode: AutoresetMode | None = AutoresetMode.SAME_STEP) -> TellingEnv:
-    return TellingEnv(ENDINGS, mode)
-
-
 def play(endings: list[Endings], steps: int) -> tuple[list[VectorStep], list[Episode]]:
-    games = GameVector(TellingEnv(endings, AutoresetMode.SAME_STEP), seed=0)
+    games = GameVector(TellingEnv(endings), seed=0)
     accounting = EpisodeAccounting(games.num_envs)
     games.reset()
     taken, episodes = [], []
@@ -159,7 +150,7 @@ def test_last_observations_are_the_true_last_ones_of_truncated_episodes() -> Non
 
 
 def test_last_observations_are_copies() -> None:
-    games = GameVector(telling(), seed=0)
+    games = GameVector(TellingEnv(ENDINGS), seed=0)
     games.reset()
     kept: list[Any] = []
     step_of_env = games._envs.step
@@ -178,18 +169,8 @@ def test_terminated_and_truncated_at_once_is_terminated() -> None:
     assert len(episodes) == 1
 
 
-def test_types_and_shapes() -> None:
-    games = GameVector(telling(), seed=0)
-    assert (games.num_envs, games.num_actions, games.observation_shape) == (4, 2, (3,))
-    assert games.reset().shape == (4, 3)
-    step = games.step(np.zeros(4, dtype=np.int64))
-    assert step.observations.dtype == np.uint8
-    assert step.rewards.dtype == np.float32
-    assert step.terminated.dtype == step.truncated.dtype == np.bool_
-
-
 def test_the_seed_goes_to_the_environments_and_close_closes_them() -> None:
-    envs = telling()
+    envs = TellingEnv(ENDINGS)
     games = GameVector(envs, seed=7)
     games.reset()
     assert envs.seed == 7
@@ -197,58 +178,12 @@ def test_the_seed_goes_to_the_environments_and_close_closes_them() -> None:
     assert envs.closed
 
 
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED, None])
-def test_another_autoreset_mode_is_refused(mode: AutoresetMode | None) -> None:
-    with pytest.raises(ValueError, match=r"autoreset_mode.*must be AutoresetMode\.SAME_STEP"):
-        GameVector(telling(mode), seed=0)
-
-
-def test_other_observations_and_actions_are_refused() -> None:
-    envs = telling()
-    envs.single_observation_space = Box(0, 1, (3,), np.float64)
-    with pytest.raises(ValueError, match="single_observation_space"):
-        GameVector(envs, seed=0)
-    envs = telling()
-    envs.single_action_space = Discrete(2, start=1)
-    with pytest.raises(ValueError, match="single_action_space"):
-        GameVector(envs, seed=0)
-
-
 @pytest.mark.parametrize("action", [-1, 2])
 def test_an_action_that_the_game_lacks_is_refused(action: int) -> None:
-    games = GameVector(telling(), seed=0)
+    games = GameVector(TellingEnv(ENDINGS), seed=0)
     games.reset()
     with pytest.raises(ValueError, match=r"must lie in 0\.\.1"):
         games.step(np.array([0, action, 0, 0]))
-
-
-class CountingEnv(gymnasium.Env[NDArray[np.uint8], int]):
-    """One environment for Gymnasium's own vector environments: episodes of 3 steps, reward 1."""
-
-    observation_space = Box(0, 255, (1,), np.uint8)
-    action_space = Discrete(2)
-
-    def reset(self, **kwargs: Any) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        self.position = 0
-        return np.array([0], dtype=np.uint8), {}
-
-    def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        self.position += 1
-        return np.array([self.position], dtype=np.uint8), 1.0, False, self.position == 3, {}
-
-
-def test_gymnasiums_own_vector_environment_fits() -> None:
-    envs = SyncVectorEnv([CountingEnv] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
-    games = GameVector(envs, seed=0)
-    accounting = EpisodeAccounting(2)
-    games.reset()
-    for count in range(1, 7):
-        step = games.step(np.zeros(2, dtype=np.int64))
-        episodes = accounting.record(step, 2 * count)
-        assert [(e.raw_return, e.length) for e in episodes] == [(3.0, 3)] * (2 * (count % 3 == 0))
-        assert {i: o.tolist() for i, o in step.last_observations.items()} == (
-            {0: [3], 1: [3]} if count % 3 == 0 else {}
-        )
 
 
 def test_sums_are_exact_where_float32_would_not_be() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -9,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from leap_rl.video.clip import NoVideoError, check_format, open_clip
+from leap_rl.video.clip import NoVideoError, check_format, write_clip
 
 
 def frames(count: int) -> list[NDArray[np.uint8]]:
@@ -24,10 +25,12 @@ def frames(count: int) -> list[NDArray[np.uint8]]:
 
 
 def write(path: Path, shown: list[NDArray[np.uint8]], frames_per_s: int = 60) -> Path:
-    with open_clip(path, width=96, height=64, frames_per_s=frames_per_s) as clip:
+    def overwritten() -> Iterator[NDArray[np.uint8]]:
         for frame in shown:
-            clip.add(frame)
-            frame[:] = 7  # a clip keeps no frame
+            yield frame
+            frame[:] = 7
+
+    write_clip(path, overwritten(), width=96, height=64, frames_per_s=frames_per_s)
     return path
 
 
@@ -82,14 +85,12 @@ def test_a_clip_that_is_broken_off_leaves_what_was_there(tmp_path: Path, kind: s
     path = tmp_path / f"clip.{kind}"
     path.write_bytes(b"before")
 
-    def break_off() -> None:
-        with open_clip(path, width=96, height=64, frames_per_s=60) as clip:
-            for frame in frames(90):  # so many that some are on disk
-                clip.add(frame)
-            raise KeyboardInterrupt
+    def broken_off() -> Iterator[NDArray[np.uint8]]:
+        yield from frames(90)  # so many that some are on disk
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        break_off()
+        write_clip(path, broken_off(), width=96, height=64, frames_per_s=60)
     assert path.read_bytes() == b"before"
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 

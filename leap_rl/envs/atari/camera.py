@@ -1,7 +1,6 @@
 """An Atari game that is filmed: every frame of the emulator, where an agent sees one in four.
 
-What is played is what `atari.AtariEnvs` plays with one environment: the camera stands between it
-and the emulator, and looks.
+The camera stands between `AtariEnvs`, with one environment, and its emulator.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.flavours import find_flavour
 from leap_rl.envs.atari.palette import PAL_GAMES
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.envs.vector import GameVector
+from leap_rl.envs.vector import Stepped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +30,7 @@ class Shot:
 
 
 class _Camera:
-    """Stands in for an emulator, and keeps each of its frames."""
+    """Stands in for an emulator, and records each of its frames."""
 
     def __init__(self, ale: ALEInterface) -> None:
         self._ale = ale
@@ -60,38 +59,15 @@ class FilmedAtari(AtariEnvs):
         self._camera = _Camera(emulator.ale)
         emulator.ale = cast(ALEInterface, self._camera)
 
-    @property
-    def height(self) -> int:
-        """Rows of the screen."""
-        return self._emulators[0].height
-
-    def step(
-        self, actions: NDArray[np.int64]
-    ) -> tuple[
-        NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-    ]:
+    def step(self, actions: NDArray[np.int64]) -> Stepped:
         """Take one action."""
         self._camera.shots.clear()
         return super().step(actions)
 
-    def take(self) -> list[Shot]:
-        """Return the frames of the last agent step, `frameskip` of them.
-
-        Where it ended an episode, what was pressed to start the next one is left out.
-        """
+    @property
+    def shots(self) -> list[Shot]:
+        """The frames of the last agent step, without those that start the next episode."""
         return self._camera.shots[: self._settings.frameskip]
-
-
-def make_filmed(game: str, *, seed: int, settings: AtariSettings) -> tuple[GameVector, FilmedAtari]:
-    """Make one environment of a game, and what films it.
-
-    Args:
-        game: as `FilmedAtari` takes it.
-        seed: the sole source of randomness.
-        settings: how the emulator is run.
-    """
-    filmed = FilmedAtari(game, settings=settings)
-    return GameVector(filmed, seed=seed), filmed
 
 
 def frames_per_s(game: str) -> int:

@@ -2,10 +2,9 @@
 
 **An episode's start is a function of the number of no-ops.** Each episode begins where the emulator
 stood after it was switched on and reset once; then come the no-ops and, where settings ask for it,
-FIRE. ALE's own `reset_game` would take over a timer and leftovers in memory from the episode
-before: in 45 of the 62 games that made no difference in the 400 frames looked at, in the others six
-resets gave 2 to 6 different games. It also takes 64 frames and more, while a state is restored in
-half of one; so the states after 0 to 30 no-ops are kept (`Starts`).
+FIRE. ALE's own `reset_game` takes over a timer and leftovers in memory from the episode before: in
+17 of the 62 games that made a difference within 400 frames. It also takes 64 frames and more, while
+a state is restored in half of one; so the states after 0 to 30 no-ops are cached (`Starts`).
 
 **A clone is not all.** `cloneState` leaves out three things in ale-py 0.12.1:
 
@@ -13,10 +12,10 @@ half of one; so the states after 0 to 30 no-ops are kept (`Starts`).
 * the picture tube, whose old contents may shine through in the first frame after a restore (seen
   in yars_revenge). With a frameskip of 3 or more that frame is never looked at;
 * whether the television is in the middle of a frame (`myPartialFrameFlag`), which decides how long
-  the next frame lasts. It is only ever so in qbert. (Mended upstream after 0.12.1.)
+  the next frame lasts. It is only ever so in qbert. (Fixed upstream after 0.12.1.)
 
-Where one of the last two matters, an emulator is `replayed`: an episode's start is never taken from
-the states kept, and a snapshot holds the very start, with all that was pressed since.
+Where one of the last two matters, an emulator is `replayed`: an episode's start is never cached,
+and a snapshot holds the very start, with all that was pressed since.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.flavours import find_flavour
-from leap_rl.envs.atari.palette import luminances
-from leap_rl.envs.atari.preprocessing import WIDTH, resize_area
+from leap_rl.envs.atari.palette import palette
+from leap_rl.envs.atari.preprocessing import WIDTH
 from leap_rl.envs.atari.settings import AtariSettings
 
 REPLAYED = frozenset({"qbert"})
@@ -44,13 +43,13 @@ class Start:
     """How an episode starts."""
 
     state: ALEState
-    frame: NDArray[np.uint8]
-    """[84, 84, channels]: the first to be seen, of the last screen alone."""
+    screen: NDArray[np.uint8]
+    """[height, 160]: palette indices of the last frame."""
     lives: int
 
 
 class Emulator:
-    """An ALE emulator with the state that ALE does not keep.
+    """An ALE emulator with the state that ALE lacks.
 
     Args:
         name: a key of `games.ACTION_COUNTS`, or the name of a flavour of one.
@@ -110,11 +109,6 @@ class Emulator:
         reward: int = self.ale.act(action)
         return reward
 
-    def colors(self, *, grayscale: bool) -> NDArray[np.uint8]:
-        """Return the screen, uint8 [height, 160, channels], in the emulator's own colors."""
-        colors: NDArray[np.uint8] = self.ale.getScreenRGB()
-        return luminances(colors)[..., None] if grayscale else colors
-
     def snapshot(self, switched_on: ALEState) -> bytes:
         """Return the state, in ALE's own format; only the start if `replayed`."""
         state = switched_on if self.replayed else self.ale.cloneState(include_rng=True)
@@ -138,18 +132,20 @@ class Starts:
     """
 
     def __init__(self, emulator: Emulator, settings: AtariSettings) -> None:
-        self._grayscale = settings.grayscale
-        emulator.ale.reset_game()
-        self.switched_on: ALEState = emulator.ale.cloneState(include_rng=True)
-        self._first_frame = self._look(emulator)
+        ale = emulator.ale
+        ale.reset_game()
+        self.switched_on: ALEState = ale.cloneState(include_rng=True)
+        self._first_screen = ale.getScreen()
+        colors = palette(emulator.game)[self._first_screen]
+        assert np.array_equal(colors, ale.getScreenRGB()), f"the palette of {emulator.game}"
         fires = settings.fire_reset and FIRE in emulator.actions
         self._fire_frames = settings.frameskip if fires else 0
-        self._kept: dict[int, Start] = {}
+        self._cached: dict[int, Start] = {}
 
     def start(self, emulator: Emulator, noops: int) -> Start:
         """Start an episode after so many no-ops."""
-        if noops in self._kept:
-            start = self._kept[noops]
+        if noops in self._cached:
+            start = self._cached[noops]
             emulator.switch_on(start.state)
             if self._fire_frames:
                 emulator.held = FIRE
@@ -167,12 +163,9 @@ class Starts:
         start = Start(
             state=ale.cloneState(include_rng=True),
             # A restored emulator shows its old screen until the next frame.
-            frame=self._look(emulator) if frames else self._first_frame,
+            screen=ale.getScreen() if frames else self._first_screen,
             lives=ale.lives(),
         )
         if not emulator.replayed:
-            self._kept[noops] = start
+            self._cached[noops] = start
         return start
-
-    def _look(self, emulator: Emulator) -> NDArray[np.uint8]:
-        return resize_area(emulator.colors(grayscale=self._grayscale))

@@ -1,7 +1,6 @@
-"""Atari 2600 games, as the paper's agent sees them; `atari_config` explains every choice.
+"""Atari 2600 games, as the paper's agent sees them; `settings` explains every choice.
 
-B emulators are stepped one after another in the calling thread: ALE's Python binding holds the
-interpreter's lock anyway. `make_atari` spreads them over processes where more cores are free.
+B emulators are stepped one after another: ALE's Python binding holds the interpreter's lock anyway.
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.emulator import NOOP, Emulator, Starts
+from leap_rl.envs.atari.emulator import Emulator, Starts
 from leap_rl.envs.atari.flavours import find_flavour
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.palette import luminances, palette
-from leap_rl.envs.atari.preprocessing import WIDTH, FrameRenderer
+from leap_rl.envs.atari.preprocessing import FrameRenderer
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
 from leap_rl.envs.state import (
@@ -35,12 +32,12 @@ from leap_rl.envs.state import (
     split_bytes,
     text_array,
 )
-from leap_rl.envs.vector import GameVector, environment_seeds
-from leap_rl.envs.workers import WorkerEnvs
+from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped, environment_seeds
+from leap_rl.envs.workers import make_vector
 
 
-class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
-    """B games, each going on to its next episode by itself; every step's arrays are new ones.
+class AtariEnvs(RestorableEnvs):
+    """B emulators of one game.
 
     Environment i draws from a generator of its own, `environment_seeds(seed, B)[i]`: at the start
     of an episode the number of no-ops (none is drawn if `noop_max` is 0), in an agent step one
@@ -59,14 +56,10 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         first: the number of the first of these environments among all; for `workers`.
     """
 
-    identity: str
-    """Game and settings: what a state has to agree with."""
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
-
     def __init__(
         self, game: str, *, num_envs: int, settings: AtariSettings, first: int = 0
     ) -> None:
-        self.identity = f"atari {game} {json.dumps(asdict(settings), sort_keys=True)}"
+        self._identity = f"atari {game} {json.dumps(asdict(settings), sort_keys=True)}"
         self._settings = settings
         self._first = first
         self._emulators = [Emulator(game, settings) for _ in range(num_envs)]
@@ -79,40 +72,25 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
             num_envs=num_envs,
             frames=settings.frame_stack,
         )
-        self._by_color = not self._knows_colors(colors)
-        self._pooled = np.zeros((one.height, WIDTH, settings.channels), dtype=np.uint8)
-
-        self.num_envs = num_envs
-        self.single_observation_space = _observation_space(settings)
-        self.single_action_space = Discrete(len(one.actions))
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-
+        space = Box(0, 255, settings.observation_shape, np.uint8)
+        super().__init__(num_envs, space, len(one.actions))
         self._max_agent_steps = settings.max_frames // settings.frameskip
         self._agent_steps = [0] * num_envs  # of the running episodes
         self._lives = [0] * num_envs
-        self._generators: list[np.random.Generator] = []
+        self._generators = [np.random.default_rng() for _ in range(num_envs)]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start an episode in every environment; without a seed the generators go on."""
-        super().reset(seed=seed)
-        if seed is not None or not self._generators:
-            seeds = environment_seeds(
-                int(self.np_random.integers(2**63)) if seed is None else seed,
-                self._first + self.num_envs,
-            )
+        """Start an episode in every environment; without a seed the generators continue."""
+        if seed is not None:
+            seeds = environment_seeds(seed, self._first + self.num_envs)
             self._generators = [np.random.default_rng(one) for one in seeds[self._first :]]
         for index in range(self.num_envs):
             self._begin(index)
         return self._renderer.observations.copy(), {}
 
-    def step(
-        self, actions: NDArray[np.int64]
-    ) -> tuple[
-        NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-    ]:
+    def step(self, actions: NDArray[np.int64]) -> Stepped:
         """Take one action in each environment."""
         emulate, draw = self._emulate, self._draw
         agent_steps, limit = self._agent_steps, self._max_agent_steps
@@ -152,7 +130,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         )
         pressed, pressed_sizes = join_bytes([emulator.recorded for emulator in emulators])
         return {
-            IDENTITY: text_array(self.identity),
+            IDENTITY: text_array(self._identity),
             "emulators": states,
             "emulators_sizes": states_sizes,
             "pressed": pressed,
@@ -165,12 +143,12 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-        """Go on from a state, in freshly made environments, and return the observations.
+        """Resume from a state, and return the observations.
 
         Raises:
             ValueError: the state is of another game, of other settings or another B.
         """
-        check_state(state, identity=self.identity, like=_pattern(self.num_envs, self._settings))
+        check_state(state, like=self.state())
         states = split_bytes(state["emulators"], state["emulators_sizes"])
         pressed = split_bytes(state["pressed"], state["pressed_sizes"])
         held = state["held"].tolist()
@@ -194,7 +172,7 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
         noop_max = self._settings.noop_max
         noops = int(self._generators[index].integers(noop_max + 1)) if noop_max else 0
         start = self._starts.start(self._emulators[index], noops)
-        self._renderer.fill(index, start.frame)
+        self._renderer.fill(index, start.screen)
         self._agent_steps[index] = 0
         self._lives[index] = start.lives
 
@@ -210,12 +188,11 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
             act, moves = ale.act, [move] * frameskip
         for move in moves[:-1]:
             reward += act(move)
-        if frameskip > 1:
-            self._read(emulator, 0)
+        ale.getScreen(self._renderer.screens[0])
         reward += act(moves[-1])
+        ale.getScreen(self._renderer.screens[1])
         if frameskip == 1:
-            self._read(emulator, 0)
-        self._read(emulator, 1)
+            self._renderer.screens[0] = self._renderer.screens[1]
         return reward
 
     def _moves(self, index: int, move: int) -> list[int]:
@@ -230,34 +207,9 @@ class AtariEnvs(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
             moves.append(held)
         return moves
 
-    def _read(self, emulator: Emulator, frame: int) -> None:
-        """Read the screen, as the first (0) or the second (1) of the two that are pooled."""
-        if not self._by_color:
-            emulator.ale.getScreen(self._renderer.screens[frame])
-        elif frame == 0:
-            self._pooled[:] = emulator.colors(grayscale=self._settings.grayscale)
-        else:
-            colors = emulator.colors(grayscale=self._settings.grayscale)
-            np.maximum(self._pooled, colors, out=self._pooled)
-
     def _draw(self, index: int) -> None:
         """Bring the environment's observation up to date with the screens read."""
-        if self._by_color:
-            self._renderer.draw_colors(index, self._pooled)
-        else:
-            self._renderer.draw(index)
-
-    def _knows_colors(self, colors: NDArray[np.uint8]) -> bool:
-        """Whether the emulator shows a palette's colors; looked for in an episode's first second.
-
-        Every episode switches its emulator on again, so that none notices.
-        """
-        emulator = self._emulators[0]
-        emulator.switch_on(self._starts.switched_on)
-        for _ in range(60):
-            emulator.press(NOOP)
-        ale = emulator.ale
-        return np.array_equal(colors[ale.getScreen()], ale.getScreenRGB())
+        self._renderer.draw(index)
 
 
 def make_atari(
@@ -283,35 +235,5 @@ def make_atari(
     if split_name(game)[0] not in ACTION_COUNTS:
         raise ValueError(f"game = {game!r}: no Atari game has that name (leap-rl games lists all)")
     game = find_flavour(game).name
-    settings = settings or AtariSettings()
-    envs: AtariEnvs | WorkerEnvs
-    if processes == 1:
-        envs = AtariEnvs(game, num_envs=num_envs, settings=settings)
-    else:
-        envs = WorkerEnvs(
-            partial(AtariEnvs, game, settings=settings),
-            num_envs=num_envs,
-            processes=processes,
-            observation_space=_observation_space(settings),
-            pattern=_pattern(num_envs, settings),
-            tells_lives=settings.life_loss_ends,
-        )
-    return GameVector(envs, seed=seed)
-
-
-def _observation_space(settings: AtariSettings) -> Box:
-    return Box(0, 255, settings.observation_shape, np.uint8)
-
-
-def _pattern(num_envs: int, settings: AtariSettings) -> State:
-    """Return arrays like those of a state."""
-    whole = np.zeros(num_envs, dtype=np.int64)
-    return {
-        "emulators": np.zeros(0, dtype=np.uint8),
-        "pressed": np.zeros(0, dtype=np.uint8),
-        **dict.fromkeys(
-            ("emulators_sizes", "pressed_sizes", "held", "agent_steps", "lives"), whole
-        ),
-        "generators": np.zeros((num_envs, 6), dtype=np.uint64),
-        "observations": np.zeros((num_envs, *settings.observation_shape), dtype=np.uint8),
-    }
+    make = partial(AtariEnvs, game, settings=settings or AtariSettings())
+    return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

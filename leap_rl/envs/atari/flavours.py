@@ -1,11 +1,11 @@
-"""Flavours of Atari games: the modes and difficulties that their cartridges have.
+"""The Atari games, and their flavours: the modes and difficulties that their cartridges have.
 
 Machado et al. 2018, "Revisiting the Arcade Learning Environment", call them so. A flavour's name is
 the game's with what differs from its default: `space_invaders@mode=3`,
 `freeway@mode=4,difficulty=1`. Each has one spelling: the mode first, defaults left out. All
 flavours of a game have its actions, its screen and its colors.
 
-A static table, as in `games`.
+A static table: nothing here loads an emulator, so that a config can be checked anywhere.
 """
 
 from __future__ import annotations
@@ -19,60 +19,75 @@ from leap_rl.envs.names import join_name, split_name
 _ONE = (0,)
 _EVERY_FOURTH = range(0, 48, 4)
 
-_TABLE: dict[str, tuple[Sequence[int], Sequence[int]]] = {
-    "adventure": (range(3), range(4)),
-    "air_raid": (range(1, 9), _ONE),
-    "alien": (range(4), range(4)),
-    "amidar": (_ONE, (0, 3)),
-    "asteroids": ((*range(32), 128), (0, 3)),
-    "atlantis": (range(4), _ONE),
-    "bank_heist": (_EVERY_FOURTH[:8], range(4)),
-    "battle_zone": (range(1, 4), _ONE),
-    "beam_rider": (_ONE, range(2)),
-    "berzerk": ((*range(1, 10), 16, 17, 18), _ONE),
-    "bowling": ((0, 2, 4), range(2)),
-    "boxing": (_ONE, range(4)),
-    "breakout": (_EVERY_FOURTH, range(2)),
-    "centipede": ((22, 86), _ONE),
-    "chopper_command": ((0, 2), range(2)),
-    "crazy_climber": (range(4), range(2)),
-    "defender": ((*range(1, 10), 16), range(2)),
-    "demon_attack": ((1, 3, 5, 7), range(2)),
-    "double_dunk": (range(16), _ONE),
-    "fishing_derby": (_ONE, range(4)),
-    "freeway": (range(8), range(2)),
-    "frostbite": ((0, 2), _ONE),
-    "gopher": ((0, 2), range(2)),
-    "gravitar": (range(5), _ONE),
-    "hero": (range(5), _ONE),
-    "ice_hockey": ((0, 2), range(4)),
-    "jamesbond": (range(2), _ONE),
-    "journey_escape": (_ONE, range(2)),
-    "kangaroo": (range(2), _ONE),
-    "ms_pacman": (range(4), _ONE),
-    "name_this_game": ((8, 24, 40), range(2)),
-    "pong": (range(2), range(4)),
-    "pooyan": ((10, 30, 50, 70), _ONE),
-    "private_eye": (range(5), range(4)),
-    "qbert": (_ONE, range(2)),
-    "riverraid": (_ONE, range(2)),
-    "seaquest": (_ONE, range(2)),
-    "space_invaders": (range(16), range(2)),
-    "star_gunner": (range(4), _ONE),
-    "tennis": ((0, 2), range(4)),
-    "time_pilot": (_ONE, range(3)),
-    "tutankham": (_EVERY_FOURTH[:4], _ONE),
-    "up_n_down": (_ONE, range(4)),
-    "venture": (_ONE, range(4)),
-    "video_pinball": ((0, 2), range(2)),
-    "wizard_of_wor": (_ONE, range(2)),
-    "yars_revenge": ((0, 32, 64, 96), range(2)),
-    "zaxxon": ((0, 8, 16, 24), _ONE),
+TABLE: dict[str, tuple[int, Sequence[int], Sequence[int]]] = {
+    "adventure": (18, range(3), range(4)),
+    "air_raid": (6, range(1, 9), _ONE),
+    "alien": (18, range(4), range(4)),
+    "amidar": (10, _ONE, (0, 3)),
+    "assault": (7, _ONE, _ONE),
+    "asterix": (9, _ONE, _ONE),
+    "asteroids": (14, (*range(32), 128), (0, 3)),
+    "atlantis": (4, range(4), _ONE),
+    "bank_heist": (18, _EVERY_FOURTH[:8], range(4)),
+    "battle_zone": (18, range(1, 4), _ONE),
+    "beam_rider": (9, _ONE, range(2)),
+    "berzerk": (18, (*range(1, 10), 16, 17, 18), _ONE),
+    "bowling": (6, (0, 2, 4), range(2)),
+    "boxing": (18, _ONE, range(4)),
+    "breakout": (4, _EVERY_FOURTH, range(2)),
+    "carnival": (6, _ONE, _ONE),
+    "centipede": (18, (22, 86), _ONE),
+    "chopper_command": (18, (0, 2), range(2)),
+    "crazy_climber": (9, range(4), range(2)),
+    "defender": (18, (*range(1, 10), 16), range(2)),
+    "demon_attack": (6, (1, 3, 5, 7), range(2)),
+    "double_dunk": (18, range(16), _ONE),
+    "elevator_action": (18, _ONE, _ONE),
+    "enduro": (9, _ONE, _ONE),
+    "fishing_derby": (18, _ONE, range(4)),
+    "freeway": (3, range(8), range(2)),
+    "frostbite": (18, (0, 2), _ONE),
+    "gopher": (8, (0, 2), range(2)),
+    "gravitar": (18, range(5), _ONE),
+    "hero": (18, range(5), _ONE),
+    "ice_hockey": (18, (0, 2), range(4)),
+    "jamesbond": (18, range(2), _ONE),
+    "journey_escape": (16, _ONE, range(2)),
+    "kangaroo": (18, range(2), _ONE),
+    "krull": (18, _ONE, _ONE),
+    "kung_fu_master": (14, _ONE, _ONE),
+    "montezuma_revenge": (18, _ONE, _ONE),
+    "ms_pacman": (9, range(4), _ONE),
+    "name_this_game": (6, (8, 24, 40), range(2)),
+    "phoenix": (8, _ONE, _ONE),
+    "pitfall": (18, _ONE, _ONE),
+    "pong": (6, range(2), range(4)),
+    "pooyan": (6, (10, 30, 50, 70), _ONE),
+    "private_eye": (18, range(5), range(4)),
+    "qbert": (6, _ONE, range(2)),
+    "riverraid": (18, _ONE, range(2)),
+    "road_runner": (18, _ONE, _ONE),
+    "robotank": (18, _ONE, _ONE),
+    "seaquest": (18, _ONE, range(2)),
+    "skiing": (3, _ONE, _ONE),
+    "solaris": (18, _ONE, _ONE),
+    "space_invaders": (6, range(16), range(2)),
+    "star_gunner": (18, range(4), _ONE),
+    "tennis": (18, (0, 2), range(4)),
+    "time_pilot": (10, _ONE, range(3)),
+    "tutankham": (8, _EVERY_FOURTH[:4], _ONE),
+    "up_n_down": (6, _ONE, range(4)),
+    "venture": (18, _ONE, range(4)),
+    "video_pinball": (9, (0, 2), range(2)),
+    "wizard_of_wor": (10, _ONE, range(2)),
+    "yars_revenge": (18, (0, 32, 64, 96), range(2)),
+    "zaxxon": (18, (0, 8, 16, 24), _ONE),
 }
-"""Modes and difficulties, the default first, of each game that has more than one of either.
+"""The size of the minimal action set, modes and difficulties of each game, the defaults first.
 
-ALE's `getAvailableModes` and `getAvailableDifficulties` of ale-py 0.12.1. That the first is what an
-emulator starts in was measured: it then stands, to the bit, where one stands that was told nothing.
+ALE's `getMinimalActionSet`, `getAvailableModes` and `getAvailableDifficulties` of ale-py 0.12.1.
+That the first mode and difficulty are what an emulator starts in was measured: it then stands, to
+the bit, where one stands that was told nothing.
 """
 
 
@@ -96,12 +111,12 @@ class Flavour:
 
 def modes(game: str) -> tuple[int, ...]:
     """Return the modes of an Atari game, by ALE's numbers, the default first."""
-    return tuple(_TABLE.get(game, (_ONE, _ONE))[0])
+    return tuple(TABLE[game][1])
 
 
 def difficulties(game: str) -> tuple[int, ...]:
     """Return the difficulties of an Atari game, by ALE's numbers, the default first."""
-    return tuple(_TABLE.get(game, (_ONE, _ONE))[1])
+    return tuple(TABLE[game][2])
 
 
 def find_flavour(name: str) -> Flavour:

@@ -1,14 +1,10 @@
-"""The games, by name, and the pools that the paper draws from.
-
-A static table: nothing here loads an emulator, so that a config can be checked anywhere.
+"""Games by name, and the pools that the paper draws from.
 
 The Atari games are the 62 of OpenAI Gym's list, complete since its version 0.12.1 of March 2019.
 27 of them have at most 10 actions; holding out Breakout and SpaceInvaders leaves a pretraining
 pool of 25. (The paper's "27 games" can be read as 27 after the hold-out; no list of Gym's gives
 that. Gym 0.10 and 0.11 lack Adventure and Defender, of 18 actions, which changes no pool but the
 large ones.)
-
-A game's modes and difficulties are games too, see `flavours`.
 """
 
 from __future__ import annotations
@@ -18,74 +14,11 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import chain
 
-from leap_rl.envs.atari.flavours import Flavour, difficulties, find_flavour, modes
+from leap_rl.envs.atari.flavours import TABLE, Flavour, difficulties, find_flavour, modes
 from leap_rl.envs.names import join_name, split_name
 
-ACTION_COUNTS: dict[str, int] = {
-    "adventure": 18,
-    "air_raid": 6,
-    "alien": 18,
-    "amidar": 10,
-    "assault": 7,
-    "asterix": 9,
-    "asteroids": 14,
-    "atlantis": 4,
-    "bank_heist": 18,
-    "battle_zone": 18,
-    "beam_rider": 9,
-    "berzerk": 18,
-    "bowling": 6,
-    "boxing": 18,
-    "breakout": 4,
-    "carnival": 6,
-    "centipede": 18,
-    "chopper_command": 18,
-    "crazy_climber": 9,
-    "defender": 18,
-    "demon_attack": 6,
-    "double_dunk": 18,
-    "elevator_action": 18,
-    "enduro": 9,
-    "fishing_derby": 18,
-    "freeway": 3,
-    "frostbite": 18,
-    "gopher": 8,
-    "gravitar": 18,
-    "hero": 18,
-    "ice_hockey": 18,
-    "jamesbond": 18,
-    "journey_escape": 16,
-    "kangaroo": 18,
-    "krull": 18,
-    "kung_fu_master": 14,
-    "montezuma_revenge": 18,
-    "ms_pacman": 9,
-    "name_this_game": 6,
-    "phoenix": 8,
-    "pitfall": 18,
-    "pong": 6,
-    "pooyan": 6,
-    "private_eye": 18,
-    "qbert": 6,
-    "riverraid": 18,
-    "road_runner": 18,
-    "robotank": 18,
-    "seaquest": 18,
-    "skiing": 3,
-    "solaris": 18,
-    "space_invaders": 6,
-    "star_gunner": 18,
-    "tennis": 18,
-    "time_pilot": 10,
-    "tutankham": 8,
-    "up_n_down": 6,
-    "venture": 18,
-    "video_pinball": 9,
-    "wizard_of_wor": 10,
-    "yars_revenge": 18,
-    "zaxxon": 18,
-}
-"""The actions of each Atari game: ALE's minimal action set, measured with ale-py 0.12.1."""
+ACTION_COUNTS: dict[str, int] = {game: actions for game, (actions, *_) in TABLE.items()}
+"""The actions of each Atari game: ALE's minimal action set."""
 
 CATCH_GAMES: tuple[str, ...] = ("catch", "catch_mirrored", "catch_up", "catch_dark")
 """The variants of our own small game, `leap_rl.envs.small.catch`."""

@@ -23,9 +23,6 @@ and now. This never changes a result.
 m = ⌈2³⁴ / d⌉, (s · m) >> 34 is ⌊s / d⌋ for all s < 2²¹: the error s · (m − 2³⁴ / d) / 2³⁴ is under
 2⁻¹³ and so under 1 / d, as d is at most 5000. Halves are rounded up; OpenCV computes in floating
 point, so an observation differs from its by at most one level, where the exact value is a half.
-
-Colors that are in no table, of a television format that no known game has, go a plain way
-(`resize_area`).
 """
 
 from __future__ import annotations
@@ -241,25 +238,6 @@ def _draw(
                 _divide(sums, multiplier, rows[row], depth, channels)
 
 
-def resize_area(pooled: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Resize pooled colors to 84 × 84, as the kernel does, but of any color: for the rare screen.
-
-    Args:
-        pooled: uint8 [height, 160, channels].
-    """
-    first_rows, row_weights = area_weights(pooled.shape[0])
-    divisor = int(row_weights[0].sum() * _COLUMN_WEIGHTS[:, 0].sum())
-    totals = np.zeros((SCREEN, SCREEN, pooled.shape[2]), dtype=np.int64)
-    for k in range(row_weights.shape[1]):
-        # Rows and columns beyond the last have weight 0: any other will do.
-        rows = pooled[np.minimum(first_rows + k, pooled.shape[0] - 1)]
-        for j in range(_COLUMNS):
-            part = rows[:, np.minimum(_FIRST_COLUMN + np.uintp(j), WIDTH - 1)].astype(np.int64)
-            weights = row_weights[:, k, None] * _COLUMN_WEIGHTS[j].astype(np.int64)
-            totals += part * weights[:, :, None]
-    return ((totals + divisor // 2) // divisor).astype(np.uint8)
-
-
 class FrameRenderer:
     """Keeps the observations of B environments, and draws them from two screens at a time.
 
@@ -312,19 +290,13 @@ class FrameRenderer:
         """Add the frame that `screens` show to environment `index`'s observation."""
         _draw(index, *self._arguments)
 
-    def draw_colors(self, index: int, pooled: NDArray[np.uint8]) -> None:
-        """Add a frame of any colors, uint8 [height, 160, channels], in the plain way."""
+    def fill(self, index: int, screen: NDArray[np.uint8]) -> None:
+        """Start an episode: every frame of the observation shows `screen`, [height, 160]."""
+        self.screens[:] = screen
+        self.draw(index)
         observation = self.observations[index]
-        if observation.shape[2] > self._channels:
-            observation[..., : -self._channels] = observation[..., self._channels :].copy()
-        observation[..., -self._channels :] = resize_area(pooled)
-        self.forget(index)
-
-    def fill(self, index: int, frame: NDArray[np.uint8]) -> None:
-        """Start an episode: every frame of the observation is `frame`, [84, 84, channels]."""
-        observation = self.observations[index]
-        np.copyto(observation, np.tile(frame, observation.shape[2] // self._channels))
-        self.forget(index)
+        newest = observation[..., -self._channels :]
+        observation[:] = np.tile(newest, observation.shape[2] // self._channels)
 
     def forget(self, index: int) -> None:
         """Invalidate the row cache: the next observation is drawn in full."""

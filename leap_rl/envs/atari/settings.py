@@ -49,7 +49,7 @@ class AtariSettings:
     """Press FIRE for `frameskip` frames, which are no agent step, before an episode's first
     observation, in games that have it."""
     life_loss_ends: bool = False
-    """Report the loss of a life, which learning then treats as an end; the episode goes on."""
+    """Report the loss of a life, which learning then treats as an end; the episode continues."""
 
     def __post_init__(self) -> None:
         if self.frameskip < 1:

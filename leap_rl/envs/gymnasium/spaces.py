@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,18 +27,26 @@ class ObservationAdapter:
     """
 
     space: Space[Any]
+    """The environment's."""
     shape: tuple[int, ...]
     """(H, W, C) or (length,)."""
     scaled: bool
     """uint8, which an encoder scales; otherwise float32, which it takes as it is."""
 
+    @property
+    def shown(self) -> Box:
+        """What the agent sees."""
+        if self.scaled:
+            return Box(0, 255, self.shape, np.uint8)
+        return Box(-np.inf, np.inf, self.shape, np.float32)
+
     def show(self, observation: Any) -> Observations:
-        """Return one observation as the agent sees it, of `shape`: a copy."""
+        """Return one observation as the agent sees it."""
         if isinstance(self.space, Discrete):
             one_hot = np.zeros(self.shape, dtype=np.uint8)
             one_hot[int(observation) - int(self.space.start)] = 255
             return one_hot
-        array = np.array(observation)  # environments may write the next one into the same memory
+        array = np.asarray(observation)
         if not self.scaled:
             return array.astype(np.float32).reshape(self.shape)
         if self.space.dtype == np.bool_:
@@ -63,10 +70,12 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
         )
     scaled = space.dtype in (np.uint8, np.bool_)
     dimensions = len(space.shape)
-    if scaled and dimensions in (2, 3):
-        return ObservationAdapter(space=space, shape=(*space.shape, 1)[:3], scaled=True)
-    if dimensions == 1 or (dimensions == 2 and not scaled):
-        return ObservationAdapter(space=space, shape=(int(np.prod(space.shape)),), scaled=scaled)
+    length = (int(np.prod(space.shape)),)
+    if scaled and dimensions <= 3:
+        shape = length if dimensions == 1 else (*space.shape, 1)[:3]
+        return ObservationAdapter(space=space, shape=shape, scaled=True)
+    if not scaled and dimensions <= 2:
+        return ObservationAdapter(space=space, shape=length, scaled=False)
     raise ValueError(
         f"has observations {_told(space)}; images must be uint8 or bool of two or three "
         "dimensions, and other numbers of one or two: convert or flatten them in a wrapper"
@@ -88,15 +97,6 @@ def actions_of(space: Space[Any]) -> range:
     if count > MOST_ACTIONS:
         raise ValueError(f"has {count} actions, and must have at most {MOST_ACTIONS}")
     return range(first, first + count)
-
-
-def padded(observation: Observations, shape: Sequence[int]) -> Observations:
-    """Return an observation with zeros after the end of each dimension that is too short."""
-    if observation.shape == tuple(shape):
-        return observation
-    whole = np.zeros(shape, dtype=observation.dtype)
-    whole[tuple(slice(size) for size in observation.shape)] = observation
-    return whole
 
 
 def _told(space: Space[Any]) -> str:

@@ -7,30 +7,18 @@ from typing import Any
 import numpy as np
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.envs.minatar import common
-from leap_rl.envs.minatar.common import DOWN, LEFT, NOTHING, RIGHT, UP, begin, put, taken
+from leap_rl.envs.minatar.common import DOWN, LEFT, NOTHING, RIGHT, UP, begin, put, record, taken
 from leap_rl.envs.minatar.mersenne import below, uniform
 
 THINGS = ("player", "enemy", "trail", "gold")
 ACTIONS = (NOTHING, LEFT, UP, RIGHT, DOWN)
-GAME = np.dtype(
-    [
-        *common.FIELDS,
-        ("x", np.int64),
-        ("y", np.int64),
-        # Of the rows 1 to 8, each of which has one thing at most.
-        ("present", np.uint8, (8,)),
-        ("gold", np.uint8, (8,)),
-        ("column", np.int64, (8,)),
-        ("move", np.int64, (8,)),
-        ("spawn_every", np.int64),
-        ("spawn_in", np.int64),
-        ("move_every", np.int64),
-        ("move_in", np.int64),
-        ("ramp_in", np.int64),
-        ("ramps", np.int64),
-    ],
-    align=True,
+GAME = record(
+    "x y spawn_every spawn_in move_every move_in ramp_in ramps",
+    # Of the rows 1 to 8, each of which has one thing at most.
+    ("present", np.uint8, (8,)),
+    ("gold", np.uint8, (8,)),
+    ("column", np.int64, (8,)),
+    ("move", np.int64, (8,)),
 )
 RAMP_EVERY = 100
 _PLAYER, _ENEMY, _TRAIL, _GOLD = range(4)

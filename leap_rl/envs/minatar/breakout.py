@@ -7,26 +7,16 @@ from typing import Any
 import numpy as np
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.envs.minatar import common
-from leap_rl.envs.minatar.common import LEFT, NOTHING, RIGHT, begin, put, taken
+from leap_rl.envs.minatar.common import LEFT, NOTHING, RIGHT, begin, put, record, taken
 from leap_rl.envs.minatar.mersenne import below
 
 THINGS = ("paddle", "ball", "trail", "brick")
 ACTIONS = (NOTHING, LEFT, RIGHT)
-GAME = np.dtype(
-    [
-        *common.FIELDS,
-        ("paddle", np.int64),
-        ("x", np.int64),
-        ("y", np.int64),
-        ("move_x", np.int64),  # of the ball in each agent step: -1 or 1
-        ("move_y", np.int64),
-        ("last_x", np.int64),
-        ("last_y", np.int64),
-        ("struck", np.bool_),  # the ball went through a brick's place in the last agent step
-        ("bricks", np.uint8, (3, 10)),  # of rows 1 to 3
-    ],
-    align=True,
+# move_x and move_y are the ball's in each agent step, -1 or 1.
+GAME = record(
+    "paddle x y move_x move_y last_x last_y",
+    ("struck", np.bool_),  # the ball went through a brick's place in the last agent step
+    ("bricks", np.uint8, (3, 10)),  # of rows 1 to 3
 )
 _PADDLE, _BALL, _TRAIL, _BRICK = range(4)
 

@@ -15,8 +15,11 @@ SIZE = 10
 NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
 """The six actions."""
 
-FIELDS: list[tuple[Any, ...]] = [*mersenne.FIELDS, ("last_action", np.int64)]
-"""What the record of any game has."""
+
+def record(numbers: str, *fields: tuple[Any, ...]) -> np.dtype[Any]:
+    """Return the type of a game's record: what any game has, named int64, and other fields."""
+    own = [("last_action", np.int64), *((name, np.int64) for name in numbers.split())]
+    return np.dtype([*mersenne.FIELDS, *own, *fields], align=True)
 
 
 @kernel

@@ -7,25 +7,18 @@ from typing import Any
 import numpy as np
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.envs.minatar import common
-from leap_rl.envs.minatar.common import DOWN, NOTHING, UP, begin, put, taken
+from leap_rl.envs.minatar.common import DOWN, NOTHING, UP, begin, put, record, taken
 from leap_rl.envs.minatar.mersenne import below, uniform
 
 THINGS = ("chicken", "car", "speed1", "speed2", "speed3", "speed4", "speed5")
 ACTIONS = (NOTHING, UP, DOWN)
-GAME = np.dtype(
-    [
-        *common.FIELDS,
-        ("row", np.int64),
-        ("walk_in", np.int64),
-        ("end_in", np.int64),
-        # Of the cars in rows 1 to 8.
-        ("column", np.int64, (8,)),
-        ("move", np.int64, (8,)),
-        ("move_every", np.int64, (8,)),
-        ("move_in", np.int64, (8,)),
-    ],
-    align=True,
+GAME = record(
+    "row walk_in end_in",
+    # Of the cars in rows 1 to 8.
+    ("column", np.int64, (8,)),
+    ("move", np.int64, (8,)),
+    ("move_every", np.int64, (8,)),
+    ("move_in", np.int64, (8,)),
 )
 WALK_EVERY = 3
 LENGTH = 2500

@@ -1,21 +1,21 @@
-"""MinAtar's games by their ids, and B episodes of one of them at once."""
+"""MinAtar's games by their ids, B of them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium.ids import GymnasiumGame
+from leap_rl.envs.gymnasium.ids import parse_game
 from leap_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
+from leap_rl.envs.minatar.colors import cell_table, show
 from leap_rl.envs.minatar.common import SIZE
-
-NAMESPACE = "MinAtar/"
-"""What their ids begin with."""
+from leap_rl.envs.state import Observations
 
 GAMES: Mapping[str, ModuleType] = {
     "Asterix": asterix,
@@ -24,111 +24,102 @@ GAMES: Mapping[str, ModuleType] = {
     "Seaquest": seaquest,
     "SpaceInvaders": space_invaders,
 }
-"""By name, as between `NAMESPACE` and the version."""
+"""By name, as between `MinAtar/` and the version."""
 
 ALL_ACTIONS = 6
-
-_MINIMAL = {"v0": False, "v1": True}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GameOptions:
-    """What can be set about a game, by the names that minatar has for it."""
+    """The options of a game, by the names that minatar has for them."""
 
     sticky_action_prob: float = 0.1
-    """That an action is not taken, but the last one again."""
+    """Probability that the last action is taken again."""
     difficulty_ramping: bool = True
     """Whether Asterix, Seaquest and SpaceInvaders get faster."""
     use_minimal_action_set: bool = False
     """Whether the actions that do nothing are left out."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A probability is none.
-        """
-        sticky = self.sticky_action_prob
-        if not (isinstance(sticky, int | float) and 0 <= sticky <= 1):
-            raise ValueError(f"sticky_action_prob = {sticky}: must lie in 0..1")
+    max_episode_steps: int | None = None
+    """Agent steps after which an episode is truncated, an argument of `gymnasium.make`."""
 
 
-def name_and_options(game_id: str) -> tuple[str, dict[str, Any]]:
-    """Return the name of an id's game, and the options that the id stands for.
+def options_of(game: str) -> tuple[str, GameOptions]:
+    """Return the name and the options of a game.
 
     Raises:
-        ValueError: MinAtar has no such game.
+        ValueError: MinAtar has no such game, no such option, or not this value of it.
     """
-    name, _, version = game_id.removeprefix(NAMESPACE).rpartition("-")
-    if name not in GAMES or version not in _MINIMAL:
+    parsed = parse_game(game)
+    name, _, version = parsed.id.removeprefix("MinAtar/").rpartition("-")
+    if name not in GAMES or version not in ("v0", "v1"):
         raise ValueError(
-            f"MinAtar has no such game; it has {', '.join(GAMES)}, each as -v0 with all six "
-            "actions and as -v1 with those that do something"
+            f"task.games: {game!r}: MinAtar has no such game; it has {', '.join(GAMES)}, each as "
+            "-v0 with all six actions and as -v1 with those that do something"
         )
-    return name, {"use_minimal_action_set": _MINIMAL[version]}
+    arguments: dict[str, Any] = {"use_minimal_action_set": version == "v1", **parsed.arguments}
+    known = GameOptions.__dataclass_fields__
+    if unknown := ", ".join(arguments.keys() - known):
+        raise ValueError(
+            f"task.games: {game!r}: MinAtar's games have no {unknown}; they have {', '.join(known)}"
+        )
+    options = GameOptions(**arguments)
+    sticky, limit = options.sticky_action_prob, options.max_episode_steps
+    if not (isinstance(sticky, int | float) and 0 <= sticky <= 1):
+        raise ValueError(f"task.games: {game!r}: sticky_action_prob = {sticky}: must lie in 0..1")
+    if limit is not None and not (isinstance(limit, int) and limit > 0):
+        raise ValueError(f"task.games: {game!r}: max_episode_steps = {limit}: must be at least 1")
+    return name, options
 
 
-def options_of(game: GymnasiumGame) -> tuple[str, GameOptions] | None:
-    """Return the name and the options of a game that `Episodes` can play.
-
-    Returns:
-        None for a game that is not of MinAtar's, has another argument (`gymnasium.make` knows some
-        more), or one that cannot be meant; `single.make` says why.
-    """
-    fields = GameOptions.__dataclass_fields__
-    if not game.id.startswith(NAMESPACE) or not set(game.arguments) <= set(fields):
-        return None
-    arguments: dict[str, Any] = dict(game.arguments)
-    try:
-        name, options = name_and_options(game.id)
-        return name, GameOptions(**{**options, **arguments})
-    except ValueError:
-        return None
-
-
-class Episodes:
-    """B games of one kind, each in an episode of its own.
+class MinAtarGames:
+    """B games of one kind, each in an episode of its own; see `envs.games.Games`.
 
     Args:
-        name: a key of `GAMES`.
-        options: of the game.
+        game: its id, such as `MinAtar/Breakout-v1@sticky_action_prob=0.0`.
         count: B.
+        palette: whether it is painted in `colors.COLORS`, or shows its own channels.
+
+    Raises:
+        ValueError: MinAtar has no such game, no such option, or not this value of it.
     """
 
-    def __init__(self, name: str, options: GameOptions, *, count: int) -> None:
-        module = GAMES[name]
-        self.things: tuple[str, ...] = module.THINGS
-        """Kinds of things, in the order of the channels."""
+    def __init__(self, game: str, *, count: int, palette: bool) -> None:
+        name, options = options_of(game)
+        module = self._module = GAMES[name]
         minimal = options.use_minimal_action_set
         self._actions = np.array(module.ACTIONS if minimal else range(ALL_ACTIONS), dtype=np.int64)
         self.num_actions = len(self._actions)
-        self._start: Callable[..., None] = module.start
-        self._step: Callable[..., None] = module.step
-        self._draw: Callable[..., None] = module.draw
         self._sticky = float(options.sticky_action_prob)
         self._ramps = bool(options.difficulty_ramping)
+        self._limit = options.max_episode_steps
+        self._lengths = np.zeros(count, dtype=np.int64)
         self._games = np.zeros(count, dtype=module.GAME)
         self._cells = np.zeros((count, SIZE, SIZE), dtype=np.uint16)
+        self._table = cell_table(module.THINGS, palette=palette)
+        self.observation_space = Box(0, 255, (SIZE, SIZE, self._table.shape[1]), np.uint8)
 
     def begin(self, which: NDArray[np.int64], seeds: NDArray[np.int64]) -> None:
         """Begin an episode in the games [K] with each one's seed."""
-        self._start(self._games, which, seeds)
+        self._lengths[which] = 0
+        self._module.start(self._games, which, seeds)
 
     def step(
         self, actions: NDArray[np.int64], which: slice = slice(None)
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Take an action in 0..A-1 in each of the games, or of some.
-
-        Returns:
-            Rewards and whether the episode is over, of each of these games.
-        """
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Take an action in each game, or in some; see `envs.games.Games`."""
         games, taken = self._games[which], self._actions[actions]
         rewards, over = np.empty(len(games)), np.empty(len(games), dtype=np.bool_)
-        self._step(games, taken, self._sticky, self._ramps, rewards, over)
-        return rewards, over
+        self._module.step(games, taken, self._sticky, self._ramps, rewards, over)
+        truncated = np.zeros_like(over)
+        if self._limit is not None:
+            self._lengths[which] += 1
+            truncated = self._lengths[which] == self._limit
+        return rewards, over, truncated
 
-    def cells(self) -> NDArray[np.uint16]:
-        """Return what is where, [B, 10, 10]: the bit of each kind of thing. Valid until the next
-        call."""
-        self._draw(self._games, self._cells)
-        return self._cells
+    def show(self, observations: Observations) -> None:
+        """Write what the games look like into the corner of uint8 [B, H, W, C]."""
+        self._module.draw(self._games, self._cells)
+        show(self._cells, self._table, observations)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to free."""

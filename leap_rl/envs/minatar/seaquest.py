@@ -8,17 +8,27 @@ from typing import Any
 import numpy as np
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.envs.minatar import common
-from leap_rl.envs.minatar.common import DOWN, FIRE, LEFT, NOTHING, RIGHT, UP, begin, put, taken
+from leap_rl.envs.minatar.common import (
+    DOWN,
+    FIRE,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    UP,
+    begin,
+    put,
+    record,
+    taken,
+)
 from leap_rl.envs.minatar.mersenne import below, uniform
 from leap_rl.envs.minatar.swimmers import (
     COLUMN,
+    LIST,
     MOVE,
     MOVE_IN,
     ROW,
     SHOT_IN,
     add,
-    fields,
     found,
     remove,
 )
@@ -36,28 +46,15 @@ THINGS = (
     "diver",
 )
 ACTIONS = (NOTHING, LEFT, UP, RIGHT, DOWN, FIRE)
-GAME = np.dtype(
-    [
-        *common.FIELDS,
-        ("x", np.int64),
-        ("y", np.int64),
-        ("heading", np.int64),  # -1 or 1
-        ("oxygen", np.int64),
-        ("aboard", np.int64),  # divers
-        ("surfaced", np.bool_),
-        ("shot_in", np.int64),
-        ("enemy_every", np.int64),
-        ("enemy_in", np.int64),
-        ("diver_in", np.int64),
-        ("move_every", np.int64),
-        ("ramps", np.int64),
-        *fields("bullets"),
-        *fields("enemy_bullets"),
-        *fields("fish"),
-        *fields("subs"),
-        *fields("divers"),
-    ],
-    align=True,
+# heading is -1 or 1; aboard counts the divers.
+GAME = record(
+    "x y heading oxygen aboard shot_in enemy_every enemy_in diver_in move_every ramps",
+    ("surfaced", np.bool_),
+    ("bullets", LIST),
+    ("enemy_bullets", LIST),
+    ("fish", LIST),
+    ("subs", LIST),
+    ("divers", LIST),
 )
 OXYGEN = 200
 SHOT_EVERY = 5
@@ -84,8 +81,8 @@ def start(games: Any, which: Any, seeds: Any) -> None:
         game.diver_in = DIVER_EVERY
         game.move_every = 5
         game.ramps = 0
-        game.bullets_count = game.enemy_bullets_count = 0
-        game.fish_count = game.subs_count = game.divers_count = 0
+        game.bullets.count = game.enemy_bullets.count = 0
+        game.fish.count = game.subs.count = game.divers.count = 0
 
 
 @kernel
@@ -100,9 +97,7 @@ def step(games: Any, actions: Any, sticky: float, ramps: bool, rewards: Any, ove
         if game.diver_in == 0:
             move = 1 if uniform(game) < 1 / 2 else -1
             column, row = 0 if move > 0 else 9, 1 + below(game, 8)
-            game.divers_count = add(
-                game.divers, game.divers_count, column, row, move, DIVER_MOVE_EVERY
-            )
+            add(game.divers, column, row, move, DIVER_MOVE_EVERY)
             game.diver_in = DIVER_EVERY
         _obey(game, action)
         reward = _move_bullets(game)
@@ -125,16 +120,16 @@ def _spawn_enemy(game: Any) -> None:
     move = 1 if uniform(game) < 1 / 2 else -1
     is_sub = uniform(game) < 1 / 3
     row = 1 + below(game, 8)
-    for things, count in ((game.subs, game.subs_count), (game.fish, game.fish_count)):
-        for index in range(count):
-            if things[index, ROW] == row and things[index, MOVE] != move:
+    for swimmers in (game.subs, game.fish):
+        for index in range(swimmers.count):
+            if swimmers.things[index, ROW] == row and swimmers.things[index, MOVE] != move:
                 return
     column = 0 if move > 0 else 9
     if is_sub:
-        game.subs_count = add(game.subs, game.subs_count, column, row, move, game.move_every)
-        game.subs[game.subs_count - 1, SHOT_IN] = ENEMY_SHOT_EVERY
+        add(game.subs, column, row, move, game.move_every)
+        game.subs.things[game.subs.count - 1, SHOT_IN] = ENEMY_SHOT_EVERY
     else:
-        game.fish_count = add(game.fish, game.fish_count, column, row, move, game.move_every)
+        add(game.fish, column, row, move, game.move_every)
 
 
 @kernel
@@ -142,9 +137,7 @@ def _obey(game: Any, action: int) -> None:
     """Do what the player's submarine is told to."""
     if action == FIRE:
         if game.shot_in == 0:
-            game.bullets_count = add(
-                game.bullets, game.bullets_count, game.x, game.y, game.heading, 0
-            )
+            add(game.bullets, game.x, game.y, game.heading, 0)
             game.shot_in = SHOT_EVERY
     elif action == LEFT:
         game.x = max(0, game.x - 1)
@@ -162,32 +155,29 @@ def _obey(game: Any, action: int) -> None:
 def _move_bullets(game: Any) -> float:
     """Move the player's bullets; return the reward for what they hit."""
     reward = 0.0
-    for index in range(game.bullets_count - 1, -1, -1):
-        bullet = game.bullets[index]
+    for index in range(game.bullets.count - 1, -1, -1):
+        bullet = game.bullets.things[index]
         bullet[COLUMN] += bullet[MOVE]
         gone = bullet[COLUMN] < 0 or bullet[COLUMN] > 9
         if not gone:
-            fish = found(game.fish, game.fish_count, bullet[COLUMN], bullet[ROW])
-            sub = found(game.subs, game.subs_count, bullet[COLUMN], bullet[ROW])
+            fish = found(game.fish, bullet[COLUMN], bullet[ROW])
+            sub = found(game.subs, bullet[COLUMN], bullet[ROW])
             gone = fish >= 0 or sub >= 0
             reward += gone
             if fish >= 0:
-                remove(game.fish, game.fish_count, fish)
-                game.fish_count -= 1
+                remove(game.fish, fish)
             elif sub >= 0:
-                remove(game.subs, game.subs_count, sub)
-                game.subs_count -= 1
+                remove(game.subs, sub)
         if gone:
-            remove(game.bullets, game.bullets_count, index)
-            game.bullets_count -= 1
+            remove(game.bullets, index)
     return reward
 
 
 @kernel
 def _move_divers(game: Any) -> None:
     """Move the divers; those that the player meets come aboard while there is room."""
-    for index in range(game.divers_count - 1, -1, -1):
-        diver = game.divers[index]
+    for index in range(game.divers.count - 1, -1, -1):
+        diver = game.divers.things[index]
         saved = _is_at_player(game, diver) and game.aboard < FULL
         gone = False
         if not saved:
@@ -199,8 +189,7 @@ def _move_divers(game: Any) -> None:
                 gone = diver[COLUMN] < 0 or diver[COLUMN] > 9
                 saved = _is_at_player(game, diver) and game.aboard < FULL
         if saved or gone:
-            remove(game.divers, game.divers_count, index)
-            game.divers_count -= 1
+            remove(game.divers, index)
             game.aboard += saved
 
 
@@ -214,8 +203,8 @@ def _move_subs(game: Any) -> Any:
     """Move the other submarines and let them shoot; return the reward, and whether one met the
     player."""
     reward, hit = 0.0, False
-    for index in range(game.subs_count - 1, -1, -1):
-        sub = game.subs[index]
+    for index in range(game.subs.count - 1, -1, -1):
+        sub = game.subs.things[index]
         struck, met = _move_enemy(game, sub)
         hit = hit or met
         column, row, move, shot_in = sub[COLUMN], sub[ROW], sub[MOVE], sub[SHOT_IN]
@@ -223,14 +212,11 @@ def _move_subs(game: Any) -> Any:
         if struck or column < 0 or column > 9:
             reward += struck
             # Of two alike the other one goes; this one then is a place further down.
-            place = -1 if remove(game.subs, game.subs_count, index) == index else index - 1
-            game.subs_count -= 1
+            place = -1 if remove(game.subs, index) == index else index - 1
         if shot_in == 0:
-            game.enemy_bullets_count = add(
-                game.enemy_bullets, game.enemy_bullets_count, column, row, move, 0
-            )
+            add(game.enemy_bullets, column, row, move, 0)
         if place >= 0:
-            game.subs[place, SHOT_IN] = shot_in - 1 if shot_in > 0 else ENEMY_SHOT_EVERY
+            game.subs.things[place, SHOT_IN] = shot_in - 1 if shot_in > 0 else ENEMY_SHOT_EVERY
     return reward, hit
 
 
@@ -238,14 +224,13 @@ def _move_subs(game: Any) -> Any:
 def _move_fish(game: Any) -> Any:
     """Move the fish; return the reward, and whether one met the player."""
     reward, hit = 0.0, False
-    for index in range(game.fish_count - 1, -1, -1):
-        fish = game.fish[index]
+    for index in range(game.fish.count - 1, -1, -1):
+        fish = game.fish.things[index]
         struck, met = _move_enemy(game, fish)
         hit = hit or met
         if struck or fish[COLUMN] < 0 or fish[COLUMN] > 9:
             reward += struck
-            remove(game.fish, game.fish_count, index)
-            game.fish_count -= 1
+            remove(game.fish, index)
     return reward, hit
 
 
@@ -265,11 +250,10 @@ def _move_enemy(game: Any, enemy: Any) -> Any:
         return False, True
     if enemy[COLUMN] < 0 or enemy[COLUMN] > 9:
         return False, met
-    bullet = found(game.bullets, game.bullets_count, enemy[COLUMN], enemy[ROW])
+    bullet = found(game.bullets, enemy[COLUMN], enemy[ROW])
     if bullet < 0:
         return False, met
-    remove(game.bullets, game.bullets_count, bullet)
-    game.bullets_count -= 1
+    remove(game.bullets, bullet)
     return True, met
 
 
@@ -277,14 +261,13 @@ def _move_enemy(game: Any, enemy: Any) -> Any:
 def _move_enemy_bullets(game: Any) -> bool:
     """Move the other submarines' bullets; return whether one met the player."""
     hit = False
-    for index in range(game.enemy_bullets_count - 1, -1, -1):
-        bullet = game.enemy_bullets[index]
+    for index in range(game.enemy_bullets.count - 1, -1, -1):
+        bullet = game.enemy_bullets.things[index]
         hit = hit or _is_at_player(game, bullet)
         bullet[COLUMN] += bullet[MOVE]
         hit = hit or _is_at_player(game, bullet)
         if bullet[COLUMN] < 0 or bullet[COLUMN] > 9:
-            remove(game.enemy_bullets, game.enemy_bullets_count, index)
-            game.enemy_bullets_count -= 1
+            remove(game.enemy_bullets, index)
     return hit
 
 
@@ -329,18 +312,18 @@ def draw(games: Any, cells: Any) -> None:
             put(here, 9, column, _OXYGEN)
         for column in range(9 - game.aboard, 9):
             put(here, 9, column, _ABOARD)
-        _draw_all(here, game.bullets, game.bullets_count, _BULLET, False)
-        _draw_all(here, game.enemy_bullets, game.enemy_bullets_count, _ENEMY_BULLET, False)
-        _draw_all(here, game.fish, game.fish_count, _FISH, True)
-        _draw_all(here, game.subs, game.subs_count, _SUB, True)
-        _draw_all(here, game.divers, game.divers_count, _DIVER, True)
+        _draw_all(here, game.bullets, _BULLET, False)
+        _draw_all(here, game.enemy_bullets, _ENEMY_BULLET, False)
+        _draw_all(here, game.fish, _FISH, True)
+        _draw_all(here, game.subs, _SUB, True)
+        _draw_all(here, game.divers, _DIVER, True)
 
 
 @kernel
-def _draw_all(cells: Any, things: Any, count: int, thing: int, trail: bool) -> None:
+def _draw_all(cells: Any, swimmers: Any, thing: int, trail: bool) -> None:
     """Show all things of a list, and behind each its trail."""
-    for index in range(count):
-        column, row = things[index, COLUMN], things[index, ROW]
+    for index in range(swimmers.count):
+        column, row = swimmers.things[index, COLUMN], swimmers.things[index, ROW]
         put(cells, row, column, thing)
         if trail:
-            put(cells, row, column - things[index, MOVE], _TRAIL)
+            put(cells, row, column - swimmers.things[index, MOVE], _TRAIL)

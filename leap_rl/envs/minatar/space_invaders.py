@@ -7,25 +7,15 @@ from typing import Any
 import numpy as np
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.envs.minatar import common
-from leap_rl.envs.minatar.common import FIRE, LEFT, NOTHING, RIGHT, begin, put, taken
+from leap_rl.envs.minatar.common import FIRE, LEFT, NOTHING, RIGHT, begin, put, record, taken
 
 THINGS = ("cannon", "alien", "alien_left", "alien_right", "friendly_bullet", "enemy_bullet")
 ACTIONS = (NOTHING, LEFT, RIGHT, FIRE)
-GAME = np.dtype(
-    [
-        *common.FIELDS,
-        ("cannon", np.int64),
-        ("move", np.int64),
-        ("move_every", np.int64),
-        ("move_in", np.int64),
-        ("enemy_shot_in", np.int64),
-        ("shot_in", np.int64),
-        ("aliens", np.uint8, (10, 10)),
-        ("bullets", np.uint8, (10, 10)),
-        ("enemy_bullets", np.uint8, (10, 10)),
-    ],
-    align=True,
+GAME = record(
+    "cannon move move_every move_in enemy_shot_in shot_in",
+    ("aliens", np.uint8, (10, 10)),
+    ("bullets", np.uint8, (10, 10)),
+    ("enemy_bullets", np.uint8, (10, 10)),
 )
 SHOT_EVERY = 5
 ENEMY_SHOT_EVERY = 10

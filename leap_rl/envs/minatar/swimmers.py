@@ -21,28 +21,27 @@ MOST = 128
 """Things in a list. One comes each agent step at most, and is beyond the edge within 60."""
 
 
-def fields(name: str) -> list[tuple[Any, ...]]:
-    """Return what a record needs for a list of a name."""
-    return [(name, np.int64, (MOST, NUMBERS)), (f"{name}_count", np.int64)]
+LIST = np.dtype([("things", np.int64, (MOST, NUMBERS)), ("count", np.int64)])
 
 
 @kernel
-def add(things: Any, count: int, column: int, row: int, move: int, move_in: int) -> int:
-    """Append a thing that does not shoot; return how many there are."""
-    assert count < MOST
-    thing = things[count]
+def add(swimmers: Any, column: int, row: int, move: int, move_in: int) -> None:
+    """Append a thing that does not shoot."""
+    assert swimmers.count < MOST
+    thing = swimmers.things[swimmers.count]
     thing[COLUMN], thing[ROW], thing[MOVE] = column, row, move
     thing[MOVE_IN], thing[SHOT_IN] = move_in, 0
-    return count + 1
+    swimmers.count += 1
 
 
 @kernel
-def remove(things: Any, count: int, index: int) -> int:
+def remove(swimmers: Any, index: int) -> int:
     """Remove the first thing that is like the one at `index`; return where it was."""
-    first = 0
+    things, first = swimmers.things, 0
     while not _alike(things[first], things[index]):
         first += 1
-    for place in range(first, count - 1):
+    swimmers.count -= 1
+    for place in range(first, swimmers.count):
         things[place] = things[place + 1]
     return first
 
@@ -56,9 +55,9 @@ def _alike(one: Any, other: Any) -> Any:
 
 
 @kernel
-def found(things: Any, count: int, column: int, row: int) -> int:
+def found(swimmers: Any, column: int, row: int) -> int:
     """Return the index of the first thing in a cell, or -1."""
-    for index in range(count):
-        if things[index, COLUMN] == column and things[index, ROW] == row:
+    for index in range(swimmers.count):
+        if swimmers.things[index, COLUMN] == column and swimmers.things[index, ROW] == row:
             return index
     return -1

@@ -1,17 +1,13 @@
 """Gymnasium's CartPole with other physics: a family of tasks that look alike and move differently.
 
 `leap_rl/CartPole-v1@gravity=20.0,length=1.0` is a game; without arguments it is `CartPole-v1`.
+Importing this module registers it.
 """
 
 from __future__ import annotations
 
+import gymnasium
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
-
-CART_POLE = "leap_rl/CartPole-v1"
-"""Its id."""
-
-TIME_LIMIT = 500
-"""Agent steps after which an episode is truncated, as in `CartPole-v1`."""
 
 
 class CartPole(CartPoleEnv):
@@ -50,3 +46,6 @@ class CartPole(CartPoleEnv):
         self.force_mag = -force_mag if swapped else force_mag
         self.total_mass = self.masspole + self.masscart
         self.polemass_length = self.masspole * self.length
+
+
+gymnasium.register("leap_rl/CartPole-v1", entry_point=f"{__name__}:CartPole", max_episode_steps=500)

@@ -19,13 +19,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from leap_rl.envs.state import (
@@ -36,7 +33,7 @@ from leap_rl.envs.state import (
     save_generators,
     text_array,
 )
-from leap_rl.envs.vector import GameVector, environment_seeds
+from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped, environment_seeds
 
 GRID = 7
 """Rows and columns, in cells."""
@@ -48,73 +45,53 @@ BALLS = 10
 """Balls in an episode."""
 
 _MOVES = np.array([0, -1, 1])  # stay, left, right
-_BACKGROUND = (255, 255, 255)
-_BALL_COLOR = (0, 0, 255)
-_PADDLE_COLOR = (255, 0, 0)
+_BACKGROUND, _BALL, _PADDLE = (255, 255, 255), (0, 0, 255), (255, 0, 0)
+_COUNTS = ("balls_left", "ball_rows", "ball_columns", "paddle_columns")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CatchVariant:
-    """What sets one game of the family apart."""
+class CatchEnvs(RestorableEnvs):
+    """B games of Catch, stepped together; what one plays does not depend on B.
 
-    mirrored: bool = False
-    up: bool = False
-    dark: bool = False
-
-
-VARIANTS: dict[str, CatchVariant] = {
-    "catch": CatchVariant(),
-    "catch_mirrored": CatchVariant(mirrored=True),
-    "catch_up": CatchVariant(up=True),
-    "catch_dark": CatchVariant(dark=True),
-}
-"""The games by name."""
-
-
-class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
-    """B games of Catch, stepped together; every step's arrays are new ones.
-
-    Each environment draws from a generator of its own, so what it plays does not depend on B.
+    Args:
+        name: one of `atari.games.CATCH_GAMES`.
+        num_envs: B.
     """
 
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+    balls_left: NDArray[np.int64]
+    ball_rows: NDArray[np.int64]
+    ball_columns: NDArray[np.int64]
+    paddle_columns: NDArray[np.int64]
 
-    def __init__(self, variant: CatchVariant, *, num_envs: int) -> None:
-        self.num_envs = num_envs
-        self.single_observation_space = Box(0, 255, (GRID * CELL, GRID * CELL, 3), np.uint8)
-        self.single_action_space = Discrete(len(_MOVES))
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self._identity = f"catch {json.dumps(asdict(variant), sort_keys=True)}"
-        self._moves = -_MOVES if variant.mirrored else _MOVES
-        self._up = variant.up
-        self._colors = np.array([_BACKGROUND, _BALL_COLOR, _PADDLE_COLOR], dtype=np.uint8)
-        if variant.dark:
+    def __init__(self, name: str, *, num_envs: int) -> None:
+        shape = (GRID * CELL, GRID * CELL, 3)
+        super().__init__(num_envs, Box(0, 255, shape, np.uint8), len(_MOVES))
+        variant = {what: name == f"catch_{what}" for what in ("dark", "mirrored", "up")}
+        self._identity = f"catch {json.dumps(variant)}"
+        self._moves = -_MOVES if variant["mirrored"] else _MOVES
+        self._up = variant["up"]
+        self._colors = np.array([_BACKGROUND, _BALL, _PADDLE], dtype=np.uint8)
+        if variant["dark"]:
             self._colors = 255 - self._colors
-        shape = (num_envs, GRID * CELL, GRID * CELL, 3)
-        self._blank = np.broadcast_to(self._colors[0], shape).copy()
+        self._blank = np.broadcast_to(self._colors[0], (num_envs, *shape)).copy()
         self._environments = np.arange(num_envs)
+        for count in _COUNTS:
+            setattr(self, count, np.zeros(num_envs, dtype=np.int64))
+        self._generators = [np.random.default_rng() for _ in range(num_envs)]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start an episode in every environment; without a seed the generators go on."""
+        """Start an episode in every environment; without a seed the generators continue."""
         if seed is not None:
             self._generators = [
                 np.random.default_rng(sequence)
                 for sequence in environment_seeds(seed, self.num_envs)
             ]
-        self.balls_left = np.full(self.num_envs, BALLS)
-        self.ball_rows = np.zeros(self.num_envs, dtype=np.int64)
-        self.ball_columns = self._draw(GRID, self._environments)
-        self.paddle_columns = self._draw(GRID - PADDLE + 1, self._environments)
+        self._start_balls(self._environments)
+        self._start_episodes(self._environments)
         return self._render(), {}
 
-    def step(
-        self, actions: NDArray[np.int64]
-    ) -> tuple[
-        NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-    ]:
+    def step(self, actions: NDArray[np.int64]) -> Stepped:
         """Move the paddles and the balls."""
         moved = self.paddle_columns + self._moves[actions]
         self.paddle_columns = np.clip(moved, 0, GRID - PADDLE)
@@ -137,32 +114,20 @@ class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         """Return all that the future depends on, as copies; change nothing."""
         return {
             IDENTITY: text_array(self._identity),
-            "balls_left": self.balls_left.copy(),
-            "ball_rows": self.ball_rows.copy(),
-            "ball_columns": self.ball_columns.copy(),
-            "paddle_columns": self.paddle_columns.copy(),
+            **{count: getattr(self, count).copy() for count in _COUNTS},
             "generators": save_generators(self._generators),
             "observations": self._render(),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-        """Go on from a state, in freshly made environments, and return the observations.
+        """Resume from a state, and return the observations.
 
         Raises:
             ValueError: the state is of another variant or another B.
         """
-        number = np.zeros(self.num_envs, dtype=np.int64)
-        names = ("balls_left", "ball_rows", "ball_columns", "paddle_columns")
-        like = {
-            **dict.fromkeys(names, number),
-            "generators": np.zeros((self.num_envs, 6), dtype=np.uint64),
-            "observations": self._blank,
-        }
-        check_state(state, identity=self._identity, like=like)
-        self.balls_left = state["balls_left"].copy()
-        self.ball_rows = state["ball_rows"].copy()
-        self.ball_columns = state["ball_columns"].copy()
-        self.paddle_columns = state["paddle_columns"].copy()
+        check_state(state, like=self.state())
+        for count in _COUNTS:
+            setattr(self, count, state[count].copy())
         self._generators = restore_generators(state["generators"])
         return self._render()
 
@@ -194,11 +159,5 @@ class CatchVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
 
 
 def make_catch(name: str, *, num_envs: int, seed: int) -> GameVector:
-    """Make B environments of one game of the family.
-
-    Args:
-        name: a key of `VARIANTS`.
-        num_envs: B.
-        seed: the sole source of randomness.
-    """
-    return GameVector(CatchVectorEnv(VARIANTS[name], num_envs=num_envs), seed=seed)
+    """Make B environments of one of `CATCH_GAMES` from a seed."""
+    return GameVector(CatchEnvs(name, num_envs=num_envs), seed=seed)

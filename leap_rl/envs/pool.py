@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from gymnasium.spaces import Box
 
-from leap_rl.envs.gymnasium.episode_runner import EpisodeRunner, check_fits
-from leap_rl.envs.gymnasium.spaces import ObservationAdapter
+from leap_rl.envs.games import make_games
+from leap_rl.envs.replayed import check_fits, episode_seed
 
 Pad = Literal["refuse", "zeros"]
 """What happens to observations that are smaller than others of the pool."""
@@ -28,27 +29,25 @@ def common_shape(
     """Return the shape that observations of all games of a pool have, or are padded to.
 
     Args:
-        games: as `gymnasium_envs.make_one` takes them.
+        games: ids, see `games.make_games`.
         pad: what happens to smaller ones.
-        palette: see `make_one`.
+        palette: see `games.make_games`.
         wanted: a shape that is asked for; by default the largest, dimension by dimension.
 
     Raises:
         ValueError: they have none, or a game cannot be made; the message names games and shapes.
     """
-    adapters = {game: _adapter(game, palette) for game in games}
-    shapes = {adapter.shape for adapter in adapters.values()}
-    told = ", ".join(f"{game} {_told(adapter)}" for game, adapter in adapters.items())
-    if len({(len(adapter.shape), adapter.scaled) for adapter in adapters.values()}) > 1:
+    spaces = {game: _space_of(game, palette) for game in games}
+    shapes = {space.shape for space in spaces.values()}
+    told = ", ".join(f"{game} {_told(space)}" for game, space in spaces.items())
+    if len({(len(space.shape), space.dtype) for space in spaces.values()}) > 1:
         raise ValueError(
             f"task.games: an encoder takes images or vectors, of numbers or of 0 to 255, and the "
             f"games' observations are {told}; take games of one kind"
         )
-    largest = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
-    shape = largest if wanted is None else wanted
-    if wanted is not None:
-        for game, adapter in adapters.items():
-            check_fits(game, adapter, wanted)
+    shape = wanted or tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+    for game, space in spaces.items():
+        check_fits(game, space, shape)
     if pad == "refuse" and shapes != {shape}:
         raise ValueError(
             f"task.gymnasium.pad = refuse: the games' observations are {told}, and the encoder's "
@@ -78,37 +77,37 @@ def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
         )
     raise ValueError(
         f"task.games: {game!r} does not repeat itself: the same seed and actions led elsewhere, so "
-        "that a run of it could be neither repeated nor gone on with; draw from self.np_random, "
+        "that a run of it could be neither repeated nor resumed; draw from self.np_random, "
         "which reset(seed=...) seeds, alone"
     )
 
 
 def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> list[object]:
-    """Play a short episode; returns all that there was to see of it."""
-    runner = EpisodeRunner(game, index=0, remake=remake, palette=palette)
-    generator = np.random.default_rng(0)
-    actions = generator.integers(len(runner.actions), size=TRIED_AGENT_STEPS).tolist()
-    if after_another:
-        runner.begin(episode=1)
+    """Play a short episode; return all that was seen of it."""
+    games = make_games(game, count=1, remake=remake, palette=palette)
+    shape = (1, *games.observation_space.shape)
+    actions = np.random.default_rng(0).integers(games.num_actions, size=(TRIED_AGENT_STEPS, 1))
+    seen: list[object] = []
+    for episode in (1, 0) if after_another else (0,):
+        games.begin(np.array([0]), np.array([episode_seed(0, 0, episode)]))
+        observation = np.zeros(shape, dtype=games.observation_space.dtype)
+        games.show(observation)
+        seen = [observation.tobytes()]
         for action in actions:
-            *_, terminated, truncated = runner.step(action)
-            if terminated or truncated:
+            parts = games.step(action)
+            games.show(observation)
+            seen.append((observation.tobytes(), *(part.item() for part in parts)))
+            if parts[1] or parts[2]:
                 break
-    seen: list[object] = [runner.begin(episode=0).tobytes()]
-    for action in actions:
-        observation, *rest = runner.step(action)
-        seen.append((observation.tobytes(), *rest))
-        if rest[1] or rest[2]:
-            break
-    runner.close()
+    games.close()
     return seen
 
 
-def _adapter(game: str, palette: bool) -> ObservationAdapter:
-    runner = EpisodeRunner(game, index=0, remake=False, palette=palette)
-    runner.close()
-    return runner.adapter
+def _space_of(game: str, palette: bool) -> Box:
+    games = make_games(game, count=1, palette=palette)
+    games.close()
+    return games.observation_space
 
 
-def _told(adapter: ObservationAdapter) -> str:
-    return f"{list(adapter.shape)}{'' if adapter.scaled else ' of numbers'}"
+def _told(space: Box) -> str:
+    return f"{list(space.shape)}{'' if space.dtype == np.uint8 else ' of numbers'}"

@@ -1,0 +1,238 @@
+"""Environments that are restored by playing again: Gymnasium's of any kind, and MinAtar's.
+
+A user's environment cannot be copied in general. So an episode is taken to be a function of its
+seed, derived from the task's, and its actions, and a snapshot is both. To restore it the actions
+are played again, and must lead to the same observation and return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from leap_rl.envs.games import make_games
+from leap_rl.envs.state import (
+    IDENTITY,
+    Observations,
+    State,
+    check_state,
+    join_bytes,
+    split_bytes,
+    text_array,
+)
+from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
+from leap_rl.envs.workers import make_vector
+
+ACTION = "H"
+"""The type of a recorded action: two bytes, unsigned."""
+
+_ROOM = 1024
+"""Agent steps of an episode that there is room for at first."""
+
+
+def episode_seed(seed: int, index: int, episode: int) -> int:
+    """Return the seed of an environment's episode, in [0, 2**31): some generators take no more."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(index, episode))
+    return int(sequence.generate_state(1)[0]) >> 1
+
+
+def check_fits(game: str, space: Box, shape: Sequence[int]) -> None:
+    """Refuse a shape that a game's observations cannot be padded to.
+
+    Raises:
+        ValueError: it has other dimensions, or is smaller.
+    """
+    if len(space.shape) != len(shape) or any(
+        own > whole for own, whole in zip(space.shape, shape, strict=True)
+    ):
+        raise ValueError(
+            f"task.gymnasium.observation_shape = {list(shape)}: {game!r} has observations of "
+            f"{list(space.shape)}, which do not fit"
+        )
+
+
+class ReplayedEnvs(RestorableEnvs):
+    """B environments of one game.
+
+    Episode e of environment i is reset with `episode_seed(seed, i, e)`: what it plays does not
+    depend on B.
+
+    Args:
+        game: see `games.make_games`, as for `remake` and `palette`.
+        num_envs: B.
+        shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
+        remake: make an environment again for each episode.
+        palette: paint MinAtar's games.
+        first: the number of the first of these environments among all; for `workers`.
+
+    Raises:
+        ValueError: there is no such game, it has spaces that no agent here can use, or its
+            observations are larger than `shape`.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        num_envs: int,
+        shape: tuple[int, ...],
+        remake: bool = False,
+        palette: bool = False,
+        first: int = 0,
+    ) -> None:
+        self._games = make_games(game, count=num_envs, remake=remake, palette=palette)
+        own = self._games.observation_space
+        check_fits(game, own, shape)
+        dtype: Any = own.dtype
+        space = Box(own.low.min(), own.high.max(), shape, dtype)
+        super().__init__(num_envs, space, self._games.num_actions)
+        self._game = game
+        self._identity = f"gymnasium {game} {list(shape)} palette={palette} remake={remake}"
+        self._first = first
+        self._all = np.arange(num_envs)
+        self._seeds = np.zeros(num_envs, dtype=np.int64)  # of all environments
+        self._episodes = np.full(num_envs, -1)
+        self._returns = np.zeros(num_envs, dtype=np.float64)
+        self._lengths = np.zeros(num_envs, dtype=np.int64)
+        self._recorded = np.zeros((num_envs, _ROOM), dtype=ACTION)
+        self._shape, self._dtype = (num_envs, *shape), dtype
+        # Never written to: the newest are in the hands of the caller.
+        self._observations: Observations = np.zeros(self._shape, dtype)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observations, dict[str, Any]]:
+        """Start an episode in every environment; without a seed it is the next one of each."""
+        if seed is None and self._episodes[0] < 0:
+            seed = int(np.random.SeedSequence().generate_state(1)[0])
+        if seed is not None:
+            self._seeds[:], self._episodes[:] = seed, -1
+        self._begin_next(self._all)
+        self._observations = self._look()
+        return self._observations, {}
+
+    def step(self, actions: NDArray[np.int64]) -> Stepped:
+        """Take one action in each environment."""
+        rewards, terminated, truncated = self._games.step(actions)
+        self._record(actions)
+        self._returns += rewards
+        self._observations = self._look()
+        ended = terminated | truncated
+        info: dict[str, Any] = {}
+        if ended.any():
+            final = self._observations
+            final[~ended] = 0
+            info = {"final_obs": final, "_final_obs": ended}
+            self._begin_next(np.flatnonzero(ended))
+            self._observations = self._look()
+        return self._observations, rewards, terminated, truncated, info
+
+    def state(self) -> State:
+        """Return all that the future depends on, as copies; change nothing."""
+        actions, sizes = join_bytes(
+            [self._recorded[index, :length].tobytes() for index, length in enumerate(self._lengths)]
+        )
+        return {
+            IDENTITY: text_array(self._identity),
+            "seeds": self._seeds.copy(),
+            "episodes": self._episodes.copy(),
+            "actions": actions,
+            "actions_sizes": sizes,
+            "returns": self._returns.copy(),
+            "observations": self._observations.copy(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
+        """Resume from a state, in freshly made environments, and return the observations.
+
+        Raises:
+            ValueError: the state is of another game, of other settings or another B; or the same
+                seed and actions lead elsewhere now.
+        """
+        check_state(state, like=self.state())
+        self._seeds[:], self._episodes[:] = state["seeds"], state["episodes"] - 1
+        self._begin_next(self._all)
+        repeats = np.ones(self.num_envs, dtype=np.bool_)
+        for index, part in enumerate(split_bytes(state["actions"], state["actions_sizes"])):
+            actions = np.frombuffer(part, dtype=ACTION)
+            if (actions >= self.num_actions).any():
+                raise ValueError(f"state.actions: has some that {self._game!r} does not have")
+            repeats[index] = not self._play(index, actions.astype(np.int64))
+        self._observations = self._look()
+        repeats &= self._returns == state["returns"]
+        for index, observation in enumerate(self._observations):
+            if (
+                not repeats[index]
+                or observation.tobytes() != state["observations"][index].tobytes()
+            ):
+                raise ValueError(
+                    f"task.games: {self._game!r} does not repeat itself: the seed and the "
+                    f"{self._lengths[index]} actions of an episode led elsewhere when its snapshot "
+                    "was taken. An episode must be a function of both: nothing drawn but from the "
+                    "seed of reset, and no other version of the environment"
+                )
+        return self._observations
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Free what the games hold."""
+        # Gymnasium's destructor closes too, also what an interrupt left half constructed.
+        if "_games" in self.__dict__:
+            self._games.close()
+
+    def _begin_next(self, which: NDArray[np.int64]) -> None:
+        """Begin the next episode of some of the environments."""
+        self._episodes[which] += 1
+        self._returns[which] = 0.0
+        self._lengths[which] = 0
+        seeds = [
+            episode_seed(int(self._seeds[index]), self._first + index, int(self._episodes[index]))
+            for index in which.tolist()
+        ]
+        self._games.begin(which, np.array(seeds))
+
+    def _record(self, actions: NDArray[np.int64], which: slice = slice(None)) -> None:
+        """Write down an action of each environment."""
+        if (room := self._recorded.shape[1]) in self._lengths:
+            self._recorded = np.pad(self._recorded, ((0, 0), (0, room)))
+        self._recorded[self._all[which], self._lengths[which]] = actions
+        self._lengths[which] += 1
+
+    def _play(self, index: int, actions: NDArray[np.int64]) -> bool:
+        """Play actions again in one environment; return whether its episode has ended."""
+        one, ended = slice(index, index + 1), False
+        for action in actions:
+            rewards, terminated, truncated = self._games.step(action[None], one)
+            self._returns[one] += rewards
+            self._record(action, one)
+            ended |= bool(terminated[0] or truncated[0])
+        return ended
+
+    def _look(self) -> Observations:
+        """Return the observations, as a new array."""
+        observations: Observations = np.zeros(self._shape, self._dtype)
+        self._games.show(observations)
+        return observations
+
+
+def make_gymnasium(
+    game: str, *, num_envs: int, seed: int, processes: int = 1, **options: Any
+) -> GameVector:
+    """Make B environments of one Gymnasium id.
+
+    Args:
+        game: see `games.make_games`.
+        num_envs: B.
+        seed: the sole source of randomness.
+        processes: how many step the environments; changes no bit.
+        options: of `ReplayedEnvs`.
+
+    Raises:
+        ValueError: that of `ReplayedEnvs`, or `processes` does not lie in 1..B.
+    """
+    make = partial(ReplayedEnvs, game, **options)
+    return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)
