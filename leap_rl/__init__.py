@@ -7,6 +7,19 @@ scale.
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-__version__ = version("leap-rl")
+if TYPE_CHECKING:
+    __version__: str
+
+
+def __getattr__(name: str) -> str:
+    """Return `__version__`; looking it up at import would take longer than importing Leap."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("leap-rl")
+    except PackageNotFoundError:  # the package was copied and not installed
+        return "unknown"

@@ -1,4 +1,4 @@
-"""Reptile, first-order MAML and finetuning: what they contribute, and what all paths must do."""
+"""Reptile, finetuning and both MAMLs: what they contribute, and what all paths must do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.meta import FOMAML, Finetune, Leap, NonFiniteError, Reptile
+from leap_rl.meta import FOMAML, MAML, Finetune, Leap, NonFiniteError, Reptile
 from leap_rl.meta.gradient_path import GradientPath, Method
 
 P = 37
-METHODS: list[Method] = [Reptile(), FOMAML(), Finetune()]
+METHODS: list[Method] = [Reptile(), FOMAML(), MAML(), Finetune()]
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 
 Point = tuple[Tensor, float, Tensor]
@@ -73,13 +73,19 @@ def test_reptile_is_where_the_path_began_less_where_it_ended() -> None:
     assert path.metrics()["displacement"] == 0.75
 
 
-def test_fomaml_is_the_gradient_at_the_end() -> None:
+@pytest.mark.parametrize("method", [FOMAML(), MAML()], ids=lambda method: method.name)
+def test_mamls_contribution_is_the_gradient_at_the_end(method: Method) -> None:
     points = make_points(5)
-    path = FOMAML().start(points[0][0])
+    path = method.start(points[0][0])
     assert torch.equal(path.gradient(), torch.zeros(P))
     for theta, loss, grad in points[:-1]:
         path.observe(theta, loss, grad)
         assert bits(path.gradient()) == bits(grad)  # as if the path ended here
+    with pytest.raises(
+        ValueError, match=r"^grad: MAML, of either order, needs it at the end of segment 4"
+    ):
+        path.finish(*points[-1][:2])
+    assert path.segments == 4
     path.finish(*points[-1])
     assert bits(path.gradient()) == bits(points[-1][2])
     assert path.segments == 5
@@ -87,22 +93,9 @@ def test_fomaml_is_the_gradient_at_the_end() -> None:
     assert path.metrics()["displacement"] == pytest.approx(moved, rel=1e-6)
 
 
-def test_fomaml_does_not_end_without_a_gradient() -> None:
-    points = make_points(1)
-    path = FOMAML().start(points[0][0])
-    path.observe(*points[0])
-    with pytest.raises(
-        ValueError, match=r"^grad: MAML, of either order, needs it at the end of segment 0"
-    ):
-        path.finish(*points[1][:2])
-    assert path.segments == 0
-    path.finish(*points[1])
-    assert bits(path.gradient()) == bits(points[1][2])
-
-
 @every_method
 @pytest.mark.parametrize("borrow", [False, True])
-def test_a_saved_path_goes_on_to_the_same_bits(method: Method, borrow: bool) -> None:
+def test_a_restored_path_comes_to_the_same_bits(method: Method, borrow: bool) -> None:
     points = make_points(6)
     expected = walk(method, points)
     for cut in range(len(points)):
@@ -122,16 +115,10 @@ def test_a_saved_path_goes_on_to_the_same_bits(method: Method, borrow: bool) -> 
         path.finish(*points[-1])
         assert bits(path.gradient()) == bits(expected.gradient())
         assert path.metrics() == expected.metrics()
-
-
-@every_method
-def test_a_finished_path_stays_finished_when_it_is_loaded(method: Method) -> None:
-    points = make_points(2)
-    path = method.start(points[0][0])
-    path.load_state_dict(walk(method, points).state_dict())
-    assert path.segments == 2
+    finished = method.start(points[0][0])
+    finished.load_state_dict(expected.state_dict())
     with pytest.raises(RuntimeError, match="finished"):
-        path.observe(*points[-1])
+        finished.observe(*points[-1])
 
 
 @every_method
