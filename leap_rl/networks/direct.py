@@ -74,10 +74,9 @@ def given(tensor: Tensor | None) -> Tensor:
 
 
 class _Dense:
-    """One convolution over blocks.
+    """One convolution over blocks, computed with `weight` and `bias`.
 
-    `weight` and `bias` are what is computed with; the layer's own float32 parameters, in torch's
-    usual layout [outputs, C, k, k], are what they stand for.
+    They stand for the layer's own float32 parameters, in torch's usual layout [outputs, C, k, k].
     """
 
     def __init__(self, layer: nn.Conv2d, *, scale: float, dtype: torch.dtype) -> None:
@@ -199,23 +198,14 @@ class DirectPasses(Passes):
         grad = through_relu(grad.to(self._dtype), features)
         _linear_gradient(self._hidden_layer, grad, flat)
         grad = through_relu(grad @ self._hidden.weight, flat)
-        self._convolutions_backward([step.inputs for step in steps], grad)
-
-    def _convolutions_backward(self, steps: list[list[Tensor]], grad: Tensor) -> None:
-        """Overwrite the convolutions' gradients.
-
-        Args:
-            steps: Each agent step's inputs, as `_convolve` returned them.
-            grad: By the last convolution's outputs, [N, features].
-        """
         for convolution in self._convolutions:
             convolution.zero_grad()
         # Newest first: its activations are the ones that may still be in the cache.
-        for inputs, part in zip(reversed(steps), reversed(grad.chunk(len(steps))), strict=True):
-            self._step_backward(inputs, part)
+        for step, part in zip(reversed(steps), reversed(grad.chunk(len(steps))), strict=True):
+            self._step_backward(step.inputs, part)
 
     def _step_backward(self, all_inputs: list[Tensor], grad: Tensor) -> None:
-        """Add one agent step's gradients, from that of the last convolution's outputs."""
+        """Add one agent step's gradients, from that of the last outputs [B, features]."""
         for index in reversed(range(len(self._convolutions))):
             convolution, inputs = self._convolutions[index], all_inputs[index]
             inputs_grad, weight_grad, bias_grad = torch.ops.aten.convolution_backward(
