@@ -25,7 +25,8 @@ from leap_rl.compute.kernels import kernel
 from leap_rl.meta import Leap
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.autograd import AutogradPasses
-from leap_rl.networks.direct import DirectPasses, is_plain, space_to_depth
+from leap_rl.networks.blocks import space_to_depth
+from leap_rl.networks.direct import DirectPasses, is_plain
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
 from leap_rl.networks.passes import Passes

@@ -7,8 +7,6 @@ ICLR 2019). ``leap_rl.meta`` holds it for use in any PyTorch loop; ``leap_rl.tra
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from leap_rl.config import EvaluateConfig, LearnConfig, TrainConfig
     from leap_rl.training.errors import RunFailedError
 
-__version__ = version("leap-rl")
+    __version__: str
 
 __all__ = [
     "EvaluateConfig",
@@ -45,7 +43,16 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import what is public when it is used, so that ``leap_rl.meta`` takes PyTorch alone."""
     if name not in __all__:
-        raise AttributeError(f"module 'leap_rl' has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("leap-rl")
+        except PackageNotFoundError:  # the package was copied and not installed
+            return "unknown"
+    from importlib import import_module
+
     return getattr(import_module(_HOMES.get(name, "leap_rl.api")), name)
 
 

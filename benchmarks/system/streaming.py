@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import NullPath
+from leap_rl.meta.gradient_path import Method, NullPath
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.durable_files import write_atomically
@@ -147,12 +147,10 @@ class FixedPath(NullPath):
 
 
 @dataclass(frozen=True)
-class FixedMethod:
+class FixedMethod(Method):
     """The method of such paths."""
 
-    name: ClassVar[str] = "fixed"
-    end_batches: ClassVar[int] = 0
-    keeps_tasks: ClassVar[bool] = False
+    name = "fixed"
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> FixedPath:
         """Begin a path at `theta0`, float32 [P]."""

@@ -18,7 +18,7 @@ def make_tasks(config: Config) -> ConfiguredTasks:
     second_order = False
     if isinstance(config, TrainConfig):
         loss_difference = config.meta.loss_difference
-        second_order = config.meta.entry.differentiates_updates
+        second_order = config.meta.differentiates_updates
     return ConfiguredTasks(
         task=config.task,
         agent=config.agent,

@@ -76,10 +76,10 @@ class TrainConfig(_Options):
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)
             check_validation(self.validation, self.meta, self.task)
-        if self.meta.entry.keeps_tasks:
+        if self.meta.keeps_tasks:
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
             object.__setattr__(self, "task", checks.task_of_rounds(self.meta, self.task))
-        if self.meta.entry.differentiates_updates:
+        if self.meta.differentiates_updates:
             checks.check_maml(self.meta, self.task)
 
     @property

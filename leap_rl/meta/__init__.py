@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leap_rl.meta.config import MetaConfig
-    from leap_rl.meta.finetune import Finetune
-    from leap_rl.meta.fomaml import FOMAML, FOMAMLPath
     from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod, NullPath
     from leap_rl.meta.leap import Leap, LeapPath
-    from leap_rl.meta.maml import MAML
+    from leap_rl.meta.maml import FOMAML, MAML, FOMAMLPath
     from leap_rl.meta.outer_step import OuterStep, OuterStepResult
-    from leap_rl.meta.reptile import DisplacementPath, Reptile
+    from leap_rl.meta.reptile import DisplacementPath, Finetune, Reptile
     from leap_rl.meta.vectors import NonFiniteError
 
 __all__ = [
@@ -38,27 +36,13 @@ __all__ = [
     "Reptile",
 ]
 
-_MODULE_OF = {
-    "DisplacementPath": "reptile",
-    "FOMAML": "fomaml",
-    "FOMAMLPath": "fomaml",
-    "Finetune": "finetune",
-    "GradientPath": "gradient_path",
-    "Leap": "leap",
-    "LeapPath": "leap",
-    "MAML": "maml",
-    "MetaConfig": "config",
-    "Method": "gradient_path",
-    "NoMethod": "gradient_path",
-    "NonFiniteError": "vectors",
-    "NullPath": "gradient_path",
-    "OuterStep": "outer_step",
-    "OuterStepResult": "outer_step",
-    "Reptile": "reptile",
-}
+# MetaConfig's module comes first: whoever asks for that alone need not have torch.
+_MODULES = ("config", "gradient_path", "leap", "maml", "outer_step", "reptile", "vectors")
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    if name in __all__:
+        for module in map(import_module, (f"{__name__}.{each}" for each in _MODULES)):
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, get_args
-
-from leap_rl.meta.methods import METHODS, SPECIAL, MethodEntry
+from typing import TYPE_CHECKING, Final, Literal, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from leap_rl.meta.gradient_path import Method
@@ -13,12 +12,15 @@ if TYPE_CHECKING:
 LARGEST = 1e6
 """Rates and scales beyond this overflow float32 somewhere along the way."""
 
-_Method = Literal["leap", "reptile", "fomaml", "maml", "finetune"]
-_Power = Literal[1, 2]
-_LossDifference = Literal["next_batch", "same_batch"]
-_Metric = Literal["auto", "euclidean", "optimizer"]
-_TaskUnit = Literal["none", "path"]
-_Optimizer = Literal["auto", "sgd", "adam"]
+OPTIONS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "leap": (
+        *("p", "metric", "task_unit", "loss_in_path"),
+        *("loss_scale", "stabilizer", "loss_difference"),
+    ),
+    "fomaml": ("end_batches",),
+    "finetune": ("updates_per_round",),
+}
+"""Options that have an effect on one method alone."""
 
 
 @dataclass(frozen=True)
@@ -104,21 +106,8 @@ class MetaConfig:
     """What meta-training starts from: `random`, or the initialization.safetensors of a run."""
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range.
-
-        Raises:
-            ValueError: names the field, its value and what is allowed.
-        """
-        for name, allowed in (
-            ("method", get_args(_Method)),
-            ("p", get_args(_Power)),
-            ("metric", get_args(_Metric)),
-            ("task_unit", get_args(_TaskUnit)),
-            ("loss_difference", get_args(_LossDifference)),
-            ("optimizer", get_args(_Optimizer)),
-        ):
-            value = getattr(self, name)
-            if value not in allowed:
+        for name, allowed in _CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
                 raise ValueError(f"meta.{name} = {value!r}: must be one of {list(allowed)}")
         for name in ("loss_scale", "meta_lr"):
             number = getattr(self, name)
@@ -143,14 +132,20 @@ class MetaConfig:
         if not self.init:
             raise ValueError("meta.init = '': must be 'random' or a file")
         # Another method is one word: what a config says for another one is no part of the run.
-        for one in fields(self):
-            if one.name in SPECIAL and one.name not in self.entry.options:
-                object.__setattr__(self, one.name, one.default)
+        for method, options in OPTIONS_OF.items():
+            for one in fields(self):
+                if method != self.method and one.name in options:
+                    object.__setattr__(self, one.name, one.default)
 
     @property
-    def entry(self) -> MethodEntry:
-        """The method's."""
-        return METHODS[self.method]
+    def keeps_tasks(self) -> bool:
+        """Whether a game's agent is carried over from round to round."""
+        return self.method == "finetune"
+
+    @property
+    def differentiates_updates(self) -> bool:
+        """Whether a task's gradient is taken through its updates."""
+        return self.method == "maml"
 
     def resolved(self, *, plain_descent: bool) -> MetaConfig:
         """Return the config with each `auto` replaced by what it means.
@@ -164,7 +159,8 @@ class MetaConfig:
         task_unit = self.task_unit
         if metric == "euclidean" and task_unit == "path":
             task_unit = "none"
-        averages_steps = self.entry.averages_steps or (
+        # Plain SGD's rate has a meaning where a contribution is an average of the agent's steps.
+        averages_steps = self.method in ("reptile", "finetune") or (
             metric == "optimizer" and task_unit == "path"
         )
         optimizer = self.optimizer
@@ -187,4 +183,27 @@ class MetaConfig:
 
     def build(self) -> Method:
         """The method that these fields describe, of a resolved config."""
-        return self.entry.make(self)
+        from leap_rl import meta
+
+        if self.method == "leap":
+            assert self.metric != "auto", "MetaConfig.resolved comes first"
+            return meta.Leap(
+                p=self.p,
+                metric=self.metric,
+                task_unit=self.task_unit == "path",
+                loss_in_path=self.loss_in_path,
+                stabilizer=self.stabilizer,
+                loss_scale=self.loss_scale,
+            )
+        if self.method == "fomaml":
+            return meta.FOMAML(end_batches=self.end_batches)
+        if self.method == "maml":
+            return meta.MAML()
+        return meta.Finetune() if self.method == "finetune" else meta.Reptile()
+
+
+_CHOICES = {
+    name: get_args(hint)
+    for name, hint in get_type_hints(MetaConfig).items()
+    if get_origin(hint) is Literal
+}

@@ -1,8 +1,4 @@
-"""What every meta-learning method shares: the path it watches, the sums it keeps, what it refuses.
-
-A *method* starts one *path* per task. The path is shown the shared parameters, the loss and its
-gradient before each update of the task's agent, and holds the task's contribution to the
-meta-gradient as a running sum over the segments between those points.
+"""What all methods share: a path per task, which holds its contribution to the meta-gradient.
 
 Dimensions: P flattened shared parameters, K updates (and so K segments).
 """
@@ -12,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -23,11 +19,19 @@ from leap_rl.meta.vectors import (
     check_finite,
     check_state,
     check_vector,
+    copy_theta0,
     finite_scalar,
     norm,
 )
 
 __all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath"]
+
+
+class Known(TypedDict, total=False):
+    """What a caller may know beside a point's theta, loss and gradient; see `Point`."""
+
+    previous_batch_loss: Tensor | float | None
+    step_length: float | None
 
 
 class GradientPath(ABC):
@@ -43,21 +47,14 @@ class GradientPath(ABC):
         path.finish(theta, loss, grad)            # one more batch, not stepped on
         contribution = path.gradient()
 
-    This class has the order of calls, the refusals and the counting; a method's path adds `_extend`
-    (take one point in), `gradient`, and its own state.
+    A method's path adds `_extend` (take one point in), `gradient`, and its own state.
     """
 
     _needs_gradient = False
     """Whether each point must have its gradient."""
 
     def __init__(self, theta0: Tensor) -> None:
-        if theta0.dtype != torch.float32 or theta0.ndim != 1 or theta0.numel() == 0:
-            raise ValueError(
-                f"theta0: must be a float32 vector [P], got {theta0.dtype} {tuple(theta0.shape)}"
-            )
-        if not torch.isfinite(theta0).all():
-            raise NonFiniteError("theta0 is not finite")
-        self._theta0 = theta0.detach().clone(memory_format=torch.contiguous_format)
+        self._theta0 = copy_theta0(theta0)
         self._points = 0
         self._finished = False
         self._first_step = 0.0  # |theta_1 - theta0| / |theta0|
@@ -72,20 +69,12 @@ class GradientPath(ABC):
         theta: Tensor,
         loss: Tensor | float,
         grad: Tensor | None = None,
-        *,
-        previous_batch_loss: Tensor | float | None = None,
-        step_length: float | None = None,
+        **known: Unpack[Known],
     ) -> None:
         """Close the segment that ends at `theta` and open the next; called before each update.
 
-        Args:
-            theta: float32 [P], the shared parameters, equal to theta0 at the first call. What is
-                kept of this and of `grad` is copied, unless the path was started to borrow them.
-            loss: the loss at `theta` on the batch of the update to come.
-            grad: float32 [P], the gradient of `loss` at `theta`. Some methods do without, such as
-                Reptile, and Leap's energy in the optimizer's metric.
-            previous_batch_loss: as a `Point` has it.
-            step_length: as a `Point` has it.
+        Arguments are a `Point`'s; theta is theta0 at the first call. `theta` and `grad` are copied,
+        unless the path was started to borrow them.
 
         Raises:
             NonFiniteError: something observed is NaN or infinite; the path is as it was before.
@@ -93,37 +82,21 @@ class GradientPath(ABC):
                 gradient where the method needs it.
             RuntimeError: the path is finished.
         """
-        point = Point(
-            theta=theta,
-            loss=loss,
-            grad=grad,
-            previous_batch_loss=previous_batch_loss,
-            step_length=step_length,
-        )
-        self.visit(point)
+        self.visit(Point(theta=theta, loss=loss, grad=grad, **known))
 
     def finish(
         self,
         theta: Tensor,
         loss: Tensor | float,
         grad: Tensor | None = None,
-        *,
-        previous_batch_loss: Tensor | float | None = None,
-        step_length: float | None = None,
+        **known: Unpack[Known],
     ) -> None:
         """Close the last segment at `theta`, the parameters after the last update.
 
         Arguments and errors are those of `observe`; the gradient is needed only where the method's
         `end_batches` are not 0.
         """
-        point = Point(
-            theta=theta,
-            loss=loss,
-            grad=grad,
-            previous_batch_loss=previous_batch_loss,
-            step_length=step_length,
-        )
-        self.end(point)
+        self.end(Point(theta=theta, loss=loss, grad=grad, **known))
 
     def visit(self, point: Point) -> None:
         """Do what `observe` does, with a point."""
@@ -160,10 +133,7 @@ class GradientPath(ABC):
         self._points += 1
 
     def _check_point(self, point: Point, where: str) -> None:
-        """Refuse another shape or type, a first point away from theta0, a gradient with a NaN.
-
-        Whether theta itself is finite is the caller's to find out, who may learn it on the way.
-        """
+        # Callers find out whether theta itself is finite: they may learn it on the way.
         check_vector("theta", point.theta, like=self._theta0)
         if point.grad is not None:
             check_vector("grad", point.grad, like=self._theta0)
@@ -180,11 +150,7 @@ class GradientPath(ABC):
     def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
         """Take one point in, or refuse it and change nothing.
 
-        Args:
-            point: The point.
-            loss: Its loss, which is finite: where the next segment starts.
-            ends_at: The loss at which the segment ends that the point closes.
-            where: In words.
+        The open segment ends at the loss `ends_at`, the next one starts at `loss`.
         """
 
     @abstractmethod
@@ -194,16 +160,14 @@ class GradientPath(ABC):
     def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read.
 
-        Returns:
-            `first_step`: |theta_1 - theta0| / |theta0|, the share of the initialization that the
-            first update moves; 0 before it.
+        `first_step`: |theta_1 - theta0| / |theta0|, 0 before the first update.
         """
         return {"first_step": self._first_step}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that a fresh path from the same theta0 needs to go on to the same bits, copied.
+        """All that a fresh path from the same theta0 and method needs, copied.
 
-        A flat mapping of tensors; counts are 0-d int64, other scalars 0-d float64.
+        Counts are 0-d int64, other scalars 0-d float64.
         """
         # An integer sum over the bits is the same on every CPU, in whatever order it is taken.
         checksum = self._theta0.view(torch.int32).sum(dtype=torch.int64).cpu()
@@ -228,45 +192,39 @@ class GradientPath(ABC):
         self._first_step = state["first_step"].item()
 
 
-class Method(Protocol):
+class Method(ABC):
     """How a task's gradient path becomes its contribution to the meta-gradient."""
 
-    @property
-    def name(self) -> str:
-        """The method's name in configs and logs."""
-        ...
+    name: ClassVar[str]
+    """The method's name in configs and logs."""
+    end_batches: int = 0
+    """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
+    keeps_tasks: ClassVar[bool] = False
+    """Whether a task that is drawn again is carried over, heads and all, from its last round."""
 
-    @property
-    def end_batches(self) -> int:
-        """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
-        ...
-
-    @property
-    def keeps_tasks(self) -> bool:
-        """Whether a task that is drawn again goes on, heads and all, from where it was left."""
-        ...
-
+    @abstractmethod
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
-        """Begin a path at `theta0`, float32 [P], which is copied.
+        """Begin a task's path at `theta0`, float32 [P], which is copied.
 
         Args:
             theta0: where the path starts.
             borrow: the caller leaves each `theta` and `grad` that it shows unchanged until the next
-                call has returned; the path then keeps them by reference and copies nothing.
+                call has returned; the path then copies nothing, half of what it costs.
+
+        Raises:
+            ValueError: not a float32 vector.
+            NonFiniteError: a parameter is NaN or infinite.
         """
-        ...
 
 
 @dataclass(frozen=True)
-class NoMethod:
+class NoMethod(Method):
     """Learn a task and contribute nothing to a meta-gradient."""
 
-    name: ClassVar[str] = "none"
-    end_batches: ClassVar[int] = 0
-    keeps_tasks: ClassVar[bool] = False
+    name = "none"
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> NullPath:
-        """Begin a path at `theta0`, float32 [P], that only counts its segments."""
+        """See `Method.start`; the path only counts its segments."""
         return NullPath(theta0)
 
 
@@ -274,7 +232,7 @@ class NullPath(GradientPath):
     """A path that sums nothing: it counts segments and refuses a loss that is not finite."""
 
     def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
-        """Keep nothing."""
+        pass
 
     def gradient(self) -> Tensor:
         """Zeros, float32 [P]."""

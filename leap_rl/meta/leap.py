@@ -27,18 +27,19 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import GradientPath
+from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.point import Point
+from leap_rl.meta.reptile import DisplacementPath
 from leap_rl.meta.vectors import BlockSum, check_finite, dot, norm
 
 
 @dataclass(frozen=True)
-class Leap:
+class Leap(Method):
     """The method: which distance along the path is made shorter.
 
     Args:
@@ -67,9 +68,7 @@ class Leap:
     metric: Literal["euclidean", "optimizer"] = "euclidean"
     task_unit: bool = False
 
-    name: ClassVar[str] = "leap"
-    end_batches: ClassVar[int] = 0
-    keeps_tasks: ClassVar[bool] = False
+    name = "leap"
 
     def __post_init__(self) -> None:
         if self.p not in (1, 2):
@@ -92,35 +91,24 @@ class Leap:
         return self.loss_scale**2 if self.loss_in_path else 0.0
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> LeapPath:
-        """Begin a task's path at `theta0`, float32 [P], which is copied.
-
-        Args:
-            theta0: where the path starts.
-            borrow: the caller leaves each `theta` and `grad` that it shows unchanged until the next
-                call has returned; the path then copies nothing, half of what it costs.
-
-        Raises:
-            ValueError: not a float32 vector.
-            NonFiniteError: a parameter is NaN or infinite.
-        """
+        """See `Method.start`."""
         path = EuclideanPath if self.metric == "euclidean" else OptimizerMetricPath
         return path(self, theta0, borrow=borrow)
 
 
-class LeapPath(GradientPath):
+class LeapPath(DisplacementPath):
     """One task's path, segment by segment; how a segment counts is the metric's."""
 
-    _keeps_gradient: bool
+    _uses_gradient: bool
 
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
-        super().__init__(theta0)
+        super().__init__(theta0, borrow=borrow)
         self._method = method
-        self._borrow = borrow
         self._distance = 0.0  # sum of |dgamma|^p
-        # The last point: where the open segment starts.
-        self._theta = self._theta0.clone()
+        # Where the open segment starts, beside theta.
         self._loss = 0.0
         self._grad = torch.zeros_like(self._theta0)
+        self._sums: dict[str, BlockSum] = {}
 
     def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
         self._check_point(point, where)
@@ -129,20 +117,15 @@ class LeapPath(GradientPath):
             if step_length is None:
                 step_length = norm(theta - self._theta)
             if not math.isfinite(step_length):
-                step_length = self._length_in_float64(theta, where)
+                # A square overflowed in float32, or theta is not finite.
+                check_finite("theta", theta, where)
+                difference = theta.double() - self._theta.double()
+                step_length = float(torch.linalg.vector_norm(difference))
             self._close_segment(theta, step_length, ends_at - self._loss)
         self._loss = loss
-        self._theta = self._kept(theta, self._theta)
-        if point.grad is not None and self._keeps_gradient:
-            self._grad = self._kept(point.grad, self._grad)
-
-    def _kept(self, vector: Tensor, buffer: Tensor) -> Tensor:
-        return vector if self._borrow else buffer.copy_(vector)
-
-    def _length_in_float64(self, theta: Tensor, where: str) -> float:
-        """|dtheta| where a square overflowed in float32; refuses a theta that is not finite."""
-        check_finite("theta", theta, where)
-        return float(torch.linalg.vector_norm(theta.double() - self._theta.double()))
+        self._theta = self._held(theta, self._theta)
+        if point.grad is not None and self._uses_gradient:
+            self._grad = self._held(point.grad, self._grad)
 
     @abstractmethod
     def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
@@ -152,33 +135,32 @@ class LeapPath(GradientPath):
         """Scalars for logs; a pure read.
 
         Returns:
-            `energy` (p = 2) or `length` (p = 1): the distance so far, the sum of |dgamma|^p;
-            `displacement`: |theta - theta0|; and what every path has.
+            `energy` (p = 2) or `length` (p = 1): the distance so far, the sum of |dgamma|^p; and
+            what `DisplacementPath.metrics` has.
         """
-        return super().metrics() | {
-            "energy" if self._method.p == 2 else "length": self._distance,
-            "displacement": torch.linalg.vector_norm(self._displacement()).item(),
-        }
-
-    def _displacement(self) -> Tensor:
-        return self._theta.double() - self._theta0.double()
+        distance = "energy" if self._method.p == 2 else "length"
+        return super().metrics() | {distance: self._distance}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that a fresh path from the same theta0 and method needs, copied."""
+        """See `GradientPath.state_dict`."""
         state = super().state_dict() | {
             "distance": torch.tensor(self._distance, dtype=torch.float64),
-            "theta": self._theta.clone(),
             "loss": torch.tensor(self._loss, dtype=torch.float64),
         }
-        return state | ({"grad": self._grad.clone()} if self._keeps_gradient else {})
+        if self._uses_gradient:
+            state["grad"] = self._grad.clone()
+        for name, each in self._sums.items():
+            state |= each.state_dict(name)
+        return state
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         super()._load(state)
         self._distance = state["distance"].item()
-        self._theta = state["theta"].clone()
         self._loss = state["loss"].item()
-        if self._keeps_gradient:
+        if self._uses_gradient:
             self._grad = state["grad"].clone()
+        for name, each in self._sums.items():
+            each.load_state_dict(state, name)
 
 
 class EuclideanPath(LeapPath):
@@ -186,32 +168,35 @@ class EuclideanPath(LeapPath):
 
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(method, theta0, borrow=borrow)
-        self._keeps_gradient = self._needs_gradient = method.loss_in_path
+        self._uses_gradient = self._needs_gradient = method.loss_in_path
         # The sums of eq. 8, without -p. With p = 2 the dtheta telescope and need none.
-        self._loss_sum = BlockSum(self._theta0) if method.loss_in_path else None
-        self._delta_sum = BlockSum(self._theta0) if method.p == 1 else None
+        if method.loss_in_path:
+            self._sums["loss_sum"] = BlockSum(self._theta0)
+        if method.p == 1:
+            self._sums["delta_sum"] = BlockSum(self._theta0)
 
     def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
         method = self._method
+        length = step_length
         if method.loss_in_path:
             length = math.hypot(step_length, method.loss_scale * loss_difference)
-        else:
-            length = step_length
         self._distance += length**method.p
         if length == 0.0:
             return  # Its term is zero, though the formula for p = 1 would divide by it.
         scale = length ** (method.p - 2)
-        if self._loss_sum is not None:
+        if method.loss_in_path:
             pull = -abs(loss_difference) if method.stabilizer else loss_difference
-            self._loss_sum.add(self._grad, weight=method.loss_scale**2 * pull * scale)
-        if self._delta_sum is not None:
-            self._delta_sum.add(theta - self._theta, weight=scale)
+            weight = method.loss_scale**2 * pull * scale
+            self._sums["loss_sum"].add(self._grad, weight=weight)
+        if method.p == 1:
+            self._sums["delta_sum"].add(theta - self._theta, weight=scale)
 
     def gradient(self) -> Tensor:
         """Eq. 8 over the segments closed so far: float32 [P], a fresh tensor; a pure read."""
-        total = self._displacement() if self._delta_sum is None else self._delta_sum.value()
-        if self._loss_sum is not None:
-            total += self._loss_sum.value()
+        deltas = self._sums.get("delta_sum")
+        total = self._displacement() if deltas is None else deltas.value()
+        if self._method.loss_in_path:
+            total += self._sums["loss_sum"].value()
         return total.mul_(-self._method.p).to(torch.float32)
 
     def metrics(self) -> dict[str, float]:
@@ -222,24 +207,9 @@ class EuclideanPath(LeapPath):
             (with p = 2 and the stabilizer |sum c^2 |df| grad_f|); 0 without the loss in the path;
             and what `LeapPath.metrics` has.
         """
-        pull = torch.zeros(()) if self._loss_sum is None else self._loss_sum.value()
-        return super().metrics() | {"loss_pull": torch.linalg.vector_norm(pull).item()}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All that a fresh path from the same theta0 and method needs, copied."""
-        state = super().state_dict()
-        if self._loss_sum is not None:
-            state |= self._loss_sum.state_dict("loss_sum")
-        if self._delta_sum is not None:
-            state |= self._delta_sum.state_dict("delta_sum")
-        return state
-
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        super()._load(state)
-        if self._loss_sum is not None:
-            self._loss_sum.load_state_dict(state, "loss_sum")
-        if self._delta_sum is not None:
-            self._delta_sum.load_state_dict(state, "delta_sum")
+        loss_sum = self._sums.get("loss_sum")
+        pull = 0.0 if loss_sum is None else torch.linalg.vector_norm(loss_sum.value()).item()
+        return super().metrics() | {"loss_pull": pull}
 
 
 class OptimizerMetricPath(LeapPath):
@@ -250,12 +220,12 @@ class OptimizerMetricPath(LeapPath):
     negative; where momentum makes it so, it counts as 0.
     """
 
-    _keeps_gradient = True
+    _uses_gradient = True
 
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(method, theta0, borrow=borrow)
         self._needs_gradient = method.p == 1
-        self._sum = BlockSum(self._theta0)
+        self._sum = self._sums["sum"] = BlockSum(self._theta0)
         # Of the segments' weights (1 + k |df|) |dgamma|^(p-2): how many, their sum, their squares'.
         self._weighted = 0
         self._weights = 0.0
@@ -292,12 +262,8 @@ class OptimizerMetricPath(LeapPath):
         """The contribution so far: float32 [P], a fresh tensor; a pure read."""
         factor = float(-self._method.p)
         if self._method.task_unit and self._weighted:
-            factor /= self._mean_weight
+            factor /= self._weights / self._weighted
         return self._sum.value().mul_(factor).to(torch.float32)
-
-    @property
-    def _mean_weight(self) -> float:
-        return self._weights / self._weighted
 
     def metrics(self) -> dict[str, float]:
         """Scalars for logs; a pure read.
@@ -313,25 +279,20 @@ class OptimizerMetricPath(LeapPath):
             del metrics["energy"]
         if self._weighted:
             effective = self._weights**2 / self._squared_weights
-            metrics["mean_weight"] = self._mean_weight
+            metrics["mean_weight"] = self._weights / self._weighted
             metrics["effective_segments"] = effective / self._weighted
         return metrics
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that a fresh path from the same theta0 and method needs, copied."""
-        return (
-            super().state_dict()
-            | {
-                "weighted": torch.tensor(self._weighted),
-                "weights": torch.tensor(self._weights, dtype=torch.float64),
-                "squared_weights": torch.tensor(self._squared_weights, dtype=torch.float64),
-            }
-            | self._sum.state_dict("sum")
-        )
+        """See `GradientPath.state_dict`."""
+        return super().state_dict() | {
+            "weighted": torch.tensor(self._weighted),
+            "weights": torch.tensor(self._weights, dtype=torch.float64),
+            "squared_weights": torch.tensor(self._squared_weights, dtype=torch.float64),
+        }
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         super()._load(state)
         self._weighted = int(state["weighted"])
         self._weights = state["weights"].item()
         self._squared_weights = state["squared_weights"].item()
-        self._sum.load_state_dict(state, "sum")

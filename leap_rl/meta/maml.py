@@ -1,39 +1,87 @@
-"""MAML: the gradient of the last loss through all updates (Finn et al., ICML 2017).
+"""MAML of first and second order: the gradient at the end of the path (Finn et al., ICML 2017).
 
-The Leap paper compares itself with it in section 4.1, where tasks are supervised and K = 5. The
-method watches the path as first-order MAML does and takes a task's contribution from its end. What
-differs is the gradient that it is shown there: the task itself differentiates f(θᴷ) by θ⁰, since it
-alone can compute its updates again.
+MAML descends the loss after K updates, on a batch of its own. The Leap paper compares itself with
+it in section 4.1, where tasks are supervised and K = 5: a task itself then differentiates
+f(theta_K) by theta_0, since it alone can compute its updates again, and shows that gradient at the
+path's end.
 
-Dimensions: P flattened shared parameters.
+First-order MAML (section 5.2 there) takes every Jacobian of the updates for the identity, as Leap
+does: a task contributes grad_f(theta_K), where f is the loss of one more batch, which is not
+stepped on. One batch of an agent's is mostly noise: the gradient may be averaged over several.
+
+Dimensions: P flattened shared parameters, K updates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from leap_rl.meta.fomaml import FOMAMLPath
+from leap_rl.meta.gradient_path import Method
+from leap_rl.meta.point import Point
+from leap_rl.meta.reptile import DisplacementPath
+
+
+class FOMAMLPath(DisplacementPath):
+    """A path that contributes the gradient at its last point; it follows theta for logs alone."""
+
+    def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
+        super().__init__(theta0, borrow=borrow)
+        self._grad = torch.zeros_like(self._theta0)
+
+    def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
+        if point.grad is None:
+            raise ValueError(f"grad: MAML, of either order, needs it at {where}; give it to finish")
+        super()._extend(point, loss, ends_at, where)
+        self._grad = self._held(point.grad, self._grad)
+
+    def gradient(self) -> Tensor:
+        """grad_f at the last point so far: float32 [P], a fresh tensor; a pure read.
+
+        0 before the first point.
+        """
+        return self._grad.clone()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See `GradientPath.state_dict`."""
+        return super().state_dict() | {"grad": self._grad.clone()}
+
+    def _load(self, state: Mapping[str, Tensor]) -> None:
+        super()._load(state)
+        self._grad = state["grad"].clone()
 
 
 @dataclass(frozen=True)
-class MAML:
-    """The method; it has nothing to set. Its tasks must be asked for the gradient by their start.
+class FOMAML(Method):
+    """First-order MAML.
 
-    As long as a path is not finished its gradient is the first-order one.
+    Args:
+        end_batches: batches at the end of the path over which the gradient is averaged.
     """
 
-    name: ClassVar[str] = "maml"
-    end_batches: ClassVar[int] = 1
-    keeps_tasks: ClassVar[bool] = False
+    end_batches: int = 1
+
+    name = "fomaml"
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:
-        """Begin a task's path at `theta0`, float32 [P]; see `Method.start`.
+        """See `Method.start`."""
+        return FOMAMLPath(theta0, borrow=borrow)
 
-        Raises:
-            ValueError: not a float32 vector.
-            NonFiniteError: a parameter is NaN or infinite.
-        """
+
+@dataclass(frozen=True)
+class MAML(Method):
+    """MAML; it has nothing to set.
+
+    Its tasks must be asked for the gradient by their start. As long as a path is not finished its
+    gradient is the first-order one.
+    """
+
+    name = "maml"
+    end_batches = 1
+
+    def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:
+        """See `Method.start`."""
         return FOMAMLPath(theta0, borrow=borrow)

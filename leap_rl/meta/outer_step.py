@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from leap_rl.meta.vectors import NonFiniteError, check_state, check_vector
+from leap_rl.meta.vectors import NonFiniteError, check_state, check_vector, copy_theta0
 
 
 class OuterStepResult(NamedTuple):
@@ -44,15 +44,9 @@ class OuterStep:
     def __init__(
         self, theta0: Tensor, *, optimizer: Literal["adam", "sgd"], meta_lr: float
     ) -> None:
-        if theta0.dtype != torch.float32 or theta0.ndim != 1:
-            raise ValueError(
-                f"theta0: must be a float32 vector [P], got {theta0.dtype} {tuple(theta0.shape)}"
-            )
-        if not torch.isfinite(theta0).all():
-            raise NonFiniteError("theta0 is not finite")
         if not (math.isfinite(meta_lr) and meta_lr > 0):
             raise ValueError(f"meta_lr = {meta_lr}: must be finite and greater than 0")
-        self._theta = theta0.detach().clone(memory_format=torch.contiguous_format)
+        self._theta = copy_theta0(theta0)
         # Which kernel steps is named, not left to torch's choice, so that the bits stay the same.
         self._optimizer: torch.optim.Optimizer
         if optimizer == "adam":
@@ -79,10 +73,7 @@ class OuterStep:
         return self._theta.clone()
 
     def step(self, contributions: Sequence[Tensor]) -> OuterStepResult:
-        """Average `contributions`, each float32 [P], in the order given, and take one step.
-
-        The order is the batch's slot order: the sum runs in float64, one after the other, so the
-        result is a function of the contributions alone and not of when they came in.
+        """Average `contributions`, each float32 [P], in float64 and the order given, and step.
 
         Raises:
             ValueError: no contribution, or one of another shape or dtype.
@@ -108,8 +99,7 @@ class OuterStep:
     def state_dict(self) -> dict[str, Tensor]:
         """The optimizer's state, copied: Adam's `step`, `exp_avg`, `exp_avg_sq`; nothing for SGD.
 
-        The initialization itself is not part of it: an `OuterStep` built from that and given this
-        state goes on to the same bits.
+        The initialization itself is not part of it.
         """
         return {name: value.clone() for name, value in self._optimizer_state().items()}
 
@@ -128,7 +118,6 @@ class OuterStep:
 
 
 def _mean(contributions: Sequence[Tensor], *, like: Tensor) -> Tensor:
-    """The mean in float64, in order, as float32 [P]."""
     if not contributions:
         raise ValueError("contributions: a meta-step needs at least one")
     total = torch.zeros_like(like, dtype=torch.float64)

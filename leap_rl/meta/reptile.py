@@ -1,9 +1,20 @@
-"""Reptile: towards where each task's agent ended (Nichol et al., arXiv:1803.02999, algorithm 2).
+"""Reptile and multi-headed finetuning: towards where each task's agent ended.
 
-A task contributes theta0 - theta_K, so that plain SGD with rate epsilon is the paper's
-theta0 + epsilon mean(theta_K - theta0). It is a special case of Leap (Flennerhag et al., ICLR 2019,
-section 3): of the energy, p = 2, of a path that leaves the loss out, which telescopes to
-p (theta0 - theta_K). The factor p is Leap's alone.
+Reptile (Nichol et al., arXiv:1803.02999, algorithm 2): a task contributes theta0 - theta_K, so that
+plain SGD with rate epsilon is the paper's theta0 + epsilon mean(theta_K - theta0). It is a special
+case of Leap (Flennerhag et al., ICLR 2019, section 3): of the energy, p = 2, of a path that leaves
+the loss out, which telescopes to p (theta0 - theta_K). The factor p is Leap's alone.
+
+Finetuning is the baseline of the Leap paper's section 4: one encoder trained on all games, each
+with heads of its own. A game's agent, its heads, its optimizer and its episodes, is carried over
+from one round to the next. A round trains each of its games for a few updates from the current
+encoder, the games contribute theta0 - theta_K, and SGD with rate 1 makes their mean the next
+encoder. With one update a round that is synchronous multi-task SGD: with an agent of plain SGD
+
+    theta <- theta - lr mean over games of grad_f_game(theta).
+
+With more, games drift apart within a round, as in federated averaging (McMahan et al., AISTATS
+2017).
 
 Dimensions: P flattened shared parameters, K updates.
 """
@@ -13,36 +24,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import GradientPath
+from leap_rl.meta.gradient_path import GradientPath, Method
 from leap_rl.meta.point import Point
 from leap_rl.meta.vectors import check_finite
 
 
-@dataclass(frozen=True)
-class Reptile:
-    """The method; it has nothing to set."""
-
-    name: ClassVar[str] = "reptile"
-    end_batches: ClassVar[int] = 0
-    keeps_tasks: ClassVar[bool] = False
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> DisplacementPath:
-        """Begin a task's path at `theta0`, float32 [P]; see `Method.start`.
-
-        Raises:
-            ValueError: not a float32 vector.
-            NonFiniteError: a parameter is NaN or infinite.
-        """
-        return DisplacementPath(theta0, borrow=borrow)
-
-
 class DisplacementPath(GradientPath):
-    """A path of which only the two ends count: it contributes theta0 - theta."""
+    """A path that knows its last point; it contributes theta0 - theta."""
 
     def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(theta0)
@@ -53,9 +45,9 @@ class DisplacementPath(GradientPath):
         self._check_point(point, where)
         if point.step_length is None or not math.isfinite(point.step_length):
             check_finite("theta", point.theta, where)
-        self._theta = self._kept(point.theta, self._theta)
+        self._theta = self._held(point.theta, self._theta)
 
-    def _kept(self, vector: Tensor, buffer: Tensor) -> Tensor:
+    def _held(self, vector: Tensor, buffer: Tensor) -> Tensor:
         return vector.detach() if self._borrow else buffer.copy_(vector)
 
     def _displacement(self) -> Tensor:
@@ -67,19 +59,33 @@ class DisplacementPath(GradientPath):
         return self._displacement().neg_().to(torch.float32)
 
     def metrics(self) -> dict[str, float]:
-        """Scalars for logs; a pure read.
-
-        Returns:
-            `displacement`: |theta - theta0|, and what every path has.
-        """
-        return super().metrics() | {
-            "displacement": torch.linalg.vector_norm(self._displacement()).item()
-        }
+        """`displacement`: |theta - theta0|; and what every path has."""
+        displacement = torch.linalg.vector_norm(self._displacement()).item()
+        return super().metrics() | {"displacement": displacement}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that a fresh path from the same theta0 and method needs, copied."""
+        """See `GradientPath.state_dict`."""
         return super().state_dict() | {"theta": self._theta.clone()}
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         super()._load(state)
         self._theta = state["theta"].clone()
+
+
+@dataclass(frozen=True)
+class Reptile(Method):
+    """The method; it has nothing to set."""
+
+    name = "reptile"
+
+    def start(self, theta0: Tensor, *, borrow: bool = False) -> DisplacementPath:
+        """See `Method.start`."""
+        return DisplacementPath(theta0, borrow=borrow)
+
+
+@dataclass(frozen=True)
+class Finetune(Reptile):
+    """The method; it contributes what Reptile does, and its tasks are carried over."""
+
+    name = "finetune"
+    keeps_tasks = True

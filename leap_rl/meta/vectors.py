@@ -73,9 +73,8 @@ def norm(vector: Tensor) -> float:
     Squares are summed in float32 within short rows and in float64 across them: a fifth of the time
     of a norm in float64. Not finite where the vector is not, or where a square overflows.
     """
-    rows = vector.numel() // _NORM_ROW
-    in_rows = rows * _NORM_ROW
-    row_norms = torch.linalg.vector_norm(vector[:in_rows].view(rows, _NORM_ROW), dim=1)
+    in_rows = vector.numel() // _NORM_ROW * _NORM_ROW
+    row_norms = torch.linalg.vector_norm(vector[:in_rows].view(-1, _NORM_ROW), dim=1)
     rest = torch.linalg.vector_norm(vector[in_rows:])
     return math.hypot(torch.linalg.vector_norm(row_norms, dtype=torch.float64).item(), rest.item())
 
@@ -85,10 +84,9 @@ def dot(first: Tensor, second: Tensor) -> float:
 
     In float64, and slower, where a float32 sum overflows though no value does.
     """
-    rows = first.numel() // _NORM_ROW
-    in_rows = rows * _NORM_ROW
+    in_rows = first.numel() // _NORM_ROW * _NORM_ROW
     products = first * second
-    row_sums = products[:in_rows].view(rows, _NORM_ROW).sum(dim=1)
+    row_sums = products[:in_rows].view(-1, _NORM_ROW).sum(dim=1)
     total = (row_sums.sum(dtype=torch.float64) + products[in_rows:].sum()).item()
     return total if math.isfinite(total) else (first.double() @ second.double()).item()
 
@@ -110,6 +108,22 @@ def check_vector(name: str, vector: Tensor, *, like: Tensor) -> None:
             f"{name}: must be {like.dtype} {tuple(like.shape)}, "
             f"got {vector.dtype} {tuple(vector.shape)}"
         )
+
+
+def copy_theta0(theta0: Tensor) -> Tensor:
+    """A contiguous copy of an initialization, float32 [P].
+
+    Raises:
+        ValueError: not a float32 vector.
+        NonFiniteError: a parameter is NaN or infinite.
+    """
+    if theta0.dtype != torch.float32 or theta0.ndim != 1 or theta0.numel() == 0:
+        raise ValueError(
+            f"theta0: must be a float32 vector [P], got {theta0.dtype} {tuple(theta0.shape)}"
+        )
+    if not torch.isfinite(theta0).all():
+        raise NonFiniteError("theta0 is not finite")
+    return theta0.detach().clone(memory_format=torch.contiguous_format)
 
 
 def check_finite(name: str, vector: Tensor, where: str) -> None:

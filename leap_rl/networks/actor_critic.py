@@ -15,27 +15,22 @@ from leap_rl.networks.encoders import blank, make_encoder
 
 
 class ActorCritic(nn.Module):
-    """An encoder and two linear heads.
+    """An encoder and two linear heads, in the flat vector's order: encoder, policy, value.
 
-    The children come in the order encoder, policy, value, so that in the flat vector the shared
-    parameters, the encoder's, come first. All parameters are zero until `initialize` draws them or
-    a vector is copied in.
+    All parameters are zero until `initialize` draws them or a vector is copied in.
+
+    Args:
+        encoder: Name of the encoder, one of `leap_rl.networks.encoders.ENCODERS`.
+        observation_shape: (H, W, C), or (length,) of vectors.
+        num_actions: A.
+
+    Raises:
+        ValueError: The encoder is not known, or takes no such observations.
     """
 
     def __init__(
         self, encoder: str, *, observation_shape: tuple[int, ...], num_actions: int
     ) -> None:
-        """Build the network.
-
-        Args:
-            encoder: Name of the encoder, one of `leap_rl.networks.encoders.ENCODERS`.
-            observation_shape: (H, W, C), or (length,) of vectors.
-            num_actions: A.
-
-        Raises:
-            ValueError: The encoder is not known, or the observations are too small for it, or of
-                another kind.
-        """
         super().__init__()
         self.encoder = make_encoder(encoder, observation_shape)
         features = self.encoder.features

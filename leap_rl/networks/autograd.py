@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from torch import Tensor
 
 from leap_rl.compute.precision import Precision
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.parameters import FlatParameters
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.passes import Outputs, Passes
 
 
-class AutogradPasses:
-    """Any network, differentiated by autograd, on the network's own device.
+class AutogradPasses(Passes):
+    """Any network, on its own device; it keeps an agent step's outputs with their graph.
 
     Args:
         network: Its parameters are views of `flat`.
@@ -25,45 +23,22 @@ class AutogradPasses:
     def __init__(
         self, network: ActorCritic, flat: FlatParameters, *, precision: Precision = "float32"
     ) -> None:
+        super().__init__()
         self._network = network
         self._flat = flat
-        self._precision = precision
-        self._unroll: list[Outputs] = []
+        self._casts = precision == "bfloat16"
 
-    @torch.no_grad()
-    def forward(self, observations: Tensor) -> Outputs:
-        """Go through the network once, keeping nothing."""
-        return self._outputs(observations)
+    def _forward(self, observations: Tensor) -> tuple[Outputs, Outputs]:
+        device = self._flat.vector.device
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self._casts):
+            logits, values = self._network(observations.to(device, non_blocking=True))
+        outputs = Outputs(logits.float(), values.float())
+        return Outputs(*(each.detach() for each in outputs)), outputs
 
-    def record(self, observations: Tensor) -> Outputs:
-        """Go through the network and keep its graph."""
-        outputs = self._outputs(observations)
-        self._unroll.append(outputs)
-        return Outputs(outputs.logits.detach(), outputs.values.detach())
-
-    def backward(self, logits_grad: Tensor, values_grad: Tensor, *, forget: bool = True) -> None:
-        """Overwrite the flat gradient with that of the recorded unroll."""
+    def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
         self._flat.zero_grad()
         outputs = [tensor for pair in self._unroll for tensor in pair]
         gradients = [
             tensor for pair in zip(logits_grad, values_grad, strict=True) for tensor in pair
         ]
         torch.autograd.backward(outputs, gradients, retain_graph=not forget)
-        if forget:
-            self.forget()
-
-    def forget(self) -> None:
-        """Drop what was recorded, if anything was."""
-        self._unroll = []
-
-    def refresh(self) -> None:
-        """Nothing: the network's parameters are the flat vector's own elements."""
-
-    def _outputs(self, observations: Tensor) -> Outputs:
-        device = self._flat.vector.device
-        casting: AbstractContextManager[object] = nullcontext()
-        if self._precision == "bfloat16":
-            casting = torch.autocast(device.type, dtype=torch.bfloat16)
-        with casting:
-            logits, values = self._network(observations.to(device, non_blocking=True))
-        return Outputs(logits.float(), values.float())

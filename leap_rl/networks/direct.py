@@ -2,10 +2,8 @@
 
 The same mathematics as autograd's on `ActorCritic`, to rounding, at half its cost on a CPU:
 
-* **Every convolution is dense.** A convolution of kernel k and stride s, s dividing k, is one of
-  kernel k/s and stride 1 over blocks of s × s pixels, each block's pixels laid out as s²·C
-  channels ("space to depth"). Its gradients are those of an ordinary convolution, for which
-  libraries are fast; those of a strided one are not.
+* **Every convolution is dense**, over blocks of pixels (`blocks.py`). Its gradients are those of an
+  ordinary convolution, for which libraries are fast; those of a strided one are not.
 * **Nothing is computed twice.** ReLU and the layout of the next layer are one pass over memory, as
   are their gradients. The 1/255 that scales pixels is a factor of the first layer's weights, and a
   pixel is exact in any floating-point type.
@@ -23,16 +21,15 @@ width and channels of a layer's input.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from leap_rl.compute.kernels import kernel
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.blocks import relu_by_block, space_to_depth, through_relu_by_block
+from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
 
 PIXEL_SCALE = 1.0 / 255.0
 
@@ -77,10 +74,9 @@ def given(tensor: Tensor | None) -> Tensor:
 
 
 class _Dense:
-    """One convolution over blocks.
+    """One convolution over blocks, computed with `weight` and `bias`.
 
-    `weight` and `bias` are what is computed with; the layer's own float32 parameters, in torch's
-    usual layout [outputs, C, k, k], are what they stand for.
+    They stand for the layer's own float32 parameters, in torch's usual layout [outputs, C, k, k].
     """
 
     def __init__(self, layer: nn.Conv2d, *, scale: float, dtype: torch.dtype) -> None:
@@ -134,7 +130,7 @@ class _Step:
     """[B, features of the encoder]."""
 
 
-class DirectPasses:
+class DirectPasses(Passes):
     """The passes of a network that `is_plain`, on the CPU.
 
     Args:
@@ -143,6 +139,7 @@ class DirectPasses:
     """
 
     def __init__(self, network: ActorCritic, *, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
         assert is_plain(network)
         self._dtype = dtype
         self._head_dtype = torch.promote_types(dtype, torch.float32)
@@ -153,7 +150,6 @@ class DirectPasses:
         ]
         self._hidden_layer = cast(nn.Linear, network.encoder.get_submodule("linear"))
         self._head_layers = (network.policy, network.value)
-        self._unroll: list[_Step] = []
         self.refresh()
 
     @torch.no_grad()
@@ -168,17 +164,6 @@ class DirectPasses:
         self._heads = _Linear(*(torch.cat(tensors).to(self._head_dtype) for tensors in heads))
 
     @torch.no_grad()
-    def forward(self, observations: Tensor) -> Outputs:
-        """Go through the network once, keeping nothing."""
-        return self._forward(observations)[0]
-
-    @torch.no_grad()
-    def record(self, observations: Tensor) -> Outputs:
-        """Go through the network and keep what the gradient needs."""
-        outputs, step = self._forward(observations)
-        self._unroll.append(step)
-        return outputs
-
     def _forward(self, observations: Tensor) -> tuple[Outputs, _Step]:
         inputs, flat = self._convolve(observations)
         features = F.linear(flat, *self._hidden).clamp_min_(0.0)
@@ -197,46 +182,30 @@ class DirectPasses:
             if following is None:
                 hidden = outputs.clamp_min_(0.0)
             else:
-                hidden = _relu_by_block(outputs, following.stride)
+                hidden = relu_by_block(outputs, following.stride)
                 inputs.append(hidden)
         return inputs, hidden.flatten(1)
 
     @torch.no_grad()
-    def backward(self, logits_grad: Tensor, values_grad: Tensor, *, forget: bool = True) -> None:
-        """Overwrite the flat gradient with that of the recorded unroll."""
+    def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
         steps = self._unroll
         flat = torch.cat([step.flat for step in steps])
         features = torch.cat([step.hidden for step in steps])
-        grad = torch.cat([logits_grad, values_grad.unsqueeze(2)], dim=2).flatten(0, 1)  # [N, A + 1]
+        grad = heads_gradient(logits_grad, values_grad)
         for layer, part in zip(self._head_layers, (grad[:, :-1], grad[:, -1:]), strict=True):
             _linear_gradient(layer, part, features.to(torch.float32))
         grad = grad.to(self._head_dtype) @ self._heads.weight
-        grad = _through_relu(grad.to(self._dtype), features)
+        grad = through_relu(grad.to(self._dtype), features)
         _linear_gradient(self._hidden_layer, grad, flat)
-        grad = _through_relu(grad @ self._hidden.weight, flat)
-        self._convolutions_backward([step.inputs for step in steps], grad)
-        if forget:
-            self.forget()
-
-    def forget(self) -> None:
-        """Drop what was recorded, if anything was."""
-        self._unroll = []
-
-    def _convolutions_backward(self, steps: list[list[Tensor]], grad: Tensor) -> None:
-        """Overwrite the convolutions' gradients.
-
-        Args:
-            steps: Each agent step's inputs, as `_convolve` returned them.
-            grad: By the last convolution's outputs, [N, features].
-        """
+        grad = through_relu(grad @ self._hidden.weight, flat)
         for convolution in self._convolutions:
             convolution.zero_grad()
         # Newest first: its activations are the ones that may still be in the cache.
-        for inputs, part in zip(reversed(steps), reversed(grad.chunk(len(steps))), strict=True):
-            self._step_backward(inputs, part)
+        for step, part in zip(reversed(steps), reversed(grad.chunk(len(steps))), strict=True):
+            self._step_backward(step.inputs, part)
 
     def _step_backward(self, all_inputs: list[Tensor], grad: Tensor) -> None:
-        """Add one agent step's gradients, from that of the last convolution's outputs."""
+        """Add one agent step's gradients, from that of the last outputs [B, features]."""
         for index in reversed(range(len(self._convolutions))):
             convolution, inputs = self._convolutions[index], all_inputs[index]
             inputs_grad, weight_grad, bias_grad = torch.ops.aten.convolution_backward(
@@ -255,7 +224,7 @@ class DirectPasses:
             convolution.add_gradient(weight_grad, bias_grad)
             if index > 0:
                 before = self._convolutions[index - 1].outputs_shape(all_inputs[index - 1])
-                grad = _through_relu_by_block(
+                grad = through_relu_by_block(
                     inputs_grad.permute(0, 2, 3, 1), inputs, convolution.stride, before
                 )
 
@@ -268,82 +237,3 @@ def _linear_gradient(layer: nn.Linear, grad: Tensor, inputs: Tensor) -> None:
     else:
         weight_grad.copy_(grad.t() @ inputs)
     bias_grad.copy_(torch.sum(grad, 0, dtype=torch.float32))
-
-
-def space_to_depth(observations: Tensor, stride: int) -> Tensor:
-    """Lay uint8 [B, H, W, C] out by blocks of s × s pixels: [B, H/s, W/s, s²·C].
-
-    Rows and columns that fill no block are left out, as a strided convolution leaves them out.
-    """
-    batch, height, width, channels = observations.shape
-    rows, columns = height // stride, width // stride
-    pixels = observations[:, : rows * stride].reshape(batch * rows, stride * width * channels)
-    blocks = torch.empty((batch * rows, columns * stride * stride * channels), dtype=torch.uint8)
-    unit = 4 if (stride * channels) % 4 == 0 and (width * channels) % 4 == 0 else 1
-    if unit == 4:
-        pixels, blocks = pixels.view(torch.int32), blocks.view(torch.int32)
-    order = _order_of_blocks(stride, width * channels // unit, columns, stride * channels // unit)
-    _permute_rows(pixels.numpy(), order.numpy(), blocks.numpy())
-    return blocks.view(torch.uint8).view(batch, rows, columns, -1)
-
-
-@cache
-def _order_of_blocks(stride: int, line: int, columns: int, run: int) -> Tensor:
-    """Return the order of the units in which a row of blocks reads the lines of pixels it covers.
-
-    Args:
-        stride: Lines of pixels, each of `line` units.
-        line: Units in a line.
-        columns: Blocks in the row.
-        run: Units of one block in one line.
-    """
-    lines = torch.arange(stride * line, dtype=torch.int32).view(stride, line)
-    return lines[:, : columns * run].reshape(stride, columns, run).transpose(0, 1).flatten()
-
-
-@kernel
-def _permute_rows(rows: Any, order: Any, permuted: Any) -> None:
-    """Copy rows [R, n] to [R, m], the elements of each in the order [m] of their indices."""
-    for r in range(permuted.shape[0]):
-        source, target = rows[r], permuted[r]
-        for i in range(order.shape[0]):
-            target[i] = source[order[i]]
-
-
-def _split(pixels: Tensor, stride: int) -> Tensor:
-    """View [B, H, W, C] by blocks: [B, H/s, W/s, s, s, C]."""
-    batch, height, width, channels = pixels.shape
-    rows, columns = height // stride, width // stride
-    split = pixels[:, : rows * stride, : columns * stride]
-    return split.view(batch, rows, stride, columns, stride, channels).permute(0, 1, 3, 2, 4, 5)
-
-
-def _relu_by_block(outputs: Tensor, stride: int) -> Tensor:
-    """Apply ReLU to [B, H, W, C] and lay it out by blocks, [B, H/s, W/s, s²·C], in one pass."""
-    if stride == 1:
-        return outputs.clamp_min_(0.0)
-    split = _split(outputs, stride)
-    blocks = torch.empty(split.shape, dtype=outputs.dtype)
-    torch.clamp_min(split, 0.0, out=blocks)
-    return blocks.flatten(3)
-
-
-def _through_relu(grad: Tensor, outputs: Tensor) -> Tensor:
-    """Zero the gradient where the ReLU's output is zero, in place."""
-    torch.ops.aten.threshold_backward.grad_input(grad, outputs, 0, grad_input=grad)
-    return grad
-
-
-def _through_relu_by_block(
-    grad: Tensor, blocks: Tensor, stride: int, shape: tuple[int, int, int, int]
-) -> Tensor:
-    """Undo `_relu_by_block`: the gradient, and the blocks, to that of its outputs [B, H, W, C]."""
-    if stride == 1:
-        return _through_relu(grad, blocks)
-    cropped = shape[1] % stride or shape[2] % stride
-    outputs_grad = (torch.zeros if cropped else torch.empty)(shape, dtype=grad.dtype)
-    split = _split(outputs_grad, stride)
-    torch.ops.aten.threshold_backward.grad_input(
-        grad.reshape(split.shape), blocks.view(split.shape), 0, grad_input=split
-    )
-    return outputs_grad

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeVar
 
 import torch
@@ -53,11 +54,7 @@ class Encoder(nn.Sequential):
 
 
 class _Flatten(nn.Module):
-    """[N, C, H, W] to [N, H·W·C]: a view of activations whose channels come last in memory.
-
-    Which feature comes first is a matter of names alone: every order is equally likely in a random
-    initialization.
-    """
+    """[N, C, H, W] to [N, H·W·C]: a view of activations whose channels come last in memory."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs.permute(0, 2, 3, 1).flatten(1)
@@ -78,10 +75,9 @@ class _Residual(nn.Module):
 
 
 def _plain(
-    observation_shape: tuple[int, int, int],
-    *,
     convolutions: tuple[tuple[int, int, int], ...],
     features: int,
+    observation_shape: tuple[int, int, int],
 ) -> Encoder:
     """Stack convolutions (channels, kernel, stride) and one linear layer, a ReLU after each."""
     height, width, channels = observation_shape
@@ -95,18 +91,6 @@ def _plain(
     layers["linear"] = nn.Linear(height * width * channels, features)
     layers["relu"] = nn.ReLU()
     return Encoder(layers, features=features)
-
-
-def _mnih2013(observation_shape: tuple[int, int, int]) -> Encoder:
-    """Mnih et al. 2013, section 4.1."""
-    return _plain(observation_shape, convolutions=((16, 8, 4), (32, 4, 2)), features=256)
-
-
-def _nature(observation_shape: tuple[int, int, int]) -> Encoder:
-    """Mnih et al. 2015, methods, "Model architecture"."""
-    return _plain(
-        observation_shape, convolutions=((32, 8, 4), (64, 4, 2), (64, 3, 1)), features=512
-    )
 
 
 def _impala(observation_shape: tuple[int, int, int]) -> Encoder:
@@ -126,11 +110,6 @@ def _impala(observation_shape: tuple[int, int, int]) -> Encoder:
     return Encoder(layers, features=256)
 
 
-def _minatar(observation_shape: tuple[int, int, int]) -> Encoder:
-    """Young and Tian 2019, section 3: 16 filters of 3×3 and 128 units, for 10×10 cells."""
-    return _plain(observation_shape, convolutions=((16, 3, 1),), features=128)
-
-
 def _mlp(length: int) -> Encoder:
     """Schulman et al. 2017 (PPO), section 6.1: two hidden layers of 64 units, tanh."""
     layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -140,12 +119,11 @@ def _mlp(length: int) -> Encoder:
     return Encoder(layers, features=64)
 
 
-# Name -> (how to build it, the least height and width that leave its last convolution one output).
-_ENCODERS: dict[str, tuple[Callable[[tuple[int, int, int]], Encoder], int]] = {
-    "mnih2013": (_mnih2013, 20),
-    "nature": (_nature, 36),
-    "impala": (_impala, 1),
-    "minatar": (_minatar, 3),
+# Name -> convolutions (channels, kernel, stride) and features.
+_PLAIN: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
+    "mnih2013": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih et al. 2013, section 4.1
+    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih et al. 2015, methods
+    "minatar": (((16, 3, 1),), 128),  # Young and Tian 2019, section 3, for 10 × 10 cells
 }
 
 LAST_LAYER = "linear"
@@ -154,7 +132,7 @@ LAST_LAYER = "linear"
 OF_VECTORS = "mlp"
 """The encoder that takes vectors."""
 
-OF_IMAGES: tuple[str, ...] = tuple(_ENCODERS)
+OF_IMAGES: tuple[str, ...] = ("mnih2013", "nature", "impala", "minatar")
 """Encoders that take images."""
 
 ENCODERS: tuple[str, ...] = (*OF_IMAGES, OF_VECTORS)
@@ -181,7 +159,7 @@ def make_encoder(name: str, observation_shape: tuple[int, ...]) -> Encoder:
     if name == OF_VECTORS:
         (length,) = observation_shape
         return blank(lambda: _mlp(length))
-    build, least = _ENCODERS[name]
+    least = least_size(name)
     height, width, channels = observation_shape
     if min(height, width) < least or channels < 1:
         raise ValueError(
@@ -189,6 +167,7 @@ def make_encoder(name: str, observation_shape: tuple[int, ...]) -> Encoder:
             f"and width of at least {least} and a channel; use larger observations or another "
             "encoder"
         )
+    build = _impala if name == "impala" else partial(_plain, *_PLAIN[name])
     return blank(lambda: build((height, width, channels)))
 
 
@@ -200,18 +179,21 @@ def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> L
     """
     if share == "encoder":
         return encoder
-    try:
-        return encoder.before(LAST_LAYER)
-    except ValueError:
+    if not any(leaf.name.startswith(f"{LAST_LAYER}.") for leaf in encoder.leaves):
         raise ValueError(
             f"agent.share = {share}: the encoder {OF_VECTORS} of vectors has no convolutions; take "
             "agent.share = encoder"
-        ) from None
+        )
+    return encoder.before(LAST_LAYER)
 
 
 def least_size(name: str) -> int:
     """Return the least height and width of images that an encoder of these takes."""
-    return _ENCODERS[name][1]
+    convolutions, _ = _PLAIN.get(name, ((), 0))
+    size = 1  # of the last convolution's outputs
+    for _, kernel, stride in reversed(convolutions):
+        size = (size - 1) * stride + kernel
+    return size
 
 
 def blank(build: Callable[[], M]) -> M:
@@ -229,18 +211,15 @@ def blank(build: Callable[[], M]) -> M:
 
 
 def initialize(module: nn.Module, generator: torch.Generator, *, gain: float | None = None) -> None:
-    """Draw every weight, uniformly and in layer order. n: inputs of a unit.
-
-    The Leap paper does not say how its networks start. Neither way needs linear algebra, so the
-    same generator gives the same bits on every CPU.
+    """Draw every weight, uniformly and in layer order; the same bits on every CPU.
 
     Args:
         module: Its convolutions and linear layers are drawn; normalizations scale by 1 and shift
             by 0.
         generator: Drawn from.
-        gain: Weights get a deviation of gain / √n, biases are zero; √2 keeps the size of
+        gain: Weights get a deviation of gain / √inputs, biases are zero; √2 keeps the size of
             activations through ReLUs (He et al. 2015, eq. 10). Without a gain weights and biases
-            lie within ±1/√n, torch's default and that of the Torch7 that Mnih et al. used.
+            lie within ±1/√inputs, torch's default and that of Mnih et al.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

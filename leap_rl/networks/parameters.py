@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor, nn
@@ -38,10 +39,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Layout:
-    """Names, shapes and offsets of the parameters in a flat vector of `size` elements.
-
-    Elements that belong to no leaf are padding: zero in the vector and in its gradient.
-    """
+    """The parameters in a flat vector; elements of no leaf are zero, and so is their gradient."""
 
     leaves: tuple[Leaf, ...]
     """The parameters in the order of the vector."""
@@ -49,40 +47,23 @@ class Layout:
     """Length N of the vector, padding included; a multiple of 16."""
 
     def prefix(self, child: str) -> Layout:
-        """Return the layout of the child module that comes first, its name stripped from the names.
+        """Return the layout that the module's first child has when it is flattened alone.
 
-        A child's leaves are aligned one by one, so the result is the layout that the child has when
-        it is flattened alone, and `vector[: layout.prefix(child).size]` is that child's vector.
-
-        Raises:
-            ValueError: The module has no such child, or other parameters come before it.
+        `vector[: layout.prefix(child).size]` is that child's vector.
         """
         dotted = f"{child}."
-        count = sum(leaf.name.startswith(dotted) for leaf in self.leaves)
-        leading = self.leaves[:count]
-        if not leading or not all(leaf.name.startswith(dotted) for leaf in leading):
-            raise ValueError(
-                f"child = {child!r}: is not the first child with parameters; "
-                f"the vector starts with {[leaf.name for leaf in self.leaves[:3]]}"
-            )
         own = tuple(
-            Leaf(leaf.name.removeprefix(dotted), leaf.shape, leaf.offset) for leaf in leading
+            Leaf(leaf.name.removeprefix(dotted), leaf.shape, leaf.offset)
+            for leaf in takewhile(lambda leaf: leaf.name.startswith(dotted), self.leaves)
         )
-        return Layout(own, _aligned(leading[-1].stop))
+        assert own, f"{child} is not the first child with parameters"
+        return Layout(own, _aligned(own[-1].stop))
 
     def before(self, child: str) -> Layout:
-        """Return the layout of what comes before a child module's parameters.
-
-        `vector[: layout.before(child).size]` is the vector of those.
-
-        Raises:
-            ValueError: The module has no such child, or it comes first.
-        """
-        names = [leaf.name for leaf in self.leaves]
-        count = next((i for i, name in enumerate(names) if name.startswith(f"{child}.")), 0)
-        if count == 0:
-            raise ValueError(f"child = {child!r}: no parameters come before it; there are {names}")
-        return Layout(self.leaves[:count], _aligned(self.leaves[count - 1].stop))
+        """Return the layout of what comes before a child module's parameters."""
+        leaves = tuple(takewhile(lambda leaf: not leaf.name.startswith(f"{child}."), self.leaves))
+        assert 0 < len(leaves) < len(self.leaves), f"no parameters come before {child}"
+        return Layout(leaves, _aligned(leaves[-1].stop))
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """Return the views of `vector` [N], by name and in the vector's order."""
@@ -90,9 +71,7 @@ class Layout:
         return {leaf.name: vector[leaf.offset : leaf.stop].view(leaf.shape) for leaf in self.leaves}
 
     def pack(self, named: Mapping[str, Tensor]) -> Tensor:
-        """Return a new float32 vector [N] with the given tensors at their places, padding zero.
-
-        The inverse of `named`: this is how an initialization is read back from a file.
+        """Return a new float32 vector [N], padding zero: the inverse of `named`.
 
         Raises:
             ValueError: A name is missing or unexpected, or a tensor is of another shape or dtype.
@@ -122,9 +101,8 @@ class Layout:
 class FlatParameters:
     """A module's parameters as one vector, and their gradients as another.
 
-    There are two of each. An optimizer writes the next point into `spare` and calls `swap`: the
-    point that was left, and the gradient there, then are in `spare` and `spare_grad`, and stay
-    until the next step. Who follows the path of gradient descent has no need of copies.
+    There are two of each: an optimizer writes the next point into `spare` and calls `swap`, so that
+    the last point and its gradient stay until the next step, and a gradient path needs no copies.
 
     Attributes:
         vector: float32 [N]. Whatever is written here is what the module computes with. Autograd
@@ -155,12 +133,12 @@ class FlatParameters:
             parameter.data = values[name]
             parameter.grad = grads[name]
 
-    def zero_grad(self) -> None:
-        """Zero the gradients in place.
+    def copies(self) -> dict[str, Tensor]:
+        """Return copies of the parameters by name."""
+        return {name: view.clone() for name, view in self.layout.named(self.vector).items()}
 
-        To be used instead of the module's or an optimizer's own `zero_grad`, which by default
-        drops the views, so that the next backward pass would write somewhere else.
-        """
+    def zero_grad(self) -> None:
+        """Zero the gradients in place; torch's own `zero_grad` would drop the views."""
         self.grad.zero_()
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from leap_rl.compute.kernels import kernel
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.direct import PIXEL_SCALE, given, is_plain
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
 
 LARGEST = 8192
 """R up to which a network is small."""
@@ -48,7 +48,7 @@ class _Step(NamedTuple):
     """[J, B], of the encoder."""
 
 
-class SmallPasses:
+class SmallPasses(Passes):
     """The passes of a network that `is_small`, on the CPU.
 
     Activations of the linear layers are kept as [J, B]: all products then take the weights as they
@@ -60,12 +60,12 @@ class SmallPasses:
     """
 
     def __init__(self, network: ActorCritic, *, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
         assert is_small(network)
         self._dtype = dtype
         self._convolution = cast(nn.Conv2d, network.encoder.get_submodule("conv1"))
         self._linear = cast(nn.Linear, network.encoder.get_submodule("linear"))
         self._policy, self._value = network.policy, network.value
-        self._unroll: list[_Step] = []
         outputs, channels, side, _ = self._convolution.weight.shape
         # What a cell adds to a line of outputs is a run of numbers: [C, k, k, O], from the cell's
         # own column to the left.
@@ -89,17 +89,6 @@ class SmallPasses:
         self._heads_bias = heads_bias.to(self._dtype).unsqueeze(1)
 
     @torch.no_grad()
-    def forward(self, observations: Tensor) -> Outputs:
-        """Go through the network once, keeping nothing."""
-        return self._forward(observations)[0]
-
-    @torch.no_grad()
-    def record(self, observations: Tensor) -> Outputs:
-        """Go through the network and keep what the gradient needs."""
-        outputs, step = self._forward(observations)
-        self._unroll.append(step)
-        return outputs
-
     def _forward(self, observations: Tensor) -> tuple[Outputs, _Step]:
         shape = self._convolved_shape(observations)
         convolved = torch.empty(shape, dtype=self._dtype)
@@ -114,31 +103,23 @@ class SmallPasses:
         return Outputs(heads[:-1].t(), heads[-1]), _Step(observations, convolved, features)
 
     @torch.no_grad()
-    def backward(self, logits_grad: Tensor, values_grad: Tensor, *, forget: bool = True) -> None:
-        """Overwrite the flat gradient with that of the recorded unroll."""
+    def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
         convolved = torch.cat([step.convolved for step in self._unroll])
         features = torch.cat([step.features for step in self._unroll], dim=1)
-        grad = torch.cat([logits_grad, values_grad.unsqueeze(2)], dim=2).flatten(0, 1)
-        grad = grad.t().to(self._dtype)  # [A + 1, N]
+        grad = heads_gradient(logits_grad, values_grad).t().to(self._dtype)  # [A + 1, N]
         heads_grad, bias_grad = grad @ features.t(), grad.sum(1)
         given(self._policy.weight.grad).copy_(heads_grad[:-1])
         given(self._value.weight.grad).copy_(heads_grad[-1:])
         given(self._policy.bias.grad).copy_(bias_grad[:-1])
         given(self._value.bias.grad).copy_(bias_grad[-1:])
-        grad = _through_relu(self._heads.t() @ grad, features)
+        grad = through_relu(self._heads.t() @ grad, features)
         weight_grad = given(self._linear.weight.grad)
         if weight_grad.dtype == self._dtype:
             torch.mm(grad, convolved, out=weight_grad)
         else:
             weight_grad.copy_(grad @ convolved)
         given(self._linear.bias.grad).copy_(grad.sum(1))
-        self._convolution_backward(_through_relu(grad.t() @ self._weight, convolved))
-        if forget:
-            self.forget()
-
-    def forget(self) -> None:
-        """Drop what was recorded, if anything was."""
-        self._unroll = []
+        self._convolution_backward(through_relu(grad.t() @ self._weight, convolved))
 
     def _convolution_backward(self, grad: Tensor) -> None:
         """Overwrite the convolution's gradients from that of its outputs, [N, R]."""
@@ -157,12 +138,6 @@ class SmallPasses:
         batch, height, width, _ = observations.shape
         _, side, _, outputs = self._filters.shape
         return batch, height - side + 1, (width - side + 1) * outputs
-
-
-def _through_relu(grad: Tensor, outputs: Tensor) -> Tensor:
-    """Zero the gradient where the ReLU's output is zero, in place."""
-    torch.ops.aten.threshold_backward.grad_input(grad, outputs, 0, grad_input=grad)
-    return grad
 
 
 @kernel

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -34,37 +33,8 @@ from leap_rl.rl.loss import (
     a2c_loss,
     sample_actions,
 )
-from leap_rl.rl.returns import n_step_returns
 from leap_rl.rl.rmsprop import RMSProp, check_same_shape, norm
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What an update learned from. Observations are kept as they were given, not copied."""
-
-    observations: tuple[Tensor, ...]
-    """T of uint8 [B, H, W, C], those acted on."""
-    targets: Targets
-    """Each [T, B]."""
-
-
-@dataclass(frozen=True)
-class _Acted:
-    """One agent step's decision."""
-
-    observations: Tensor
-    predictions: Predictions
-    actions: Tensor
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What the environments answered to one agent step."""
-
-    rewards: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    last_observations: Mapping[int, Tensor]
+from leap_rl.rl.unroll import Batch, Unroll
 
 
 class A2CLearner:
@@ -82,11 +52,9 @@ class A2CLearner:
                      step_length=learner.step_length)
         learner.step()
 
-    The actions come from the same parameters that the update then changes, so the pass that chose
-    them is the pass that is differentiated: it is computed once. The parameters and the gradient
-    of an update stay readable until the next one is done.
-
-    Between `step` and the next `act` the learner is its `state_dict` and nothing else.
+    The pass that chose the actions is the pass that is differentiated. The parameters and the
+    gradient of an update stay readable until the next one is done. Between `step` and the next
+    `act` the learner is its `state_dict` and nothing else.
 
     Attributes:
         config: What it was built with, each `auto` resolved.
@@ -96,7 +64,6 @@ class A2CLearner:
         action_generator: The random stream that actions are drawn from, on the CPU.
         step_length: Length of the last step of the shared parameters; none before the first.
         shared_size: P.
-        shared_layout: Which element of `shared` belongs to which parameter of the encoder.
     """
 
     def __init__(
@@ -108,14 +75,14 @@ class A2CLearner:
         head_generator: torch.Generator,
         action_generator: torch.Generator,
     ) -> None:
-        """Draw the heads from `head_generator`; what is shared is zero until `load_shared`.
+        """Draw the heads; what is shared is zero until `load_shared`.
 
         Args:
             config: The agent's settings; what is `auto` in them is resolved here.
             observation_shape: (H, W, C), or (length,) of vectors.
             num_actions: A.
-            head_generator: Drawn from here and kept no longer; also for the encoder's linear layer
-                where that is not shared.
+            head_generator: For the heads, and for the encoder's linear layer where that is not
+                shared; used here alone.
             action_generator: Drawn from by each `act`.
 
         Raises:
@@ -133,8 +100,7 @@ class A2CLearner:
         initialize(self.network.value, head_generator, gain=value_gain)
         encoder = self.network.encoder
         encoder_layout = layout_of(encoder)
-        self.shared_layout = shared_part(encoder_layout, config.share)
-        self.shared_size = self.shared_layout.size
+        self.shared_size = shared_part(encoder_layout, config.share).size
         if self.shared_size < encoder_layout.size:
             linear = encoder.get_submodule(LAST_LAYER)
             initialize(linear, head_generator, gain=gains["encoder"])
@@ -156,8 +122,7 @@ class A2CLearner:
             "policy": Weights(policy=1.0),
             "value": Weights(value=1.0),
         }
-        self._acted: list[_Acted] = []
-        self._outcomes: list[_Outcome] = []
+        self._unroll = Unroll()
         self._unrolled: tuple[Predictions, Targets] | None = None
 
     @property
@@ -170,7 +135,7 @@ class A2CLearner:
 
         Only between updates.
         """
-        assert not self._acted, "an unroll is under way"
+        assert not self._unroll, "an unroll is under way"
         assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
         self.shared.copy_(theta)
         self.step_length = None  # no step of the optimizer led here
@@ -179,16 +144,14 @@ class A2CLearner:
     def act(self, observations: Tensor) -> Tensor:
         """Draw actions, int64 [B] on the CPU, for observations uint8 [B, H, W, C].
 
-        The observations are kept, not copied: they must not change until the update is done, nor
-        later, while a `Batch` holds them.
+        The observations are not copied: they must not change as long as a `Batch` holds them.
         """
-        assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
-        if not self._acted:
+        if not self._unroll:
             self.passes.forget()  # an unroll whose gradient nobody asked for
         predictions = _on_cpu(self.passes.record(observations))
         # Drawn on the CPU, from a stream that is the same on every device.
         actions = sample_actions(predictions.logits, self.action_generator)
-        self._acted.append(_Acted(observations, predictions, actions))
+        self._unroll.act(observations, predictions, actions)
         return actions
 
     def record(
@@ -208,8 +171,7 @@ class A2CLearner:
             last_observations: For each environment that was cut off, by index, that episode's own
                 last observation, uint8 [H, W, C].
         """
-        assert len(self._acted) == len(self._outcomes) + 1, "nothing was acted"
-        self._outcomes.append(_Outcome(rewards, terminated, truncated, last_observations))
+        self._unroll.record(rewards, terminated, truncated, last_observations)
 
     def losses(self, next_observations: Tensor) -> tuple[A2CLoss, Batch]:
         """Return the loss of the unroll since the last call, and its batch.
@@ -217,30 +179,21 @@ class A2CLearner:
         Clips the rewards, bootstraps from `next_observations`, uint8 [B, H, W, C], those to be
         acted on next, and forgets the unroll.
         """
-        acted, outcomes = self._acted, self._outcomes
-        assert acted, "an unroll needs at least one agent step"
-        assert len(acted) == len(outcomes), "the last step was not recorded"
-        self._acted, self._outcomes = [], []
-        predictions = Predictions(
-            logits=torch.stack([step.predictions.logits for step in acted]),
-            values=torch.stack([step.predictions.values for step in acted]),
+        predictions, batch = self._unroll.finish(
+            next_observations,
+            value_of=lambda observations: self.passes.forward(observations).values.cpu(),
+            reward_clip=self.config.reward_clip,
+            gamma=self.config.gamma,
         )
-        returns = self._returns(outcomes, next_observations)
-        targets = Targets(
-            actions=torch.stack([step.actions for step in acted]),
-            returns=returns,
-            advantages=returns - predictions.values,
-        )
-        self._unrolled = (predictions, targets)
-        batch = Batch(tuple(step.observations for step in acted), targets)
-        return self._loss(predictions, targets), batch
+        self._unroll = Unroll()
+        self._unrolled = (predictions, batch.targets)
+        return a2c_loss(predictions, batch.targets, self._weights["total"]), batch
 
     def backward(self) -> Tensor:
-        """Compute the gradients of the last `losses`, and return the path's, float32 [P].
+        """Return the gradient of the path loss by the shared parameters, float32 [P].
 
-        That is the gradient of the path loss by the shared parameters. The gradient of the total
-        loss is left in `flat.grad` for `step`. If the path loss is the total loss, what is returned
-        is a view of that. It is valid until the next but one `step`.
+        The gradient of the total loss is left in `flat.grad` for `step`. If the path loss is the
+        total loss, what is returned is a view of that, valid until the next but one `step`.
         """
         path_loss = self.config.path_loss
         path_gradient = self.flat.grad[: self.shared_size]
@@ -266,16 +219,15 @@ class A2CLearner:
         """Return the loss of a batch at the current parameters, without gradient.
 
         Actions, returns and advantages stay those of the batch: this is the function whose gradient
-        the update took, at another point. Where it was taken, it is what `losses` returned, to the
-        bit.
+        the update took, at another point.
         """
         passes = [_on_cpu(self.passes.forward(each)) for each in batch.observations]
         predictions = Predictions(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
-        return self._loss(predictions, batch.targets)
+        return a2c_loss(predictions, batch.targets, self._weights["total"])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of all that the future depends on; only between updates."""
-        assert not self._acted, "an unroll is under way"
+        assert not self._unroll, "an unroll is under way"
         state = {
             "parameters": self.flat.vector.clone(),
             "actions": self.action_generator.get_state(),
@@ -286,12 +238,12 @@ class A2CLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state, in place of `load_shared`.
+        """Continue from a state, in place of `load_shared`.
 
         Raises:
             ValueError: It is of another network.
         """
-        assert not self._acted, "an unroll is under way"
+        assert not self._unroll, "an unroll is under way"
         check_same_shape("parameters", state["parameters"], self.flat.vector)
         prefix = "optimizer."
         parts = {
@@ -306,12 +258,6 @@ class A2CLearner:
         self.step_length = None if length is None else float(length)
         self.passes.refresh()
 
-    def parameters_named(self) -> dict[str, Tensor]:
-        """Return copies of all parameters, named encoder.*, policy.* and value.*."""
-        return {
-            name: view.clone() for name, view in self.flat.layout.named(self.flat.vector).items()
-        }
-
     def _backward(self, part: PathLoss, *, forget: bool) -> None:
         """Overwrite `flat.grad` with the gradient of a part of the loss."""
         assert self._unrolled is not None, "losses comes before its gradient"
@@ -320,37 +266,6 @@ class A2CLearner:
         self.passes.backward(*(each.to(device) for each in gradient), forget=forget)
         if forget:
             self._unrolled = None
-
-    def _loss(self, predictions: Predictions, targets: Targets) -> A2CLoss:
-        return a2c_loss(
-            predictions,
-            targets,
-            value_coefficient=self.config.value_coefficient,
-            entropy_coefficient=self.config.entropy_coefficient,
-        )
-
-    @torch.no_grad()
-    def _returns(self, outcomes: list[_Outcome], next_observations: Tensor) -> Tensor:
-        rewards, terminated, truncated = (
-            torch.stack(parts)
-            for parts in zip(
-                *((o.rewards, o.terminated, o.truncated) for o in outcomes), strict=True
-            )
-        )
-        clip = self.config.reward_clip
-        truncation_values = torch.zeros_like(rewards)
-        cut_off = truncated & ~terminated
-        last = [outcomes[t].last_observations[b] for t, b in cut_off.nonzero().tolist()]
-        if last:
-            truncation_values[cut_off] = self.passes.forward(torch.stack(last)).values.cpu()
-        return n_step_returns(
-            rewards.clamp(-clip, clip),
-            terminated=terminated,
-            truncated=truncated,
-            truncation_values=truncation_values,
-            bootstrap_values=self.passes.forward(next_observations).values.cpu(),
-            gamma=self.config.gamma,
-        )
 
 
 def _on_cpu(outputs: Outputs) -> Predictions:

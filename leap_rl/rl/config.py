@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from leap_rl.compute.precision import Precision
 
@@ -115,46 +115,30 @@ class AgentConfig:
     policy or value: that part alone. Ours: the paper does not say which."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is outside its range.
-        """
-        for name, choices in (
-            ("encoder", EncoderName),
-            ("share", Share),
-            ("initial_weights", InitialWeights),
-            ("rmsprop_start", RMSPropStart),
-            ("path_loss", PathLoss),
-            ("precision", AutoPrecision),
-            ("device", Device),
-        ):
-            value, known = getattr(self, name), get_args(choices)
-            if value not in known:
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
                 raise ValueError(f"agent.{name} = {value!r}: must be one of {', '.join(known)}")
-        ranges = {
-            "lr": (0 < self.lr <= LARGEST, "be greater than 0 and finite, at most 1e6"),
-            "rmsprop_alpha": (0 <= self.rmsprop_alpha < 1, "lie in [0, 1)"),
-            "rmsprop_eps": (
-                0 < self.rmsprop_eps <= LARGEST,
-                "be greater than 0 and finite, at most 1e6",
-            ),
-            "gamma": (0 <= self.gamma <= 1, "lie in [0, 1]"),
-            "entropy_coefficient": (
-                0 <= self.entropy_coefficient <= LARGEST,
-                "be at least 0 and finite, at most 1e6",
-            ),
-            "value_coefficient": (
-                0 <= self.value_coefficient <= LARGEST,
-                "be at least 0 and finite, at most 1e6",
-            ),
-            "value_gain": (
-                self.value_gain is None or 0 < self.value_gain <= LARGEST,
-                "be greater than 0 and at most 1e6, or null",
-            ),
-            "reward_clip": (self.reward_clip > 0, "be greater than 0 (infinity clips nothing)"),
-            "max_grad_norm": (self.max_grad_norm > 0, "be greater than 0 (infinity clips nothing)"),
-        }
-        for name, (holds, demand) in ranges.items():
+        rate = "be greater than 0 and finite, at most 1e6"
+        weight = "be at least 0 and finite, at most 1e6"
+        bound = "be greater than 0 (infinity clips nothing)"
+        gain = self.value_gain
+        for name, holds, demand in (
+            ("lr", 0 < self.lr <= LARGEST, rate),
+            ("rmsprop_alpha", 0 <= self.rmsprop_alpha < 1, "lie in [0, 1)"),
+            ("rmsprop_eps", 0 < self.rmsprop_eps <= LARGEST, rate),
+            ("gamma", 0 <= self.gamma <= 1, "lie in [0, 1]"),
+            ("entropy_coefficient", 0 <= self.entropy_coefficient <= LARGEST, weight),
+            ("value_coefficient", 0 <= self.value_coefficient <= LARGEST, weight),
+            ("value_gain", gain is None or 0 < gain <= LARGEST, f"{rate}, or null"),
+            ("reward_clip", self.reward_clip > 0, bound),
+            ("max_grad_norm", self.max_grad_norm > 0, bound),
+        ):
             if not holds:
                 raise ValueError(f"agent.{name} = {getattr(self, name)}: must {demand}")
+
+
+_CHOICES = {
+    name: get_args(hint)
+    for name, hint in get_type_hints(AgentConfig).items()
+    if get_origin(hint) is Literal
+}

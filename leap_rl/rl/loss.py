@@ -38,12 +38,8 @@ class A2CLoss(NamedTuple):
 
     def path_loss(self, name: PathLoss) -> Tensor:
         """Return the part that is the f of the gradient path."""
-        parts: dict[PathLoss, Tensor] = {
-            "total": self.total,
-            "policy": self.policy,
-            "value": self.value,
-        }
-        return parts[name]
+        part: Tensor = getattr(self, name)
+        return part
 
 
 class Predictions(NamedTuple):
@@ -66,21 +62,6 @@ class Targets(NamedTuple):
     """float32 [...], R − V at the parameters that acted."""
 
 
-def a2c_loss(
-    predictions: Predictions,
-    targets: Targets,
-    *,
-    value_coefficient: float,
-    entropy_coefficient: float,
-) -> A2CLoss:
-    """Return the loss of a batch of agent steps; c_v and c_e are the coefficients."""
-    sums = torch.zeros(3, dtype=torch.float64)
-    _add_losses(*_arrays(predictions, targets), sums.numpy())
-    policy, value, entropy = sums.div_(predictions.values.numel()).unbind()
-    total = policy + value_coefficient * value - entropy_coefficient * entropy
-    return A2CLoss(total=total, policy=policy, value=value, entropy=entropy)
-
-
 class Weights(NamedTuple):
     """How much each part of a loss counts."""
 
@@ -90,6 +71,15 @@ class Weights(NamedTuple):
     """c_v in the total."""
     entropy: float = 0.0
     """−c_e in the total."""
+
+
+def a2c_loss(predictions: Predictions, targets: Targets, total: Weights) -> A2CLoss:
+    """Return the loss of a batch of agent steps, its parts weighted as given in the total."""
+    sums = torch.zeros(3, dtype=torch.float64)
+    _add_losses(*_arrays(predictions, targets), sums.numpy())
+    parts = sums.div_(predictions.values.numel()).unbind()
+    policy, value, entropy = (weight * part for weight, part in zip(total, parts, strict=True))
+    return A2CLoss(policy + value + entropy, *parts)
 
 
 def a2c_gradient(predictions: Predictions, targets: Targets, weights: Weights) -> Predictions:

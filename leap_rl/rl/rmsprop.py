@@ -5,13 +5,12 @@ The rule is `torch.optim.RMSprop`'s: g the gradient, v its running mean square, 
     v ← α v + (1 − α) g²        θ ← θ − lr g / (√v + ε)
 
 with ε outside the root. One compiled loop takes a third of the time of torch's own, which makes
-five passes over vectors that fit no cache (`benchmarks/hot_loop.py`). It leaves the old point
-behind in the spare vector and measures the step along the way.
+five passes over vectors that fit no cache (`benchmarks/hot_loop.py`).
 
 torch starts v at zero. The first step is then lr / √(1 − α) in every coordinate, ten rates with
-α = 0.99: a sign step along one batch, before anything is learned. A learned initialization does
-not survive it, so that two other starts are offered: Adam's bias correction, v / (1 − αᵗ) in place
-of v at update t (Kingma and Ba 2015, algorithm 1), and v = 1, which is TensorFlow's.
+α = 0.99, which no learned initialization survives. Two other starts are offered: Adam's bias
+correction, v / (1 − αᵗ) in place of v at update t (Kingma and Ba 2015, algorithm 1), and v = 1,
+which is TensorFlow's.
 
 N: flattened parameters. P: of those, the shared ones, which come first.
 """

@@ -144,12 +144,6 @@ class ClassifierLearner:
             logits = functional_call(self.network, dict(named), (batch.images,))
         return metrics(logits.to(vector.dtype), batch.labels).loss
 
-    def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of all parameters, named encoder.* and head.*."""
-        return {
-            name: view.clone() for name, view in self.flat.layout.named(self.flat.vector).items()
-        }
-
 
 def metrics(logits: Tensor, labels: Tensor) -> Metrics:
     """Return how well logits [N, classes] say the labels [N]."""

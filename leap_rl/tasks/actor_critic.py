@@ -16,25 +16,19 @@ from torch import Tensor
 from leap_rl.envs.episodes import Episode, EpisodeAccounting
 from leap_rl.envs.vector import GameVector
 from leap_rl.meta.point import Point
-from leap_rl.rl.a2c import A2CLearner, Batch
+from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.loss import A2CLoss
+from leap_rl.rl.unroll import Batch
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.task import (
-    EpisodeEnd,
-    Observe,
-    Progress,
-    TaskSpec,
-    TaskState,
-    restore_loss,
-    save_loss,
-)
+from leap_rl.tasks.descent import DescentTask
+from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 
 if TYPE_CHECKING:
     from leap_rl.tasks.config import LossDifference, TaskConfig
 
 
-class ActorCriticTask:
+class ActorCriticTask(DescentTask):
     """Learns one game by A2C.
 
     Args:
@@ -58,8 +52,12 @@ class ActorCriticTask:
         agent: AgentConfig,
         loss_difference: LossDifference,
     ) -> None:
+        super().__init__(
+            updates=config.updates,
+            agent_steps_per_update=config.agent_steps_per_update,
+            loss_difference=loss_difference,
+        )
         self._config = config
-        self._evaluates_again = loss_difference == "same_batch"
         self.envs = make_envs(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
         self.learner = A2CLearner(
             agent,
@@ -69,19 +67,6 @@ class ActorCriticTask:
             action_generator=_generator(spec.seed, Purpose.ACTIONS),
         )
         self._accounting = EpisodeAccounting(config.num_envs)
-        self._updates = 0
-        self._agent_steps = 0
-        self._previous_batch_loss: Tensor | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether the budget is used up."""
-        return self._updates >= self._config.updates
-
-    @property
-    def agent_steps_total(self) -> int:
-        """The budget."""
-        return self._config.agent_steps
 
     @property
     def device(self) -> torch.device:
@@ -90,70 +75,51 @@ class ActorCriticTask:
 
     def start(self, shared: Tensor) -> None:
         """Copy the encoder, float32 [P], and begin the first episodes; the heads are drawn."""
-        self.learner.load_shared(shared)
+        super().start(shared)
         self._observations = torch.from_numpy(self.envs.reset())
 
     def advance(self, observe: Observe) -> Progress:
         """Act for T agent steps in each environment, then update once."""
         loss, batch, episodes, rewards = self._unroll()
-        gradient = self.learner.backward()
-        observe(
-            Point(
-                theta=self.learner.shared,
-                loss=self._path_loss(loss),
-                grad=gradient,
-                previous_batch_loss=self._previous_batch_loss,
-                step_length=self.learner.step_length,
-            )
-        )
+        observe(self._point_of(loss, self.learner.backward()))
         self.learner.step()
-        self._updates += 1
-        if self._evaluates_again:
-            self._previous_batch_loss = self._path_loss(self.learner.evaluate(batch))
-        return Progress(
-            updates=self._updates,
-            agent_steps=self._agent_steps,
-            losses={name: value.item() for name, value in loss._asdict().items()},
-            episodes=[
-                EpisodeEnd(episode.agent_steps, episode.raw_return, episode.length)
-                for episode in episodes
-            ],
+        self._count_update(lambda: self._path_loss(self.learner.evaluate(batch)))
+        return self._progress(
+            {name: value.item() for name, value in loss._asdict().items()},
+            episodes=[EpisodeEnd(e.agent_steps, e.raw_return, e.length) for e in episodes],
             rewards=rewards,
         )
 
     def end_point(self, *, with_grad: bool) -> Point:
         """Return the last point with one more batch's loss.
 
-        Its agent steps lie outside the budget: what ends in them is in no figure.
+        Its agent steps lie outside the budget: what ends in them is in no metric.
         """
         loss, _, _, _ = self._unroll()
-        return Point(
-            theta=self.learner.shared,
-            loss=self._path_loss(loss),
-            grad=self.learner.backward() if with_grad else None,
-            previous_batch_loss=self._previous_batch_loss,
-            step_length=self.learner.step_length,
-        )
+        return self._point_of(loss, self.learner.backward() if with_grad else None)
 
-    def state(self) -> TaskState:
-        """Return agent, environments, running episodes and counts."""
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return copies of the parameters, named encoder.*, policy.* and value.*."""
+        return self.learner.flat.copies()
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.envs.close()
+
+    def _load_shared(self, shared: Tensor) -> None:
+        self.learner.load_shared(shared)
+
+    def _own_state(self) -> TaskState:
         learner = {name: part.cpu().numpy() for name, part in self.learner.state_dict().items()}
         return {
             **{f"learner.{name}": array for name, array in learner.items()},
             **{f"envs.{name}": array for name, array in self.envs.state().items()},
             "returns": self._accounting.returns.copy(),
             "lengths": self._accounting.lengths.copy(),
-            "updates": np.array(self._updates),
-            "agent_steps": np.array(self._agent_steps),
-            **save_loss(self._previous_batch_loss),
+            "agent_steps": np.array(self._updates * self._agent_steps_per_update),
         }
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a state.
-
-        Raises:
-            ValueError: The state is of another game, other settings or another network.
-        """
+    def _restore_own(self, state: Mapping[str, NDArray[Any]]) -> None:
         learner = _with_prefix("learner.", state)
         self.learner.load_state_dict(
             {name: torch.from_numpy(array.copy()) for name, array in learner.items()}
@@ -162,41 +128,17 @@ class ActorCriticTask:
         self._observations = torch.from_numpy(observations)
         self._accounting.returns[:] = state["returns"]
         self._accounting.lengths[:] = state["lengths"]
-        self._updates = int(state["updates"])
-        self._agent_steps = int(state["agent_steps"])
-        self._previous_batch_loss = restore_loss(state)
-
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Begin a round from ``shared``, float32 [P], with the agent of an earlier one.
-
-        An episode that is under way goes on, and counts in the round that it ends in.
-
-        Raises:
-            ValueError: The state is of another game, other settings or another network.
-        """
-        self.restore(state)
-        self.learner.load_shared(shared)
-        self._updates = 0
-        self._agent_steps = 0
-        self._previous_batch_loss = None
-
-    def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of the parameters, named encoder.*, policy.* and value.*."""
-        return self.learner.parameters_named()
-
-    def close(self) -> None:
-        """Close the environments."""
-        self.envs.close()
 
     def _unroll(self) -> tuple[A2CLoss, Batch, list[Episode], float]:
         """Act for T agent steps; returns the sum of their raw rewards last."""
         episodes: list[Episode] = []
         rewards = 0.0
+        agent_steps = self._updates * self._agent_steps_per_update
         for _ in range(self._config.unroll_length):
             actions = self.learner.act(self._observations)
             step = self.envs.step(actions.numpy())
-            self._agent_steps += self._config.num_envs
-            episodes += self._accounting.record(step, self._agent_steps)
+            agent_steps += self._config.num_envs
+            episodes += self._accounting.record(step, agent_steps)
             rewards += float(step.rewards.sum(dtype=np.float64))
             self.learner.record(
                 torch.from_numpy(step.rewards),
@@ -210,6 +152,12 @@ class ActorCriticTask:
             self._observations = torch.from_numpy(step.observations)
         loss, batch = self.learner.losses(self._observations)
         return loss, batch, episodes, rewards
+
+    def _point_of(self, loss: A2CLoss, gradient: Tensor | None) -> Point:
+        learner = self.learner
+        return self._point(
+            learner.shared, self._path_loss(loss), gradient, step_length=learner.step_length
+        )
 
     def _path_loss(self, loss: A2CLoss) -> Tensor:
         return loss.path_loss(self.learner.config.path_loss)

@@ -55,11 +55,6 @@ class AtariConfig:
     """Learning treats the loss of a life as an end; the episode goes on."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         if self.preset not in PRESETS:
             raise ValueError(
                 f"task.atari.preset = {self.preset!r}: must be one of {', '.join(PRESETS)}"

@@ -75,11 +75,6 @@ class TaskConfig:
     """The games spelled out; derived. Empty as long as it takes task.data to know them."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range, or a game does not exist.
-        """
         if self.kind not in FAMILIES:
             raise ValueError(f"task.kind = {self.kind!r}: must be one of {', '.join(FAMILIES)}")
         if self.on_divergence not in get_args(OnDivergence):

@@ -63,11 +63,6 @@ class ConfiguredTasks:
         """What the encoder sees: height, width and channels of pixels, or a vector's length."""
         return self._played.observation_shape(self.task)
 
-    @property
-    def player(self) -> AgentConfig:
-        """The agents' settings, where the games have a say in them."""
-        return self._played.player(self)
-
     def make_envs(self, game: str) -> Callable[[int], GameVector]:
         """Return what makes a game's B environments from a seed."""
         return self._played.make_envs(self, game)

@@ -1,8 +1,6 @@
 """What a family of tasks is: what it takes from the config and refuses, and how its tasks are made.
 
-A family is one object, in a module or folder of its own with the options that are its own;
-`families.py` lists them. Importing one costs no import of torch: what makes tasks is imported when
-it is needed, and each family needs its own libraries alone.
+Importing one costs no import of torch: each imports what makes its tasks when it is needed.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ class Family(ABC):
         return task.agent_steps
 
     def frames_per_agent_step(self, task: TaskConfig) -> int:
-        """Return the emulator frames that an agent step takes; 0 where there is no emulator."""
+        """Return the frames of an agent step; 0 where there is no emulator."""
         return 0
 
     def check(  # noqa: B027 - most families refuse nothing

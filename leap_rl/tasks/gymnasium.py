@@ -58,11 +58,6 @@ class GymnasiumConfig:
     Infinity clips nothing. In place of agent.reward_clip, whose default is Atari's."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         for name, choices in (("pad", get_args(Pad)), ("minatar", get_args(MinAtarView))):
             if (value := getattr(self, name)) not in choices:
                 raise ValueError(
@@ -124,13 +119,11 @@ class GymnasiumFamily(PlayedFamily):
             )
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
-        """Return the config with the shape of its observations written down.
-
-        Each game is made, and tried for a few agent steps.
+        """Return the config with the shape of its observations; each game is tried for a while.
 
         Raises:
-            ValueError: One cannot be made, is none that an agent here can play, or does not repeat
-                itself; or they have no shape in common.
+            ValueError: A game cannot be made, cannot be played here, or does not repeat itself; or
+                they have no shape in common.
         """
         from leap_rl.envs.pool import check_repeats
 

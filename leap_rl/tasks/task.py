@@ -1,17 +1,13 @@
 """The protocol of a learning process: what the training system asks of a task.
 
-A task is one draw from the distribution over learning problems (the paper's τ): a game to learn
-from the initialization with a budget of agent steps. It knows nothing of meta-learning; whoever
-trains it hands it a function that sees each point of its gradient path:
+A task is one draw from the distribution over learning problems (the paper's τ). It knows nothing of
+meta-learning: a trainer hands it a function that sees each point of its gradient path.
 
     task.start(theta0)
     while not task.done:
         progress = task.advance(path.visit)
     end = task.end_point(with_grad=False)
     path.end(end)
-
-Between two updates a task's snapshot can be taken: plain arrays, from which another process resumes
-to the same bits.
 
 Dimensions: P flattened shared parameters.
 """
@@ -104,10 +100,7 @@ class Task(Protocol):
         """Copy the initialization, float32 [P], and draw the task's own parameters."""
 
     def advance(self, observe: Observe) -> Progress:
-        """Go on to the next point at which nothing is half done: one update.
-
-        ``observe`` is called once, after the gradient is known and before the update.
-        """
+        """Make one update; ``observe`` is called once, between its gradient and its step."""
 
     def end_point(self, *, with_grad: bool) -> Point:
         """Return the path's end: one more batch at the last parameters, not stepped on.
@@ -119,7 +112,7 @@ class Task(Protocol):
         """Return all that the future depends on, between two updates; a pure read, all copies."""
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a state, in a freshly made task, in place of :meth:`start`.
+        """Continue from a state, in a freshly made task, in place of :meth:`start`.
 
         Raises:
             ValueError: The state is of another task, or of one made otherwise.
@@ -128,10 +121,9 @@ class Task(Protocol):
     def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round with the agent of an earlier one, in place of :meth:`start`.
 
-        All goes on from ``state`` (the task's own parameters, its optimizer, its episodes and
-        their random streams) but the shared parameters, which are set to ``shared``, float32 [P],
-        and the counts of updates and agent steps, which are those of a round and begin at 0.
-        Batches of examples, which know no episodes, are drawn again from the new task's seed.
+        All is restored from ``state`` but the shared parameters, which are set to ``shared``,
+        float32 [P], and the counts of updates and agent steps, which begin at 0. Batches of
+        examples are drawn from the new task's seed.
 
         Raises:
             ValueError: The state is of another task, or of one made otherwise.
@@ -166,22 +158,6 @@ class TaskFactory(Protocol):
 
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P], from the stream of ``seed``."""
-
-
-_PREVIOUS_BATCH_LOSS = "previous_batch_loss"
-
-
-def save_loss(previous_batch_loss: Tensor | None) -> TaskState:
-    """Return the part of a task's state that is the last batch's loss, 0-d; empty for none."""
-    if previous_batch_loss is None:
-        return {}
-    return {_PREVIOUS_BATCH_LOSS: previous_batch_loss.cpu().numpy().copy()}
-
-
-def restore_loss(state: Mapping[str, NDArray[Any]]) -> Tensor | None:
-    """Undo `save_loss`."""
-    loss = state.get(_PREVIOUS_BATCH_LOSS)
-    return None if loss is None else torch.from_numpy(loss.copy())
 
 
 @dataclass(kw_only=True, slots=True)

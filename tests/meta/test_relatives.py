@@ -1,4 +1,4 @@
-"""Reptile, first-order MAML and finetuning: what they contribute, and what all paths must do."""
+"""Reptile, finetuning and both MAMLs: what they contribute, and what all paths must do."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.meta import FOMAML, Finetune, Leap, NonFiniteError, Reptile
+from leap_rl.meta import FOMAML, MAML, Finetune, Leap, NoMethod, NonFiniteError, Reptile
 from leap_rl.meta.gradient_path import GradientPath, Method
 
 P = 37
-METHODS: list[Method] = [Reptile(), FOMAML(), Finetune()]
-every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+RELATIVES: list[Method] = [Reptile(), FOMAML(), MAML(), Finetune()]
+LEAPS: list[Method] = [Leap(p=2), Leap(p=1), Leap(p=1, metric="optimizer", task_unit=True)]
+every_method = pytest.mark.parametrize("method", [*RELATIVES, *LEAPS], ids=str)
 
 Point = tuple[Tensor, float, Tensor]
 
@@ -73,13 +74,19 @@ def test_reptile_is_where_the_path_began_less_where_it_ended() -> None:
     assert path.metrics()["displacement"] == 0.75
 
 
-def test_fomaml_is_the_gradient_at_the_end() -> None:
+@pytest.mark.parametrize("method", [FOMAML(), MAML()], ids=lambda method: method.name)
+def test_mamls_contribution_is_the_gradient_at_the_end(method: Method) -> None:
     points = make_points(5)
-    path = FOMAML().start(points[0][0])
+    path = method.start(points[0][0])
     assert torch.equal(path.gradient(), torch.zeros(P))
     for theta, loss, grad in points[:-1]:
         path.observe(theta, loss, grad)
         assert bits(path.gradient()) == bits(grad)  # as if the path ended here
+    with pytest.raises(
+        ValueError, match=r"^grad: MAML, of either order, needs it at the end of segment 4"
+    ):
+        path.finish(*points[-1][:2])
+    assert path.segments == 4
     path.finish(*points[-1])
     assert bits(path.gradient()) == bits(points[-1][2])
     assert path.segments == 5
@@ -87,22 +94,9 @@ def test_fomaml_is_the_gradient_at_the_end() -> None:
     assert path.metrics()["displacement"] == pytest.approx(moved, rel=1e-6)
 
 
-def test_fomaml_does_not_end_without_a_gradient() -> None:
-    points = make_points(1)
-    path = FOMAML().start(points[0][0])
-    path.observe(*points[0])
-    with pytest.raises(
-        ValueError, match=r"^grad: MAML, of either order, needs it at the end of segment 0"
-    ):
-        path.finish(*points[1][:2])
-    assert path.segments == 0
-    path.finish(*points[1])
-    assert bits(path.gradient()) == bits(points[1][2])
-
-
 @every_method
 @pytest.mark.parametrize("borrow", [False, True])
-def test_a_saved_path_goes_on_to_the_same_bits(method: Method, borrow: bool) -> None:
+def test_a_restored_path_comes_to_the_same_bits(method: Method, borrow: bool) -> None:
     points = make_points(6)
     expected = walk(method, points)
     for cut in range(len(points)):
@@ -122,16 +116,10 @@ def test_a_saved_path_goes_on_to_the_same_bits(method: Method, borrow: bool) -> 
         path.finish(*points[-1])
         assert bits(path.gradient()) == bits(expected.gradient())
         assert path.metrics() == expected.metrics()
-
-
-@every_method
-def test_a_finished_path_stays_finished_when_it_is_loaded(method: Method) -> None:
-    points = make_points(2)
-    path = method.start(points[0][0])
-    path.load_state_dict(walk(method, points).state_dict())
-    assert path.segments == 2
+    finished = method.start(points[0][0])
+    finished.load_state_dict(expected.state_dict())
     with pytest.raises(RuntimeError, match="finished"):
-        path.observe(*points[-1])
+        finished.observe(*points[-1])
 
 
 @every_method
@@ -141,7 +129,7 @@ def test_a_state_of_another_path_is_refused(method: Method) -> None:
     with pytest.raises(ValueError, match="another theta0"):
         path.load_state_dict(method.start(points[1][0]).state_dict())
     with pytest.raises(ValueError, match="lacks"):
-        path.load_state_dict(Leap(p=1).start(points[0][0]).state_dict())
+        path.load_state_dict(NoMethod().start(points[0][0]).state_dict())
 
 
 @every_method
@@ -160,7 +148,7 @@ def test_what_is_kept_is_copied(method: Method) -> None:
     assert bits(path.gradient()) == bits(walk(method, points).gradient())
 
 
-@every_method
+@pytest.mark.parametrize("method", RELATIVES, ids=str)
 def test_what_is_borrowed_gives_the_same_bits(method: Method) -> None:
     """As an agent does it that swaps two buffers and knows how long its steps are."""
     points = make_points(7)
@@ -190,7 +178,7 @@ def test_what_is_not_finite_is_refused_and_changes_nothing(
     path = method.start(points[0][0])
     path.observe(*points[0])
     path.observe(*points[1])
-    before = path.gradient()
+    before, state = path.gradient(), path.state_dict()
     theta, loss, grad = points[2]
     broken = theta.clone()
     broken[3] = bad
@@ -204,8 +192,15 @@ def test_what_is_not_finite_is_refused_and_changes_nothing(
         path.observe(theta, loss, broken_grad)
     with pytest.raises(NonFiniteError, match="grad at the end of segment 1"):
         path.finish(theta, loss, broken_grad, step_length=0.1)
+    for call, where in ((path.observe, "the start of segment 2"), (path.finish, "the end of seg")):
+        with pytest.raises(NonFiniteError, match=f"previous_batch_loss at {where}"):
+            call(theta, loss, grad, previous_batch_loss=bad)
     assert torch.equal(path.gradient(), before)
     assert path.segments == 1
+    assert all(torch.equal(value, state[name]) for name, value in path.state_dict().items())
+    path.observe(*points[2])  # the path takes the point once it is whole
+    path.finish(*points[3])
+    assert torch.equal(path.gradient(), walk(method, points).gradient())
 
 
 @every_method
@@ -218,17 +213,33 @@ def test_a_step_too_long_for_float32_is_taken(method: Method) -> None:
 
 
 @every_method
-def test_wrong_shapes_and_orders_are_refused(method: Method) -> None:
+def test_wrong_shapes_types_and_orders_are_refused(method: Method) -> None:
     zeros = torch.zeros(4)
-    for bad in (torch.zeros(5), torch.zeros(4, dtype=torch.float64)):
+    for bad in (torch.zeros(5), torch.zeros(4, dtype=torch.float64), torch.zeros(2, 2)):
         with pytest.raises(ValueError, match="theta: must be"):
             method.start(zeros).observe(bad, 0.0, zeros)
         with pytest.raises(ValueError, match="grad: must be"):
             method.start(zeros).observe(zeros, 0.0, bad)
+    for bad in (torch.zeros(4, dtype=torch.float64), torch.zeros(2, 2), torch.zeros(0)):
+        with pytest.raises(ValueError, match="theta0"):
+            method.start(bad)
+    nan = torch.full((4,), math.nan)
+    with pytest.raises(NonFiniteError, match="theta0"):
+        method.start(nan)
+    with pytest.raises(NonFiniteError, match="theta at the start of segment 0"):
+        method.start(zeros).observe(nan, 0.0, zeros)
     with pytest.raises(ValueError, match="must be of theta0"):
         method.start(zeros).observe(torch.ones(4), 0.0, zeros)
+    with pytest.raises(ValueError, match="previous_batch_loss: the first observation"):
+        method.start(zeros).observe(zeros, 0.0, zeros, previous_batch_loss=1.0)
+    path = method.start(zeros)
     with pytest.raises(RuntimeError, match="before any observe"):
-        method.start(zeros).finish(zeros, 0.0, zeros)
+        path.finish(zeros, 0.0, zeros)
+    path.observe(zeros, 0.0, zeros)
+    path.finish(zeros, 0.0, zeros)
+    for call in (path.observe, path.finish):
+        with pytest.raises(RuntimeError, match="finished"):
+            call(zeros, 0.0, zeros)
 
 
 @every_method

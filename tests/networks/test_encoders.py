@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 import torch
-from torch import nn
 
 from leap_rl.networks.encoders import ENCODERS, OF_IMAGES, initialize, make_encoder
 from leap_rl.networks.parameters import layout_of
@@ -22,47 +21,37 @@ def screens(num: int, shape: tuple[int, int, int], seed: int = 0) -> torch.Tenso
     return torch.randint(0, 256, (num, *shape), dtype=torch.uint8, generator=seeded(seed))
 
 
-def count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
 def test_the_names_of_the_config_are_those_that_exist() -> None:
     assert get_args(EncoderName) == ENCODERS
 
 
-def test_mnih2013_by_hand() -> None:
-    encoder = make_encoder("mnih2013", ATARI)
-    # 84 -> (84 - 8) / 4 + 1 = 20 -> (20 - 4) / 2 + 1 = 9
-    conv1 = 16 * (8 * 8 * 3) + 16
-    conv2 = 32 * (4 * 4 * 16) + 32
-    linear = 256 * (9 * 9 * 32) + 256
-    assert conv1 + conv2 + linear == 675_120
-    assert count(encoder) == 675_120
-    assert layout_of(encoder).size == 675_120, "every leaf fills whole blocks of 16: no padding"
-    assert encoder.features == 256
+def impala_section(inputs: int, outputs: int) -> int:
+    """One convolution, and two blocks of two."""
+    return outputs * (9 * inputs) + outputs + 4 * (outputs * (9 * outputs) + outputs)
 
 
-def test_nature_by_hand() -> None:
-    encoder = make_encoder("nature", ATARI)
-    # 84 -> 20 -> 9 -> 7
-    conv1 = 32 * (8 * 8 * 3) + 32
-    conv2 = 64 * (4 * 4 * 32) + 64
-    conv3 = 64 * (3 * 3 * 64) + 64
-    linear = 512 * (7 * 7 * 64) + 512
-    assert count(encoder) == conv1 + conv2 + conv3 + linear == 1_682_080
-    assert encoder.features == 512
+CONV1, CONV2 = 16 * (8 * 8 * 3) + 16, 32 * (4 * 4 * 16) + 32
+NATURE = (32 * (8 * 8 * 3) + 32, 64 * (4 * 4 * 32) + 64, 64 * (3 * 3 * 64) + 64)
+SECTIONS = impala_section(3, 16) + impala_section(16, 32) + impala_section(32, 32)
 
 
-def test_impala_by_hand() -> None:
-    encoder = make_encoder("impala", ATARI)
-
-    # 84 -> 42 -> 21 -> 11; each section is one convolution and two blocks of two
-    def section(inputs: int, outputs: int) -> int:
-        return outputs * (9 * inputs) + outputs + 4 * (outputs * (9 * outputs) + outputs)
-
-    linear = 256 * (11 * 11 * 32) + 256
-    assert count(encoder) == section(3, 16) + section(16, 32) + section(32, 32) + linear
-    assert encoder.features == 256
+@pytest.mark.parametrize(
+    ("name", "shape", "parameters", "features"),
+    [
+        # 84 -> (84 - 8) / 4 + 1 = 20 -> (20 - 4) / 2 + 1 = 9
+        ("mnih2013", ATARI, CONV1 + CONV2 + 256 * (9 * 9 * 32) + 256, 256),
+        ("nature", ATARI, sum(NATURE) + 512 * (7 * 7 * 64) + 512, 512),  # 84 -> 20 -> 9 -> 7
+        ("impala", ATARI, SECTIONS + 256 * (11 * 11 * 32) + 256, 256),  # 84 -> 42 -> 21 -> 11
+        ("minatar", (10, 10, 3), 16 * (3 * 3 * 3) + 16 + 128 * (8 * 8 * 16) + 128, 128),
+        ("mlp", (4,), 64 * 4 + 64 + 64 * 64 + 64, 64),
+    ],
+)
+def test_sizes_by_hand(name: str, shape: tuple[int, ...], parameters: int, features: int) -> None:
+    encoder = make_encoder(name, shape)
+    assert sum(parameter.numel() for parameter in encoder.parameters()) == parameters
+    assert encoder.features == features
+    if name == "mnih2013":
+        assert layout_of(encoder).size == parameters == 675_120, "blocks of 16 are full: no padding"
 
 
 @pytest.mark.parametrize("name", OF_IMAGES)
@@ -120,24 +109,19 @@ def test_a_residual_block_adds_to_its_input() -> None:
         assert torch.allclose(block(inputs), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", OF_IMAGES)
-def test_making_an_encoder_draws_nothing_and_leaves_zeros(name: str) -> None:
+@pytest.mark.parametrize("name", ENCODERS)
+def test_parameters_are_a_function_of_the_generator_and_zero_before(name: str) -> None:
     before = torch.random.get_rng_state()
-    encoder = make_encoder(name, ATARI)
-    initialize(encoder, seeded(0))
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert not any(p.any() for p in make_encoder(name, ATARI).parameters())
 
-
-@pytest.mark.parametrize("name", OF_IMAGES)
-def test_initialization_is_a_function_of_the_generator(name: str) -> None:
     def drawn(seed: int) -> list[torch.Tensor]:
-        encoder = make_encoder(name, (36, 36, 3))
+        encoder = make_encoder(name, (4,) if name == "mlp" else (36, 36, 3))
+        assert not any(parameter.any() for parameter in encoder.parameters())
         initialize(encoder, seeded(seed))
-        return [p.detach() for p in encoder.parameters()]
+        return [parameter.detach() for parameter in encoder.parameters()]
 
     assert all(torch.equal(a, b) for a, b in zip(drawn(3), drawn(3), strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(drawn(3), drawn(4), strict=True))
+    assert torch.equal(torch.random.get_rng_state(), before), "the global stream is not drawn from"
 
 
 def test_initialization_is_uniform_within_the_bounds() -> None:
@@ -162,16 +146,8 @@ def test_initialization_by_a_gain_keeps_the_size_of_activations() -> None:
         assert not encoder.get_parameter(f"{layer}.bias").any()
 
 
-def test_minatar_by_hand() -> None:
-    encoder = make_encoder("minatar", (10, 10, 3))
-    # 10 -> 8
-    assert count(encoder) == 16 * (3 * 3 * 3) + 16 + 128 * (8 * 8 * 16) + 128
-    assert encoder.features == 128
-
-
 def test_mlp_by_hand() -> None:
     encoder = make_encoder("mlp", (4,))
-    assert count(encoder) == 64 * 4 + 64 + 64 * 64 + 64
     initialize(encoder, seeded(0))
     inputs = torch.tensor([[1.0, -200.0, 0.5, 3.0], [0.0, 0.0, 1.0, 0.0]])
     one, two = (encoder.get_submodule(f"linear{i}") for i in (1, 2))
@@ -182,18 +158,6 @@ def test_mlp_by_hand() -> None:
         assert torch.equal(encoder(pixels), encoder(torch.tensor([[1.0, 0.0, 0.2, 0.0]])))
     assert pixels.tolist() == [[255, 0, 51, 0]]
     assert inputs[0, 1] == -200
-
-
-def test_the_mlp_draws_from_its_generator_alone() -> None:
-    before = torch.random.get_rng_state()
-    encoders = [make_encoder("mlp", (4,)) for _ in range(3)]
-    assert not any(p.any() for p in encoders[0].parameters())
-    for encoder, seed in zip(encoders, (3, 3, 4), strict=True):
-        initialize(encoder, seeded(seed))
-    one, same, other = (nn.utils.parameters_to_vector(e.parameters()) for e in encoders)
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_images_and_vectors_are_not_taken_for_one_another() -> None:

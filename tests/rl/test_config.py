@@ -1,28 +1,11 @@
 from __future__ import annotations
 
-import dataclasses
 import math
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from leap_rl.rl.config import AgentConfig
-
-
-def test_the_defaults_are_the_papers() -> None:
-    config = AgentConfig()
-    assert config.encoder == "mnih2013"
-    assert config.lr == 1e-4
-    assert config.rmsprop_alpha == 0.99
-    assert config.rmsprop_eps == 1e-4
-    assert config.gamma == 0.99
-    assert config.entropy_coefficient == 0.01
-    assert config.reward_clip == 5.0
-    # Ours:
-    assert config.value_coefficient == 0.5
-    assert config.path_loss == "total"
 
 
 @pytest.mark.parametrize(
@@ -50,23 +33,6 @@ def test_what_cannot_be_meant_is_refused(field: str, value: Any, message: str) -
     assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"gamma": 0.0},
-        {"gamma": 1.0},
-        {"rmsprop_alpha": 0.0},
-        {"entropy_coefficient": 0.0, "value_coefficient": 0.0},
-        {"reward_clip": math.inf},
-        {"encoder": "impala", "path_loss": "value"},
-    ],
-)
-def test_the_edges_are_allowed(fields: dict[str, Any]) -> None:
-    assert dataclasses.asdict(AgentConfig(**fields)) | fields == dataclasses.asdict(
-        AgentConfig(**fields)
-    )
-
-
-def test_reading_the_config_does_not_import_torch() -> None:
-    code = "import sys, leap_rl.rl.config; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_the_edges_are_allowed() -> None:
+    AgentConfig(gamma=0.0, rmsprop_alpha=0.0, entropy_coefficient=0.0, value_coefficient=0.0)
+    AgentConfig(gamma=1.0, reward_clip=math.inf, encoder="impala", path_loss="value")

@@ -18,6 +18,7 @@ from leap_rl.rl.loss import (
 from tests.rl.literal_loss import literal_loss
 
 C_V, C_E = 0.5, 0.3
+TOTAL = Weights(policy=1.0, value=C_V, entropy=-C_E)
 
 
 def random_batch(*shape: int, num_actions: int = 4) -> tuple[Predictions, Targets]:
@@ -46,8 +47,7 @@ def test_by_hand() -> None:
             torch.tensor([[0.0, 0.0, 0.0], [math.log(2.0), 0.0, 0.0]]), torch.tensor([1.0, 5.0])
         ),
         Targets(torch.tensor([2, 1]), torch.tensor([3.0, 4.0]), torch.tensor([2.0, -1.0])),
-        value_coefficient=0.5,
-        entropy_coefficient=0.1,
+        Weights(1.0, 0.5, -0.1),
     )
     policy = -(2.0 * math.log(1 / 3) + -1.0 * math.log(1 / 4)) / 2
     entropy = (math.log(3) + (0.5 * math.log(2) + 0.5 * math.log(4))) / 2
@@ -61,16 +61,17 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("num_actions", [1, 6, 18])
 def test_the_loss_is_the_literal_one(num_actions: int) -> None:
     predictions, targets = random_batch(5, 3, num_actions=num_actions)
-    coefficients = {"value_coefficient": C_V, "entropy_coefficient": C_E}
-    expected = literal_loss(exact(predictions), targets, **coefficients)
-    for part, literal in zip(a2c_loss(predictions, targets, **coefficients), expected, strict=True):
+    expected = literal_loss(
+        exact(predictions), targets, value_coefficient=C_V, entropy_coefficient=C_E
+    )
+    for part, literal in zip(a2c_loss(predictions, targets, TOTAL), expected, strict=True):
         assert part.item() == pytest.approx(literal.item(), rel=1e-6, abs=1e-12)
 
 
 @pytest.mark.parametrize(
     ("part", "weights"),
     [
-        ("total", Weights(policy=1.0, value=C_V, entropy=-C_E)),
+        ("total", TOTAL),
         ("policy", Weights(policy=1.0)),
         ("value", Weights(value=1.0)),
         ("entropy", Weights(entropy=1.0)),
@@ -95,8 +96,7 @@ def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
     loss = a2c_loss(
         Predictions(torch.full((5, num_actions), 3.7), torch.zeros(5)),
         Targets(torch.zeros(5, dtype=torch.int64), torch.zeros(5), torch.zeros(5)),
-        value_coefficient=1.0,
-        entropy_coefficient=1.0,
+        Weights(1.0, 1.0, -1.0),
     )
     assert loss.entropy.item() == pytest.approx(math.log(num_actions), abs=1e-12)
     assert loss.total.item() == pytest.approx(-math.log(num_actions), abs=1e-12)
@@ -105,7 +105,7 @@ def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
 def test_a_certain_policy_has_no_entropy_and_no_nan() -> None:
     predictions = Predictions(torch.tensor([[500.0, -500.0]]), torch.zeros(1))
     targets = Targets(torch.tensor([0]), torch.ones(1), torch.ones(1))
-    loss = a2c_loss(predictions, targets, value_coefficient=0.5, entropy_coefficient=0.01)
+    loss = a2c_loss(predictions, targets, TOTAL)
     assert loss.entropy.item() == 0
     gradient = a2c_gradient(predictions, targets, Weights(policy=1.0, entropy=-0.01))
     assert torch.equal(gradient.logits, torch.zeros(1, 2))
@@ -118,7 +118,7 @@ def test_what_is_not_finite_is_not_hidden(wrong: float) -> None:
         # Of an action that was not taken.
         index = (0, 1 + int(targets.actions[0]) % 3) if part == "logits" else (0,)
         getattr(predictions, part)[index] = wrong
-        loss = a2c_loss(predictions, targets, value_coefficient=0.5, entropy_coefficient=0.1)
+        loss = a2c_loss(predictions, targets, TOTAL)
         assert not math.isfinite(loss.total.item())
     actions = sample_actions(torch.full((8, 3), wrong), torch.Generator().manual_seed(0))
     assert ((actions >= 0) & (actions < 3)).all()
@@ -126,11 +126,10 @@ def test_what_is_not_finite_is_not_hidden(wrong: float) -> None:
 
 def test_a_batch_repeated_has_the_same_loss_whatever_lies_how_in_memory() -> None:
     predictions, targets = random_batch(12)
-    coefficients = {"value_coefficient": 0.5, "entropy_coefficient": 0.1}
-    once = a2c_loss(predictions, targets, **coefficients)
+    once = a2c_loss(predictions, targets, TOTAL)
     twice = Predictions(*(torch.stack([part, part], dim=1) for part in predictions))
     crossed = Predictions(twice.logits.transpose(0, 1), twice.values.t())
-    again = a2c_loss(crossed, Targets(*(part.repeat(2, 1) for part in targets)), **coefficients)
+    again = a2c_loss(crossed, Targets(*(part.repeat(2, 1) for part in targets)), TOTAL)
     for a, b in zip(once, again, strict=True):
         assert a.item() == pytest.approx(b.item(), abs=1e-12)
 

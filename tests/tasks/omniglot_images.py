@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -37,14 +38,21 @@ def make_split(alphabets: Mapping[str, int], *, drawers: int = DRAWERS) -> dict[
 
     An alphabet of the same name is the same in every split.
     """
-    files = {}
+    files: dict[str, bytes] = {}
     for alphabet, characters in alphabets.items():
-        random = np.random.default_rng(list(alphabet.encode()))
-        for index in range(1, characters + 1):
-            strokes = character(random)
-            for hand in range(1, drawers + 1):
-                name = f"{alphabet}/character{index:02}/{index:04}_{hand:02}.png"
-                files[name] = drawn(strokes, random)
+        files |= _alphabet(alphabet, characters, drawers)
+    return files
+
+
+@cache
+def _alphabet(alphabet: str, characters: int, drawers: int) -> dict[str, bytes]:
+    files = {}
+    random = np.random.default_rng(list(alphabet.encode()))
+    for index in range(1, characters + 1):
+        strokes = character(random)
+        for hand in range(1, drawers + 1):
+            name = f"{alphabet}/character{index:02}/{index:04}_{hand:02}.png"
+            files[name] = drawn(strokes, random)
     return files
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 from typing import Any, cast
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.envs.small.catch import make_catch
 from leap_rl.meta import Leap
 from leap_rl.meta.point import Point
 from leap_rl.rl.config import AgentConfig
@@ -56,41 +54,50 @@ def run(make: ConfiguredTasks, seed: int = 0) -> tuple[ActorCriticTask, Watcher,
     return task, watcher, progress
 
 
-def test_a_task_is_as_many_updates_as_its_budget_has() -> None:
-    _, watcher, progress = run(tasks())
+Learned = tuple[ActorCriticTask, Watcher, list[Progress]]
+
+
+@pytest.fixture(scope="module")
+def learned() -> Learned:
+    return run(tasks())
+
+
+def test_a_task_is_as_many_updates_as_its_budget_has(learned: Learned) -> None:
+    task, watcher, progress = learned
     assert len(watcher.points) == UPDATES
     assert [p.updates for p in progress] == [1, 2, 3, 4, 5, 6]
     assert [p.agent_steps for p in progress] == [20 * k for k in range(1, 7)]
     assert progress[0].losses.keys() == {"total", "policy", "value", "entropy"}
+    assert task.agent_steps_total == CONFIG.agent_steps
 
 
-def test_it_starts_at_the_initialization_and_moves() -> None:
-    make = tasks()
-    task, watcher, _ = run(make)
+def test_it_starts_at_the_initialization_and_moves_to_its_end(learned: Learned) -> None:
+    task, watcher, _ = learned
     thetas = [theta for theta, _, _ in watcher.points]
-    assert torch.equal(thetas[0], make.random_initialization(1))
+    assert torch.equal(thetas[0], tasks().random_initialization(1))
+    before = task.named_parameters()
     end = task.end_point(with_grad=True)
-    for before, after in zip(thetas, [*thetas[1:], end.theta], strict=True):
-        assert not torch.equal(before, after)
+    for theta, after in zip(thetas, [*thetas[1:], end.theta], strict=True):
+        assert not torch.equal(theta, after)
     assert end.grad is not None
     assert end.grad.abs().sum() > 0
+    assert all(torch.equal(before[n], p) for n, p in task.named_parameters().items())
 
 
-def test_what_is_observed_is_the_loss_before_the_update_and_its_gradient() -> None:
+def test_what_is_observed_is_the_loss_before_the_update_and_its_gradient(learned: Learned) -> None:
     """RMSProp's first step tells the gradient's sign: Δθ = −lr · g / (√(0.01 g² / 0.01) + ε)."""
-    _, watcher, _ = run(tasks())
-    (theta0, _, grad), (theta1, _, _) = watcher.points[:2]
+    (theta0, _, grad), (theta1, _, _) = learned[1].points[:2]
     step = -1e-4 * grad / (grad.abs() + 1e-4)
     torch.testing.assert_close(theta1 - theta0, step, atol=2e-7, rtol=1e-3)
 
 
-def test_the_same_spec_gives_the_same_bits_and_another_seed_does_not() -> None:
-    first, second, other = (run(tasks(), seed) for seed in (0, 0, 1))
-    for (a, loss_a, _), (b, loss_b, _) in zip(first[1].points, second[1].points, strict=True):
+def test_the_same_spec_gives_the_same_bits_and_another_seed_does_not(learned: Learned) -> None:
+    again, other = run(tasks(), 0), run(tasks(), 1)
+    for (a, loss_a, _), (b, loss_b, _) in zip(learned[1].points, again[1].points, strict=True):
         assert torch.equal(a, b)
         assert loss_a == loss_b
-    assert first[1].points[0][1] != other[1].points[0][1]
-    named, same = first[0].named_parameters(), second[0].named_parameters()
+    assert learned[1].points[0][1] != other[1].points[0][1]
+    named, same = learned[0].named_parameters(), again[0].named_parameters()
     assert named.keys() == same.keys()
     assert any(name.startswith("policy.") for name in named)
     assert all(torch.equal(named[name], same[name]) for name in named)
@@ -140,7 +147,7 @@ def test_a_value_head_may_start_near_zero() -> None:
 
 def test_episodes_are_those_that_were_played() -> None:
     """Ten balls an episode; the sum over all episodes is checked against the very steps."""
-    config = TaskConfig(kind="catch", agent_steps=4000, num_envs=4, unroll_length=5)
+    config = TaskConfig(kind="catch", agent_steps=2000, num_envs=4, unroll_length=5)
     make = ConfiguredTasks(task=config, agent=AgentConfig())
     task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=4)))
     seen: list[tuple[np.ndarray, np.ndarray]] = []
@@ -162,21 +169,13 @@ def test_episodes_are_those_that_were_played() -> None:
     # Of each update's five steps, in episodes that never end within the budget too.
     assert earned == rewards.reshape(-1, 5 * 4).sum(axis=1).tolist()
     assert sum(earned) != sum(episode.episode_return for episode in episodes)
-    assert len(episodes) == ends.sum() > 40
+    assert len(episodes) == ends.sum() > 15
     expected = []
     for env in range(4):
         last = np.flatnonzero(ends[:, env])
         bounds = [0, *(last + 1)]
         expected += [(rewards[a:b, env].sum(), b - a) for a, b in pairwise(bounds)]
     assert sorted((e.episode_return, e.length) for e in episodes) == sorted(expected)
-
-
-def test_the_end_point_is_outside_the_budget() -> None:
-    task, _, progress = run(tasks())
-    before = task.named_parameters()
-    task.end_point(with_grad=True)
-    assert all(torch.equal(before[n], p) for n, p in task.named_parameters().items())
-    assert progress[-1].agent_steps == CONFIG.agent_steps
 
 
 def test_same_batch_is_the_kept_batch_at_the_new_parameters() -> None:
@@ -193,9 +192,9 @@ def test_same_batch_is_the_kept_batch_at_the_new_parameters() -> None:
 
 
 @pytest.mark.parametrize("part", ["policy", "value"])
-def test_the_path_may_run_over_a_part_of_the_loss(part: str) -> None:
+def test_the_path_may_run_over_a_part_of_the_loss(part: str, learned: Learned) -> None:
     _, watcher, progress = run(tasks(path_loss=part))
-    _, whole, _ = run(tasks())
+    _, whole, _ = learned
     assert watcher.points[0][1] == progress[0].losses[part]
     assert not torch.allclose(watcher.points[0][2], whole.points[0][2])
     # What is learned is the same: only what is looked at differs.
@@ -218,26 +217,10 @@ def test_a_path_may_borrow_whether_gradients_are_clipped_or_not(max_grad_norm: f
     assert sums[0].norm() > 1e-3
 
 
-RANDOM_RETURN = -10 / 7
-"""The expected return of a policy that ignores what it sees."""
-LEARNED_RETURN = 8.0
-"""Far above chance, and near perfect play (10)."""
-
-
-def test_a_random_policy_is_far_below_the_threshold() -> None:
-    envs = make_catch("catch", num_envs=64, seed=0)
-    envs.reset()
-    generator = np.random.default_rng(0)
-    total, episodes = 0.0, 0
-    for _ in range(600):
-        step = envs.step(generator.integers(0, 3, 64))
-        total += float(step.rewards.sum())
-        episodes += int((step.terminated | step.truncated).sum())
-    assert total / episodes == pytest.approx(RANDOM_RETURN, abs=0.8)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_agent_learns_a_game_within_a_minute_of_one_core(seed: int) -> None:
+def test_the_agent_learns_a_game(seed: int) -> None:
+    """A policy that ignores what it sees returns -10 / 7 on average; 10 is perfect play."""
     config = TaskConfig(kind="catch", agent_steps=32_000, num_envs=16, unroll_length=5)
     # Not the paper's rates: so many updates are few for them. Without clipping the first gradients,
     # a hundred times as long as the later ones, throw one agent in three off; with torch's initial
@@ -247,9 +230,7 @@ def test_the_agent_learns_a_game_within_a_minute_of_one_core(seed: int) -> None:
     task = make(TaskSpec(game="catch", seed=seed))
     task.start(make.random_initialization(seed))
     returns: list[float] = []
-    started = time.process_time()
     while not task.done:
         progress = task.advance(lambda *_, **__: None)
         returns += [episode.episode_return for episode in progress.episodes]
-    assert time.process_time() - started < 60
-    assert np.mean(returns[-50:]) > LEARNED_RETURN, np.mean(returns[-50:])
+    assert np.mean(returns[-50:]) > 8.0, np.mean(returns[-50:])

@@ -12,7 +12,7 @@ from PIL import Image
 
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.data import Omniglot, decode, downsample, read_omniglot
+from leap_rl.tasks.omniglot.data import decode, downsample, read_omniglot
 from leap_rl.tasks.omniglot.games import (
     alphabet_pools,
     open_data,
@@ -50,11 +50,6 @@ def test_a_real_drawing_is_ink_on_paper() -> None:
     assert pixels.mean() / 255 == pytest.approx(1 - paper.mean(), abs=0.002)
     assert pixels[0].max() == 0
     assert pixels.max() > 128
-
-
-def test_eight_real_drawings_differ() -> None:
-    images = [decode(file.read_bytes()).tobytes() for file in sorted(REAL.glob("*/*.png"))]
-    assert len(set(images)) == len(images) == 8
 
 
 def test_downsampling_is_the_mean_over_each_pixels_area() -> None:
@@ -167,10 +162,10 @@ def png(width: int, height: int) -> bytes:
 def test_a_file_that_is_no_drawing_is_named_before_anything_runs(
     content: bytes, fault: str, tmp_path: Path
 ) -> None:
-    write_folder(tmp_path / "images_background", {"Latin": 20})
-    file = sorted((tmp_path / "images_background/Latin/character07").iterdir())[3]
+    write_folder(tmp_path / "images_background", {"Latin": 1})
+    file = sorted((tmp_path / "images_background/Latin/character01").iterdir())[3]
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"Latin/character07/{file.name} {fault}.*copy the data"):
+    with pytest.raises(ValueError, match=rf"Latin/character01/{file.name} {fault}.*copy the data"):
         with_alphabets(config(data=str(tmp_path), games="all"))
 
 
@@ -273,13 +268,5 @@ def test_a_tasks_drawings_are_twenty_characters_in_one_order_of_hands(zipped: Pa
         assert [hand for _, hand in row] == [hand for _, hand in places[0]]
     assert sorted(hand for _, hand in places[0]) == list(range(20))
     assert (task_images(str(zipped), "Sanskrit", 1) != images).any()
-
-
-def test_a_tasks_drawings_cannot_be_written(zipped: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        task_images(str(zipped), "Greek", 0)[0] = 0
-
-
-def test_data_is_read_once_in_a_process(zipped: Path) -> None:
-    first: Omniglot = read_omniglot(str(zipped))
-    assert read_omniglot(str(zipped)) is first
+        images[0] = 0

@@ -58,7 +58,8 @@ def test_what_acts_is_the_network_that_learned(precision: Precision) -> None:
         observations = rng.integers(256, size=(2, 84, 84, 3), dtype=np.uint8)
         own = learner.act(torch.from_numpy(observations))
         assert np.array_equal(player.act(observations), own.numpy())
-        learner._acted.clear()
+        none = torch.zeros(2, dtype=torch.bool)
+        learner.record(torch.zeros(2), terminated=none, truncated=none, last_observations={})
     task.close()
 
 

@@ -71,11 +71,6 @@ class OmniglotConfig:
     auto: all that are not held out, up to the paper's 25."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         for name in ("updates", "batch_size", "validate_every", "held_out", "pretraining"):
             value = getattr(self, name)
             if value not in (None, "auto") and value < 1:

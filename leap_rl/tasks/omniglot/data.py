@@ -61,35 +61,35 @@ def read_omniglot(path: str) -> Omniglot:
     Raises:
         ValueError: There are none, or what is there is not Omniglot.
     """
-    characters: dict[str, dict[str, dict[str, bytes]]] = {}
+    found: dict[str, dict[str, list[tuple[str, bytes]]]] = {}
     source_of: dict[str, Path] = {}
     for source in _sources(Path(path).expanduser()):
         for (alphabet, character, image), data in _images(source):
             if source_of.setdefault(alphabet, source) == source:
-                characters.setdefault(alphabet, {}).setdefault(character, {})[image] = data
-    if not characters:
+                found.setdefault(alphabet, {}).setdefault(character, []).append((image, data))
+    if not found:
         raise ValueError(
             f"task.data = {path}: holds none of {', '.join(SPLITS)}, as folder or .zip; "
             f"they are at {SOURCE}"
         )
     digest = hashlib.sha256()
-    alphabets: dict[str, Alphabet] = {}
-    for alphabet, of_alphabet in sorted(characters.items()):
-        ordered_characters: dict[str, tuple[bytes, ...]] = {}
-        for character, images in sorted(of_alphabet.items()):
-            ordered = sorted(images.items(), key=lambda item: _hand(item[0]))
-            if len(ordered) != DRAWERS:
+    for alphabet, characters in sorted(found.items()):
+        for character, images in sorted(characters.items()):
+            if len(images) != DRAWERS:
                 raise ValueError(
-                    f"task.data = {path}: {alphabet}/{character} has {len(ordered)} images, and "
+                    f"task.data = {path}: {alphabet}/{character} has {len(images)} images, and "
                     f"{DRAWERS} were published; copy the data again"
                 )
-            for image, data in ordered:
+            images.sort(key=lambda each: PurePosixPath(each[0]).stem.rpartition("_")[2])  # by DD
+            for image, data in images:
                 name = f"{alphabet}/{character}/{image}"
                 if fault := _fault_of(data):
                     raise ValueError(f"task.data = {path}: {name} {fault}; copy the data again")
                 digest.update(f"{len(name.encode())}:{name}{len(data)}:".encode() + data)
-            ordered_characters[character] = tuple(data for _, data in ordered)
-        alphabets[alphabet] = ordered_characters
+    alphabets = {
+        alphabet: {name: tuple(data for _, data in characters[name]) for name in sorted(characters)}
+        for alphabet, characters in sorted(found.items())
+    }
     return Omniglot(alphabets, digest.hexdigest())
 
 
@@ -159,29 +159,18 @@ def _sources(path: Path) -> list[Path]:
     return [source for source in found if source.exists()]
 
 
-def _images(source: Path) -> Iterator[tuple[tuple[str, str, str], bytes]]:
+def _images(source: Path) -> Iterator[tuple[tuple[str, ...], bytes]]:
     """Yield the (alphabet, character, file name) and the bytes of each image of a split."""
     if source.is_dir():
         for file in sorted(source.glob("*/*/*.png")):
-            yield _place(PurePosixPath(*file.parts[-3:])), file.read_bytes()
+            yield file.parts[-3:], file.read_bytes()
         return
     try:
         with zipfile.ZipFile(source) as archive:
             for name in sorted(archive.namelist()):
-                file_path = PurePosixPath(name)
-                split, *place = file_path.parts
+                split, *place = PurePosixPath(name).parts
                 # Archives made on a Mac carry its own notes along, in a tree beside the split's.
-                if file_path.suffix == ".png" and split == source.stem and len(place) == 3:
-                    yield _place(file_path), archive.read(name)
+                if name.endswith(".png") and split == source.stem and len(place) == 3:
+                    yield tuple(place), archive.read(name)
     except (zipfile.BadZipFile, OSError, zlib.error, RuntimeError) as error:  # or is encrypted
         raise ValueError(f"task.data: {source} cannot be read as a zip: {error}") from None
-
-
-def _place(file: PurePosixPath) -> tuple[str, str, str]:
-    alphabet, character, name = file.parts[-3:]
-    return alphabet, character, name
-
-
-def _hand(name: str) -> str:
-    """Return the part of a file's name that says whose image it is."""
-    return PurePosixPath(name).stem.rpartition("_")[2]

@@ -47,7 +47,7 @@ class OmniglotFamily(Family):
         return task.omniglot.updates * task.omniglot.batch_size
 
     def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        """Refuse options of agents and of environments, as there are none."""
+        """Refuse options of agents and of environments."""
         if env_processes != 1:
             raise ValueError(
                 f"runtime.env_processes = {env_processes}: has no effect with task.kind = "

@@ -12,6 +12,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.omniglot.config import (
     CLASSES,
@@ -24,9 +27,6 @@ from leap_rl.tasks.omniglot.config import (
 from leap_rl.tasks.omniglot.data import DRAWERS, SIDE, Omniglot, decode, read_omniglot
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from leap_rl.tasks.config import TaskConfig
 
 
@@ -38,8 +38,7 @@ def with_alphabets(task: TaskConfig) -> TaskConfig:
             alphabets in it.
     """
     data = open_data(task)
-    names = resolve_alphabets(task, data)
-    return replace(task, games=list(names), data_sha256=data.sha256)
+    return replace(task, games=list(resolve_alphabets(task, data)), data_sha256=data.sha256)
 
 
 def open_data(task: TaskConfig) -> Omniglot:
@@ -115,8 +114,7 @@ def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, l
             f"{CLASSES} characters, and one at least must be left to pretrain on"
         )
     held_out, rest = order[:count], order[count:]
-    most = min(MOST_PRETRAINING, len(rest))
-    most = most if config.pretraining == "auto" else config.pretraining
+    most = min(MOST_PRETRAINING, len(rest)) if config.pretraining == "auto" else config.pretraining
     if most > len(rest):
         raise ValueError(
             f"task.omniglot.pretraining = {most}: {len(rest)} alphabets are left, of "
@@ -130,25 +128,13 @@ def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, l
 def task_images(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
     """Return a task's images, uint8 [20 characters, 20 drawers, 28, 28], read-only.
 
-    The last five of the drawers are those that validate.
-
-    Args:
-        path: Of the data.
-        alphabet: With at least 20 characters.
-        split: Which draw of characters and drawers.
+    The last five of the drawers are those that validate. An alphabet has at least 20 characters in
+    the data at `path`; `split` says which draw of characters and drawers is meant.
 
     Raises:
-        ValueError: There is no such alphabet there, it is too small, or an image is damaged.
+        ValueError: An image is damaged.
     """
-    import numpy as np
-
-    known = read_omniglot(path).alphabets
-    characters = known.get(alphabet, {})
-    if len(characters) < CLASSES:
-        raise ValueError(
-            f"task.games: {alphabet!r} has {len(characters)} characters in {path}, and a task "
-            f"takes {CLASSES}"
-        )
+    characters = read_omniglot(path).alphabets[alphabet]
     names = sorted(
         characters,
         key=lambda name: derive_seed(split, Purpose.DATA, "characters", alphabet, name),

@@ -22,26 +22,20 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.supervised.augmentation import random_affine
 from leap_rl.supervised.classifier import Batch, ClassifierLearner
 from leap_rl.supervised.unrolled import gradient_through_descent
+from leap_rl.tasks.descent import DescentTask
 from leap_rl.tasks.omniglot.config import (
     CLASSES,
     TRAINING_IMAGES,
     VALIDATION_IMAGES,
     OmniglotConfig,
 )
-from leap_rl.tasks.task import (
-    Observe,
-    Progress,
-    TaskSpec,
-    TaskState,
-    restore_loss,
-    save_loss,
-)
+from leap_rl.tasks.task import Observe, Progress, TaskSpec, TaskState
 
 if TYPE_CHECKING:
     from leap_rl.tasks.config import LossDifference
 
 
-class OmniglotTask:
+class OmniglotTask(DescentTask):
     """Learns to tell 20 characters of one alphabet.
 
     Args:
@@ -67,9 +61,13 @@ class OmniglotTask:
         loss_difference: LossDifference = "next_batch",
         second_order: bool = False,
     ) -> None:
+        super().__init__(
+            updates=config.updates,
+            agent_steps_per_update=config.batch_size,
+            loss_difference=loss_difference,
+        )
         self._seed = spec.seed
         self.config = config
-        self._evaluates_again = loss_difference == "same_batch"
         self._second_order = second_order
         shown = torch.from_numpy(images.astype(np.float32)).div_(255.0)
         training, validating = torch.split(shown, [TRAINING_IMAGES, VALIDATION_IMAGES], dim=1)
@@ -87,32 +85,9 @@ class OmniglotTask:
             self._augmented(validating.reshape(-1, 1, *shown.shape[2:]), "validation"),
             torch.arange(CLASSES).repeat_interleave(VALIDATION_IMAGES),
         )
-        self._updates = 0
         self._end_batches = 0
         self._start: Tensor | None = None
         self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
-        self._previous_batch_loss: Tensor | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether the budget is used up."""
-        return self._updates >= self.config.updates
-
-    @property
-    def agent_steps_total(self) -> int:
-        """The budget in images."""
-        return self.config.updates * self.config.batch_size
-
-    @property
-    def device(self) -> torch.device:
-        """Where the points of its gradient path lie."""
-        return torch.device("cpu")
-
-    def start(self, shared: Tensor) -> None:
-        """Copy the initialization, float32 [P]; where all is shared nothing is left to draw."""
-        self.learner.load_shared(shared)
-        if self._second_order:
-            self._start = self.learner.parameters.clone()
 
     def advance(self, observe: Observe) -> Progress:
         """Take one step of gradient descent; validate where it is due."""
@@ -120,28 +95,16 @@ class OmniglotTask:
         metrics = self.learner.metrics(batch)
         gradient = self.learner.backward(metrics.loss)
         loss = metrics.loss.detach()
-        observe(
-            Point(
-                theta=self.learner.shared,
-                loss=loss,
-                grad=gradient,
-                previous_batch_loss=self._previous_batch_loss,
-            )
-        )
+        observe(self._point(self.learner.shared, loss, gradient))
         self.learner.step()
-        self._updates += 1
-        if self._evaluates_again:
-            self._previous_batch_loss = self.learner.evaluate(batch).loss
+        self._count_update(lambda: self.learner.evaluate(batch).loss)
         losses = {"total": float(loss), "training_error": float(metrics.error)}
-        if self._validates_now():
+        every = self.config.validate_every
+        if self.done or (every is not None and self._updates % every == 0):
             validation = self.learner.evaluate(self._validation)
             losses["validation"] = float(validation.loss)
             losses["validation_error"] = float(validation.error)
-        return Progress(
-            updates=self._updates,
-            agent_steps=self._updates * self.config.batch_size,
-            losses=losses,
-        )
+        return self._progress(losses)
 
     def end_point(self, *, with_grad: bool) -> Point:
         """Return the last point with one more batch's loss, or what MAML asks for in its place."""
@@ -150,58 +113,30 @@ class OmniglotTask:
         metrics = self.learner.metrics(self.batch(self._updates + self._end_batches))
         self._end_batches += 1
         gradient = self.learner.backward(metrics.loss) if with_grad else None
-        return Point(
-            theta=self.learner.shared,
-            loss=metrics.loss.detach(),
-            grad=gradient,
-            previous_batch_loss=self._previous_batch_loss,
-        )
+        return self._point(self.learner.shared, metrics.loss.detach(), gradient)
 
-    def state(self) -> TaskState:
-        """Return the parameters, the count, the last batch's loss, and MAML's start."""
-        state: TaskState = {
-            "parameters": self.learner.parameters.numpy().copy(),
-            "updates": np.array(self._updates),
-            **save_loss(self._previous_batch_loss),
-        }
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return copies of the parameters, named encoder.* and head.*."""
+        return self.learner.flat.copies()
+
+    def _load_shared(self, shared: Tensor) -> None:
+        self.learner.load_shared(shared)
+        if self._second_order:
+            self._start = self.learner.parameters.clone()
+
+    def _own_state(self) -> TaskState:
+        state = {"parameters": self.learner.parameters.numpy().copy()}
         if self._start is not None:
             state["start"] = self._start.numpy().copy()
         return state
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a state.
-
-        Raises:
-            ValueError: The state is of another network.
-        """
+    def _restore_own(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
-        self._updates = int(state["updates"])
-        self._previous_batch_loss = restore_loss(state)
         if self._second_order:
             self._start = torch.from_numpy(state["start"].copy())
 
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Begin a round from `shared`, float32 [P], with the last layer of an earlier one.
-
-        Batches are those of this task's own seed, so that each round has others.
-        """
-        self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
-        self.start(shared)
-        self._updates = 0
-        self._previous_batch_loss = None
-
-    def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of the parameters, named encoder.* and head.*."""
-        return self.learner.named_parameters()
-
-    def close(self) -> None:
-        """Nothing is held."""
-
     def batch(self, update: int) -> Batch:
-        """Return the batch of an update, from 0: images in a random order, all before any again.
-
-        A pure function of the task's seed.
-        """
+        """Return the batch of an update, from 0: images in a random order, all before any again."""
         size, count = self.config.batch_size, len(self._training)
         places = range(update * size, (update + 1) * size)
         indices = torch.stack([self._order(place // count)[place % count] for place in places])
@@ -223,10 +158,6 @@ class OmniglotTask:
     def _generator(self, purpose: Purpose, *path: int | str) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(self._seed, purpose, *path))
 
-    def _validates_now(self) -> bool:
-        every = self.config.validate_every
-        return self.done or (every is not None and self._updates % every == 0)
-
     def _end_by_the_start(self) -> Point:
         assert self._start is not None
         gradient, loss = gradient_through_descent(
@@ -236,9 +167,5 @@ class OmniglotTask:
             last_batch=self._validation,
             lr=self.config.lr,
         )
-        return Point(
-            theta=self.learner.shared,
-            loss=loss.detach(),
-            grad=gradient.detach()[: self.learner.shared_size].contiguous(),
-            previous_batch_loss=self._previous_batch_loss,
-        )
+        gradient = gradient.detach()[: self.learner.shared_size].contiguous()
+        return self._point(self.learner.shared, loss.detach(), gradient)

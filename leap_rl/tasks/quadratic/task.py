@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,14 +22,8 @@ from torch import Tensor
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.task import (
-    Observe,
-    Progress,
-    TaskSpec,
-    TaskState,
-    restore_loss,
-    save_loss,
-)
+from leap_rl.tasks.descent import DescentTask
+from leap_rl.tasks.task import Observe, Progress, TaskSpec, TaskState
 
 if TYPE_CHECKING:
     from leap_rl.tasks.config import LossDifference, TaskConfig
@@ -67,7 +60,7 @@ def quadratic_loss(theta: Tensor, bowl: Bowl, displacement: Tensor) -> tuple[Ten
     return 0.5 * (gradient @ residual), gradient
 
 
-class QuadraticTask:
+class QuadraticTask(DescentTask):
     """Descends one bowl.
 
     Args:
@@ -80,98 +73,47 @@ class QuadraticTask:
     def __init__(
         self, spec: TaskSpec, *, config: TaskConfig, lr: float, loss_difference: LossDifference
     ) -> None:
+        super().__init__(
+            updates=config.updates,
+            agent_steps_per_update=config.agent_steps_per_update,
+            loss_difference=loss_difference,
+        )
+        self._theta = torch.zeros(DIMENSION)
         self._bowl = bowl(spec.game)
-        self._config = config
         self._lr = lr
-        self._evaluates_again = loss_difference == "same_batch"
         self._noise = torch.Generator().manual_seed(derive_seed(spec.seed, Purpose.DATA))
-        self._updates = 0
-        self._previous_batch_loss: Tensor | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether the budget is used up."""
-        return self._updates >= self._config.updates
-
-    @property
-    def agent_steps_total(self) -> int:
-        """The budget."""
-        return self._config.agent_steps
-
-    @property
-    def device(self) -> torch.device:
-        """Where the points of its gradient path lie."""
-        return torch.device("cpu")
-
-    def start(self, shared: Tensor) -> None:
-        """Copy the initialization, float32 [P]."""
-        self._theta = shared.clone()
 
     def advance(self, observe: Observe) -> Progress:
         """Take one step of gradient descent."""
         displacement = self._displacement()
         loss, gradient = quadratic_loss(self._theta, self._bowl, displacement)
-        observe(
-            Point(
-                theta=self._theta,
-                loss=loss,
-                grad=gradient,
-                previous_batch_loss=self._previous_batch_loss,
-            )
-        )
+        observe(self._point(self._theta, loss, gradient))
         self._theta = self._theta - self._lr * gradient  # the last point stays as it is
-        self._updates += 1
-        if self._evaluates_again:
-            self._previous_batch_loss, _ = quadratic_loss(self._theta, self._bowl, displacement)
-        return Progress(
-            updates=self._updates,
-            agent_steps=self._updates * self._config.agent_steps_per_update,
-            losses={"total": float(loss)},
-        )
+        self._count_update(lambda: quadratic_loss(self._theta, self._bowl, displacement)[0])
+        return self._progress({"total": float(loss)})
 
     def end_point(self, *, with_grad: bool) -> Point:
         """Return the last point with one more batch's loss."""
         loss, gradient = quadratic_loss(self._theta, self._bowl, self._displacement())
-        return Point(
-            theta=self._theta,
-            loss=loss,
-            grad=gradient if with_grad else None,
-            previous_batch_loss=self._previous_batch_loss,
-        )
+        return self._point(self._theta, loss, gradient if with_grad else None)
 
-    def state(self) -> TaskState:
-        """Return the point, the count, the noise's generator and the last batch's loss."""
-        return {
-            "theta": self._theta.numpy().copy(),
-            "updates": np.array(self._updates),
-            "noise": self._noise.get_state().numpy(),
-            **save_loss(self._previous_batch_loss),
-        }
+    def _load_shared(self, shared: Tensor) -> None:
+        self._theta = shared.clone()
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a state."""
+    def _own_state(self) -> TaskState:
+        return {"theta": self._theta.numpy().copy(), "noise": self._noise.get_state().numpy()}
+
+    def _restore_own(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._theta = torch.from_numpy(state["theta"].copy())
-        self._updates = int(state["updates"])
         self._noise.set_state(torch.from_numpy(state["noise"].copy()))
-        self._previous_batch_loss = restore_loss(state)
-
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Begin a round from ``shared``, float32 [P], with the noise of an earlier one going on."""
-        self.restore(state)
-        self.start(shared)
-        self._updates = 0
-        self._previous_batch_loss = None
 
     def named_parameters(self) -> dict[str, Tensor]:
         """Return a copy of the parameters."""
         return {"theta": self._theta.clone()}
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _displacement(self) -> Tensor:
         noise = torch.randn(DIMENSION, generator=self._noise)
-        deviation: float = NOISE / self._config.agent_steps_per_update**0.5
+        deviation: float = NOISE / self._agent_steps_per_update**0.5
         return deviation * noise
 
 

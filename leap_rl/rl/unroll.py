@@ -1,0 +1,104 @@
+"""The agent steps between two updates: what was seen and done, and what came of it.
+
+T: unroll, agent steps. B: environments. A: actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from leap_rl.rl.loss import Predictions, Targets
+from leap_rl.rl.returns import n_step_returns
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an update learned from. Observations are kept as they were given, not copied."""
+
+    observations: tuple[Tensor, ...]
+    """T of uint8 [B, H, W, C], those acted on."""
+    targets: Targets
+    """Each [T, B]."""
+
+
+class _Acted(NamedTuple):
+    observations: Tensor
+    predictions: Predictions
+    actions: Tensor
+
+
+class _Outcome(NamedTuple):
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    last_observations: Mapping[int, Tensor]
+
+
+class Unroll:
+    """Records agent steps, and turns them into predictions and targets."""
+
+    def __init__(self) -> None:
+        self._acted: list[_Acted] = []
+        self._outcomes: list[_Outcome] = []
+
+    def __len__(self) -> int:
+        return len(self._acted)
+
+    def act(self, observations: Tensor, predictions: Predictions, actions: Tensor) -> None:
+        """Record what was done; the observations are not copied."""
+        assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
+        self._acted.append(_Acted(observations, predictions, actions))
+
+    def record(
+        self,
+        rewards: Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
+        last_observations: Mapping[int, Tensor],
+    ) -> None:
+        """Record what came of the last `act`, as `A2CLearner.record` has it."""
+        assert len(self._acted) == len(self._outcomes) + 1, "nothing was acted"
+        self._outcomes.append(_Outcome(rewards, terminated, truncated, last_observations))
+
+    def finish(
+        self,
+        next_observations: Tensor,
+        *,
+        value_of: Callable[[Tensor], Tensor],
+        reward_clip: float,
+        gamma: float,
+    ) -> tuple[Predictions, Batch]:
+        """Return the predictions of the agent steps, [T, B, ...], and their batch.
+
+        Args:
+            next_observations: To be acted on next, uint8 [B, H, W, C].
+            value_of: Gives the values [N] of observations [N, H, W, C], to bootstrap from.
+            reward_clip: Rewards are clipped to its negative and to it.
+            gamma: γ, the discount.
+        """
+        assert self._acted, "an unroll needs at least one agent step"
+        assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
+        observations, predictions, actions = zip(*self._acted, strict=True)
+        logits, values = (torch.stack(parts) for parts in zip(*predictions, strict=True))
+        *ends, last_observations = zip(*self._outcomes, strict=True)
+        rewards, terminated, truncated = (torch.stack(parts) for parts in ends)
+        truncation_values = torch.zeros_like(rewards)
+        cut_off = truncated & ~terminated
+        last = [last_observations[t][b] for t, b in cut_off.nonzero().tolist()]
+        if last:
+            truncation_values[cut_off] = value_of(torch.stack(last))
+        returns = n_step_returns(
+            rewards.clamp(-reward_clip, reward_clip),
+            terminated=terminated,
+            truncated=truncated,
+            truncation_values=truncation_values,
+            bootstrap_values=value_of(next_observations),
+            gamma=gamma,
+        )
+        targets = Targets(torch.stack(actions), returns=returns, advantages=returns - values)
+        return Predictions(logits, values), Batch(observations, targets)
