@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
 from benchmarks.harness.tables import write_table
-from benchmarks.paper.curves import Curve, learn, moving_average
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import Estimate, mean_interval
 from leap_rl.rl.config import AgentConfig
