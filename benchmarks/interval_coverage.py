@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
 from scipy import optimize, stats
 
-from leap_rl.evaluation.plots import markdown
+from benchmarks.harness.tables import markdown
 from leap_rl.evaluation.statistics import (
     FloatArray,
-    bootstrap_interval,
+    bootstrap,
     detectable_effect,
     half_width,
-    improvement_interval,
     interquartile_mean,
+    probability_of_improvement,
     stratified_mean_interval,
 )
 from leap_rl.evaluation.two_level import two_level_mean
@@ -59,12 +60,12 @@ def coverage(games: int, seeds: int, *, evaluations: int, resamples: int) -> dic
         scores = draw(rng, games, seeds)
         found = stratified_mean_interval(scores)
         held["mean"] += found.low <= mean <= found.high
-        estimate = bootstrap_interval(scores, interquartile_mean, seed=number, resamples=resamples)
-        held["interquartile mean"] += estimate.low <= middle <= estimate.high
-        estimate = improvement_interval(
-            draw(rng, games, seeds, better=EFFECT), scores, seed=number, resamples=resamples
-        )
-        held["probability of improvement"] += estimate.low <= chance <= estimate.high
+        better = draw(rng, games, seeds, better=EFFECT)
+        estimate = partial(bootstrap, seed=number, resamples=resamples)
+        _, low, high = estimate(interquartile_mean, scores)
+        held["interquartile mean"] += bool(low <= middle <= high)
+        _, low, high = estimate(probability_of_improvement, better, scores)
+        held["probability of improvement"] += bool(low <= chance <= high)
     return {name: count / evaluations for name, count in held.items()}
 
 
@@ -107,14 +108,15 @@ def coverage_of_runs(
         # With one run the interval speaks of this one; deviations of normal scores add up.
         these = of_runs[:, 0] if runs == 1 else np.zeros(games)
         deviation = np.hypot(np.hypot(0.5, 1.0), 0.0 if runs == 1 else between_runs)
-        found = two_level_mean([[x - y for x, y in zip(ours, theirs, strict=True)]])
+        found = two_level_mean([x - y for x, y in zip(ours, theirs, strict=True)])
         held["mean difference"] += found.low <= EFFECT + these.mean() <= found.high
         middle = truth_of_middle(EFFECT + np.arange(games) + these, deviation)
-        estimate = bootstrap_interval(ours, interquartile_mean, seed=number, resamples=resamples)
-        held[STATISTICS[0]] += estimate.low <= middle <= estimate.high
+        estimate = partial(bootstrap, seed=number, resamples=resamples)
+        _, low, high = estimate(interquartile_mean, ours)
+        held[STATISTICS[0]] += bool(low <= middle <= high)
         chance = np.mean(stats.norm.cdf((EFFECT + these) / np.hypot(deviation, np.hypot(0.5, 1.0))))
-        estimate = improvement_interval(ours, theirs, seed=number, resamples=resamples)
-        held[STATISTICS[1]] += estimate.low <= chance <= estimate.high
+        _, low, high = estimate(probability_of_improvement, ours, theirs)
+        held[STATISTICS[1]] += bool(low <= chance <= high)
     return {name: count / evaluations for name, count in held.items()}
 
 

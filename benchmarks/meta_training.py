@@ -42,9 +42,10 @@ from pyarrow.parquet import read_table
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, CellFile, key_of
 from benchmarks.harness.runs import evaluate, meta_train, rows_of
+from benchmarks.harness.tables import write_table
 from leap_rl.config import flatten
 from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.plots import Line, Panel, draw, write_table
+from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import FloatArray, mean_interval
 from leap_rl.evaluation.summary_tables import summary_tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.cells import Cell, CellFile, compute_cells
-from leap_rl.evaluation.statistics import Mean
+from leap_rl.evaluation.statistics import Estimate, FloatArray
 from leap_rl.tasks.omniglot.data import read_omniglot
 from leap_rl.training.errors import RunFailedError
 
@@ -134,7 +135,7 @@ def run(
     return 0
 
 
-def shown(mean: Mean, form: str, *, scale: float = 1.0) -> str:
+def shown(mean: Estimate, form: str, *, scale: float = 1.0) -> str:
     """Return a mean and, where it is of several repetitions, its interval.
 
     Args:
@@ -142,8 +143,8 @@ def shown(mean: Mean, form: str, *, scale: float = 1.0) -> str:
         form: Of each number, as :func:`format` takes it.
         scale: What each is multiplied by, 100 for percent.
     """
-    middle, low, high = (format(scale * each, form) for each in (mean.mean, mean.low, mean.high))
-    return f"{middle} ({low} to {high})" if mean.repeats > 1 else middle
+    middle, low, high = (format(scale * each, form) for each in mean)
+    return middle if math.isinf(mean.low) else f"{middle} ({low} to {high})"
 
 
 def announce(files: Sequence[Path]) -> None:
@@ -172,3 +173,8 @@ def check_images(given: argparse.Namespace) -> None:
             f"--data {data}: holds other images (SHA-256 {found}) than those that {out} is made "
             f"of ({kept.read_text().strip()}); name those, or another folder by --out"
         )
+
+
+def differences(ours: FloatArray, theirs: FloatArray) -> list[float]:
+    """Return the differences of repetitions, [n] each."""
+    return [one - other for one, other in zip(ours, theirs, strict=True)]

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import mean_over_games, meta_train, rows_of
-from leap_rl.evaluation.plots import Line, Panel, draw, write_table
-from leap_rl.evaluation.statistics import mean_interval, paired_difference
+from benchmarks.harness.tables import write_table
+from leap_rl.evaluation.plots import Line, Panel, draw
+from leap_rl.evaluation.statistics import mean_interval
 
 CONFIGURATIONS = [
     {"p": p, "loss_in_path": loss_in_path, "stabilizer": stabilizer}
@@ -148,7 +149,7 @@ def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[s
         for series in SERIES:
             ends = [at_the_end(found[name_of(each)], series, last) for each in (other, one)]
             row[f"less {series.replace('_', ' ')}"] = experiment.shown(
-                paired_difference(*ends), FORM
+                mean_interval(experiment.differences(*ends)), FORM
             )
         rows.append(row)
     return rows

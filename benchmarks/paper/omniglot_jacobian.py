@@ -19,7 +19,8 @@ from typing import Any
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.jacobian import jacobian_blocks, relative_precision
-from leap_rl.evaluation.plots import Line, Panel, draw, write_table
+from benchmarks.harness.tables import write_table
+from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import mean_interval
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
@@ -96,7 +97,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
         for update, mean in zip(updates, found, strict=True):
             row = {"learning rate": lr, "updates": update, "ρ": experiment.shown(mean, ".2e")}
             rows.append(row)
-        lines[f"α = {lr}"] = Line(updates, [mean.mean for mean in found])
+        lines[f"α = {lr}"] = Line(updates, [mean.value for mean in found])
     files = write_table(rows, given.out / "jacobian")
     panel = Panel(lines, "updates", "ρ of the first convolution", log_y=True)
     files += draw([panel], given.out / "jacobian")

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
-from leap_rl.evaluation.curves import Curve, learn, moving_average
-from leap_rl.evaluation.plots import Line, Panel, draw, write_table
-from leap_rl.evaluation.statistics import Mean, mean_interval, paired_difference
+from benchmarks.harness.tables import write_table
+from leap_rl.evaluation.plots import Line, Panel, draw
+from leap_rl.evaluation.statistics import Estimate, mean_interval
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
@@ -185,7 +186,7 @@ def by_repetition(results: Sequence[Mapping[str, Any]], measure: str) -> NDArray
     )
 
 
-def means(results: Sequence[Mapping[str, Any]], measure: str) -> Mean:
+def means(results: Sequence[Mapping[str, Any]], measure: str) -> Estimate:
     """Return a measure's mean over repetitions."""
     return mean_interval(by_repetition(results, measure))
 
@@ -264,7 +265,7 @@ def panels(given: argparse.Namespace, found: Found) -> list[Panel]:
         several = given.repeats > 1
         areas[method] = Line(
             counts,
-            [each.mean for each in by_count],
+            [each.value for each in by_count],
             low=[each.low for each in by_count] if several else None,
             high=[each.high for each in by_count] if several else None,
         )
@@ -288,13 +289,15 @@ def gains(
         return dict.fromkeys(columns, "")
     return {
         column: shown(
-            paired_difference(by_repetition(others, measure), by_repetition(ours, measure))
+            mean_interval(
+                experiment.differences(by_repetition(others, measure), by_repetition(ours, measure))
+            )
         )
         for column, measure in columns.items()
     }
 
 
-def shown(mean: Mean) -> str:
+def shown(mean: Estimate) -> str:
     """Return a mean and its interval in percent."""
     return experiment.shown(mean, ".1f", scale=100.0)
 

@@ -15,10 +15,8 @@ from leap_rl.app.creation import new_folder
 from leap_rl.app.outcome import AGENTS, COMPARISONS, agents_of, comparisons_of
 from leap_rl.config import EvaluateConfig
 from leap_rl.config.parsing import spelled
-from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.results import read_evaluation
+from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.summary import Summary
-from leap_rl.evaluation.verdict import notes_of, verdict_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -54,8 +52,7 @@ class Evaluation(Run):
         Raises:
             ValueError: No agent is finished yet.
         """
-        summary = self._summary
-        return "\n".join([*map(verdict_of, summary.comparisons), *notes_of(summary)])
+        return "\n".join(self._summary.verdict)
 
     def agents(self) -> DataFrame:
         """Return a row for each agent: its initialization, game, seed, area, final return."""
@@ -76,10 +73,10 @@ class Evaluation(Run):
 
     @cached_property
     def _summary(self) -> Summary:
-        evaluation = read_evaluation(self._folder)
-        if not evaluation.curves:
+        summary = read_summary(self._folder)
+        if not summary.evaluation.curves:
             raise ValueError(f"{self.place}: no agent is finished yet; resume it")
-        return summarize(evaluation)
+        return summary
 
 
 def evaluate(

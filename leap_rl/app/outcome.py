@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from leap_rl.app.report import write_report
-from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.results import read_evaluation
-from leap_rl.evaluation.statistics import Estimate, Mean
-from leap_rl.evaluation.summary import Comparison, Summary
-from leap_rl.evaluation.verdict import conclusion_of, notes_of, verdict_of
+from leap_rl.evaluation.comparison import read_summary
+from leap_rl.evaluation.statistics import Estimate
+from leap_rl.evaluation.summary import Differences, Summary
+from leap_rl.evaluation.verdict import conclusion_of
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.sink import Cell
 from leap_rl.tracking.tracker import Tracker
@@ -28,59 +27,40 @@ ALL_GAMES = "all games"
 
 
 def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
-    """Log an evaluation's tables and its report, which is written again.
-
-    Args:
-        folder: The evaluation's; it is complete.
-        tracker: Logs them.
-    """
-    evaluation = read_evaluation(folder)
-    if evaluation.curves:  # or every task was dropped
-        summary = summarize(evaluation)
+    """Log a complete evaluation's tables and its report, which is written again."""
+    summary = read_summary(folder)
+    if summary.evaluation.curves:  # or every task was dropped
         tracker.log_table("evaluation/agents", AGENTS, list(agents_of(summary)))
         tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
-        said = [*map(verdict_of, summary.comparisons), *notes_of(summary)]
-        tracker.log_table("evaluation/verdict", ["verdict"], [[sentence] for sentence in said])
+        said = [[sentence] for sentence in summary.verdict]
+        tracker.log_table("evaluation/verdict", ["verdict"], said)
     tracker.log_page("evaluation/report", write_report([folder]))
 
 
 def agents_of(summary: Summary) -> Iterable[list[Cell]]:
     """Yield a row of `AGENTS` for each agent."""
-    for agents in summary.agents.values():
-        for agent in agents:
-            run = summary.evaluation.runs[agent.initialization][agent.run]
-            yield [
-                *(agent.initialization, run, agent.game, agent.seed, agent.episodes),
-                *(agent.area, agent.final, agent.drawdown, agent.agent_steps_to_level),
-            ]
+    for agent in (each for agents in summary.agents.values() for each in agents):
+        curve = agent.curve
+        run = summary.evaluation.runs[curve.initialization][curve.run]
+        yield [
+            *(curve.initialization, run, curve.game, curve.seed, len(curve.returns)),
+            *(agent.area, agent.final, agent.drawdown, agent.agent_steps_to_level),
+        ]
 
 
 def comparisons_of(summary: Summary) -> Iterable[list[Cell]]:
     """Yield rows of `COMPARISONS`, with 95 % intervals: of each game raw, of all in deviations."""
     for comparison in summary.comparisons:
-        for game in comparison.games:
-            yield [
-                *(comparison.initialization, comparison.reference, game.game, game.seeds),
-                *_interval(game.area_difference),
-                *_interval(game.area_gain),
-                *_interval(game.final_difference),
-                *(game.improvement.value, None),
-            ]
-        if comparison.games:
-            yield _over_games(comparison)
+        names = (comparison.initialization, comparison.reference)
+        for game, differences in comparison.games.items():
+            yield [*names, game, comparison.seeds[game], *_cells(differences), None]
+        if comparison.over_games is not None:
+            fewest = min(comparison.seeds.values())
+            cells = _cells(comparison.over_games)
+            yield [*names, ALL_GAMES, fewest, *cells, conclusion_of(comparison)]
 
 
-def _over_games(comparison: Comparison) -> list[Cell]:
-    improvement = comparison.improvement
-    return [
-        *(comparison.initialization, comparison.reference, ALL_GAMES),
-        comparison.seeds[0],
-        *_interval(comparison.area_difference),
-        *_interval(comparison.area_gain),
-        *_interval(comparison.final_difference),
-        *(None if improvement is None else improvement.value, conclusion_of(comparison)),
-    ]
-
-
-def _interval(mean: Mean | Estimate | None) -> tuple[Cell, Cell, Cell]:
-    return (None, None, None) if mean is None else (mean[0], mean[1], mean[2])
+def _cells(found: Differences) -> list[Cell]:
+    intervals: list[Estimate | None] = [found.area, found.gain, found.final]
+    cells: list[Cell] = [cell for each in intervals for cell in each or (None, None, None)]
+    return [*cells, found.improvement.value]

@@ -20,8 +20,8 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     """Write the page on runs and evaluations, and return where it is.
 
     Args:
-        folders: Theirs.
-        out: The page; in the first one's folder unless given.
+        folders: Of runs and evaluations.
+        out: The page; in the first folder unless given.
 
     Raises:
         RunFolderError: One holds no run, a damaged one, or links.

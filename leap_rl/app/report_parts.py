@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,18 @@ from leap_rl.app.command_line import command_of
 from leap_rl.app.display import shown
 from leap_rl.app.errors import UsageError
 from leap_rl.app.record import StoredRun, read_run
-from leap_rl.config import EvaluateConfig, TrainConfig, flatten
-from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.page import Clip, Commands, Part, Picture, Table
+from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten
+from leap_rl.evaluation.comparison import read_summary
+from leap_rl.evaluation.page import Clip, Part, Picture, Table
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
-from leap_rl.evaluation.results import Evaluation, read_evaluation
+from leap_rl.evaluation.results import Evaluation
 from leap_rl.evaluation.run_part import (
-    SlotHistory,
+    closed_slots,
     game_rows,
     history_sentence,
     run_verdict,
-    slot_history,
 )
 from leap_rl.evaluation.summary_tables import summary_tables
-from leap_rl.evaluation.verdict import notes_of, verdict_of
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
@@ -57,66 +56,51 @@ def part_of(folder: RunFolder, figures: Path) -> Part:
 
 def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures: Path) -> Part:
     rows = read_rows(folder.path / "metrics.jsonl")
-    history = slot_history(folder)
-    tables = [Table(title="Games", rows=games)] if (games := game_rows(rows)) else []
-    latest = folder.latest() or 0
-    where = shown(folder)
-    commands = [
-        *(["leap-rl resume " + where] if latest < config.meta.meta_steps else []),
-        *([f"leap-rl evaluate --init {where} --seeds 10"] if latest else []),
-    ]
+    slots = closed_slots(folder)
+    games = game_rows(rows)
+    latest, where = folder.latest() or 0, shown(folder)
+    next_steps = ["leap-rl resume " + where] if latest < config.meta.meta_steps else []
+    if latest:
+        next_steps.append(f"leap-rl evaluate --init {where} --seeds 10")
     return Part(
         title=folder.path.name,
         subtitle=_subtitle(run, f"meta-training by {config.meta.method}"),
-        verdict=[*run_verdict(rows, config.meta.meta_steps), history_sentence(history)],
+        verdict=[*run_verdict(rows, config.meta.meta_steps), history_sentence(slots)],
         pictures=meta_run_pictures(rows, figures),
-        tables=[*tables, *_background(run, history)],
-        commands=[
-            *([Commands(title="What to do next", lines=commands)] if commands else []),
-            Commands(title="The command that makes this run", lines=[command_of(config)]),
-        ],
+        tables=[*_table("Games", games), *_background(run, slots)],
+        commands=_commands(next_steps, "The command that makes this run", config),
     )
 
 
 def _of_evaluation(
     folder: RunFolder, run: StoredRun, config: EvaluateConfig, figures: Path
 ) -> Part:
-    evaluation = read_evaluation(folder)
-    history = slot_history(folder)
-    where = shown(folder)
-    if not evaluation.curves:
-        verdict = ["No agent is finished yet: there is nothing to compare."]
-        pictures: Sequence[Picture] = []
-        tables: list[Table] = []
-    else:
-        summary = summarize(evaluation)
-        verdict = [*map(verdict_of, summary.comparisons), *notes_of(summary)]
+    summary = read_summary(folder)
+    evaluation, slots = summary.evaluation, closed_slots(folder)
+    verdict: Sequence[str] = ["No agent is finished yet: there is nothing to compare."]
+    pictures: Sequence[Picture] = []
+    if evaluation.curves:
+        verdict = summary.verdict
         pictures = evaluation_pictures(summary, figures)
-        tables = summary_tables(summary)
-    commands = [
-        Commands(title="The command that makes this evaluation", lines=[command_of(config)])
-    ]
-    if not evaluation.complete:
-        resume = Commands(title="What to do next", lines=[f"leap-rl resume {where}"])
-        commands.insert(0, resume)
     of = [
         f"{name} ({', '.join(runs)})" if len(runs) > 1 else name
         for name, runs in evaluation.runs.items()
     ]
     agents = f"agents from {', '.join(of)}, {config.seeds} of each run a game"
+    next_steps = [] if evaluation.complete else [f"leap-rl resume {shown(folder)}"]
     return Part(
         title=folder.path.name,
         subtitle=_subtitle(run, f"{agents}, {evaluation.agent_steps:,} agent steps"),
-        verdict=[*verdict, history_sentence(history)],
+        verdict=[*verdict, history_sentence(slots)],
         clips=_clips(folder, evaluation),
         pictures=pictures,
-        tables=[*tables, *_background(run, history)],
-        commands=commands,
+        tables=[*summary_tables(summary), *_background(run, slots)],
+        commands=_commands(next_steps, "The command that makes this evaluation", config),
     )
 
 
 def _clips(folder: RunFolder, evaluation: Evaluation) -> list[Clip]:
-    """Return the videos that there are, those of a game side by side; of many the first ones."""
+    """The videos that there are, those of a game side by side; of many the first ones."""
     found = []
     for game in evaluation.games:
         for name in evaluation.initializations:
@@ -130,32 +114,35 @@ def _subtitle(run: StoredRun, what: str) -> str:
     return f"{what}; seed {run.config.seed}; made by {run.maker}"
 
 
-def _background(run: StoredRun, history: SlotHistory) -> list[Table]:
-    """Return what went wrong, by what versions it was computed, and all options."""
-    made_by = [dict(versions) for versions in run.record.made_by]
-    tables = []
-    if history.dropped:
-        rows = [{"dropped task": line} for line in history.dropped]
-        tables.append(Table(title="Failures", rows=rows))
-    if made_by:
-        tables.append(
-            Table(
-                title="Versions",
-                rows=made_by,
-                says="From the meta-step on that each row begins with.",
-            )
-        )
-    if history.processors:
-        rows_of = [
-            {"processor": kind, "tasks": count} for kind, count in history.processors.items()
-        ]
-        tables.append(Table(title="Machines", rows=rows_of))
-    options = [{"option": name, "value": _in_words(value)} for name, value in _options(run).items()]
-    return [*tables, Table(title="Config", rows=options, folded=True)]
+def _commands(next_steps: Sequence[str], title: str, config: Config) -> dict[str, Sequence[str]]:
+    steps = {"What to do next": next_steps} if next_steps else {}
+    return {**steps, title: [command_of(config)]}
 
 
-def _options(run: StoredRun) -> Mapping[str, Any]:
-    return flatten({name: value for name, value in run.options.items() if name != "run_dir"})
+def _background(run: StoredRun, slots: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """What went wrong, by what versions it was computed, and all options."""
+    dropped = [
+        {"dropped task": f"{slot['game']} in round {slot['round']}: {slot['dropped']}"}
+        for slot in slots
+        if "dropped" in slot
+    ]
+    versions = [dict(versions) for versions in run.record.made_by]
+    says = "From the meta-step on that each row begins with."
+    processors = Counter(slot["processor"] for slot in slots if slot.get("processor"))
+    machines = [{"processor": kind, "tasks": count} for kind, count in processors.items()]
+    options = flatten({name: value for name, value in run.options.items() if name != "run_dir"})
+    config = [{"option": name, "value": _in_words(value)} for name, value in options.items()]
+    return [
+        *_table("Failures", dropped),
+        *_table("Versions", versions, says=says),
+        *_table("Machines", machines),
+        Table(title="Config", rows=config, folded=True),
+    ]
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]], *, says: str = "") -> list[Table]:
+    """The table, unless it is empty."""
+    return [Table(title=title, rows=rows, says=says)] if rows else []
 
 
 def _in_words(value: object) -> str:

@@ -9,7 +9,6 @@ from textwrap import fill
 from leap_rl.app.display import program, shown
 from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.training.initialization import FILE_NAME
@@ -27,34 +26,9 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")
     print(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
-    if config.task.kind == "omniglot":
-        print("\nNext, learn alphabets that it never saw from this initialization:")
-        given, default = config.task.omniglot, OmniglotConfig()
-        more = "".join(
-            f" --task.omniglot.{name} {getattr(given, name)}"
-            for name in ("split", "share", "held_out")
-            if getattr(given, name) != getattr(default, name)
-        )
-        print(
-            f"  {program()} learn --init {initialization} --task.kind omniglot "
-            f"--task.games held_out --task.data {config.task.data}{more}"
-        )
-    if config.task.kind == "atari":
-        print(
-            "\nNext, see whether agents learn a game it never saw faster from this initialization:"
-        )
-        seen = "breakout" in config.task.resolved_games
-        print(
-            f"  {program()} evaluate --init {shown(folder)} "
-            f"--games {'breakout@mode=12' if seen else 'breakout'} --seeds 3 "
-            f"--agent_steps {_some(config, 96_000)} --open"
-        )
-
-
-def _some(config: TrainConfig, agent_steps: int) -> int:
-    """Return about so many agent steps, a whole number of updates."""
-    each = config.task.agent_steps_per_update
-    return max(1, round(agent_steps / each)) * each
+    advice = config.task.family.advise(config.task, initialization, run=shown(folder))
+    if advice is not None:
+        print(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 
 
 def announce_agents(folder: RunFolder) -> None:
@@ -75,15 +49,12 @@ def announce_agents(folder: RunFolder) -> None:
 def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
     """Print an evaluation's outcome, and write its report."""
     from leap_rl.app.report import announce_report, write_report
-    from leap_rl.evaluation.comparison import summarize
-    from leap_rl.evaluation.results import read_evaluation
-    from leap_rl.evaluation.verdict import notes_of, verdict_of
+    from leap_rl.evaluation.comparison import read_summary
 
-    evaluation = read_evaluation(folder)
+    summary = read_summary(folder)
     print()
-    if evaluation.curves:
-        summary = summarize(evaluation)
-        for sentence in [*map(verdict_of, summary.comparisons), *notes_of(summary)]:
+    if summary.evaluation.curves:
+        for sentence in summary.verdict:
             print(fill(sentence, width=100, subsequent_indent="  "))
     else:
         print("Every task was dropped: there is nothing to compare.")
@@ -110,28 +81,21 @@ def _announce_classifiers(
     """Print the paper's measures of each alphabet, by slot."""
     print("\nLearned; the area is that under the training-error curve, as a share of the whole.")
     for slot, game in learned.items():
-        area, validation = _classified(game, rows)
-        print(f"  {game:<24} area {area:>6.1%}  final validation error {validation:>6.1%}", end="")
+        training, validation = f"error/{game}/training", f"error/{game}/validation"
+        area = fmean(row[training] for row in rows if training in row)
+        final = [row[validation] for row in rows if validation in row][-1]
+        print(f"  {game:<24} area {area:>6.1%}  final validation error {final:>6.1%}", end="")
         print(f"  {shown(folder.agent(slot, game))}")
-
-
-def _classified(game: str, rows: Sequence[Row]) -> tuple[float, float]:
-    """Return the area under an alphabet's training-error curve and its last validation error."""
-    training, validation = f"error/{game}/training", f"error/{game}/validation"
-    own = [row for row in rows if training in row]
-    area = fmean(row[training] for row in own)
-    return area, [row[validation] for row in own if validation in row][-1]
 
 
 def _outcome(game: str, rows: Sequence[Row]) -> tuple[int, int, float]:
     """Return a game's agent steps, the episodes that ended in their last part, and their mean."""
     own = [row for row in rows if f"return/{game}/episodes" in row]
     agent_steps = int(own[-1]["agent_steps"])
-    final = [row for row in own if row["agent_steps"] > (1 - FINAL_PART) * agent_steps]
-    counts = [int(row[f"return/{game}/episodes"]) for row in final]
-    total = sum(
-        count * row[f"return/{game}/mean"]
-        for count, row in zip(counts, final, strict=True)
-        if count
-    )
-    return agent_steps, sum(counts), total / max(sum(counts), 1)
+    final = [
+        (int(row[f"return/{game}/episodes"]), row.get(f"return/{game}/mean", 0.0))
+        for row in own
+        if row["agent_steps"] > (1 - FINAL_PART) * agent_steps
+    ]
+    episodes = sum(count for count, _ in final)
+    return agent_steps, episodes, sum(count * mean for count, mean in final) / max(episodes, 1)

@@ -120,13 +120,12 @@ def _options_of(config: TrainConfig) -> Mapping[str, Any]:
 
 
 def _verdicts(path: str) -> list[str]:
-    from leap_rl.evaluation.comparison import summarize
-    from leap_rl.evaluation.results import read_evaluation
+    from leap_rl.evaluation.comparison import read_summary
     from leap_rl.evaluation.verdict import verdict_of
 
-    evaluation = read_evaluation(run_folder(path))
-    summary = summarize(evaluation) if evaluation.curves else None
-    if summary is None or not summary.comparisons:
+    summary = read_summary(run_folder(path))
+    evaluation = summary.evaluation
+    if not evaluation.curves or not summary.comparisons:
         raise UsageError(f"--evaluation {path}: compares nothing yet")
     where = f"{', '.join(evaluation.games)}, {evaluation.agent_steps:,} agent steps an agent: "
     return [where + verdict_of(comparison) for comparison in summary.comparisons]

@@ -1,8 +1,9 @@
 """Sets each initialization against the baseline, game by game and over all.
 
-Every difference is one of pairs (`pairs.py`): agents of the same game and seed, which share
-everything but the encoder's start. Over games each game counts the same. docs/evaluation.md defines
-the measures.
+Every difference is one of pairs: agents of the same game and seed, which share everything but the
+encoder's start. A seed of a game counts where every run of both groups has an agent of it that is
+finished, was not restarted with another seed, and has a value. Over games each game counts the
+same. docs/evaluation.md defines the measures.
 
 Dimensions: G games, K runs of an initialization, n seeds of a game.
 """
@@ -10,43 +11,42 @@ Dimensions: G games, K runs of an initialization, n seeds of a game.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leap_rl.evaluation.measures import AgentMeasures, measure, reward_rates, window_of
-from leap_rl.evaluation.normalization import human_scale, reference_scale
-from leap_rl.evaluation.pairs import (
-    PairedMeasure,
-    Pairs,
-    by_run,
-    gain_of_agents,
-    spread,
-    whole_seeds,
+from leap_rl.evaluation.measures import (
+    final_performance,
+    first_performance,
+    measure,
+    reward_rates,
+    window_of,
 )
-from leap_rl.evaluation.results import Evaluation
+from leap_rl.evaluation.normalization import RAW, human_scale, reference_scale
+from leap_rl.evaluation.results import Evaluation, LearningCurve, read_evaluation
 from leap_rl.evaluation.statistics import (
     Estimate,
     FloatArray,
-    Mean,
-    bootstrap_interval,
+    bootstrap,
     interquartile_mean,
-    mean_interval,
+    probability_of_improvement,
+    relative_gains,
 )
 from leap_rl.evaluation.summary import (
     Aggregate,
     Comparison,
-    GameComparison,
-    GameScores,
+    Differences,
     GameSetting,
     Measure,
     Summary,
     Yardstick,
+    whole_seeds,
 )
 from leap_rl.evaluation.two_level import two_level_mean
-from leap_rl.evaluation.validation import check_evaluation
+from leap_rl.evaluation.verdict import notes_of, verdict_of
 from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.rounds.agents import RANDOM
 
 LEVEL = 0.9
@@ -58,58 +58,33 @@ from its first to its final performance, below the reference's: the same tenth t
 leaves."""
 
 
-def summarize(
-    evaluation: Evaluation,
-    *,
-    reference: str | None = None,
-    window: int | None = None,
-    margin: float = NON_INFERIORITY,
-    seed: int = 0,
-) -> Summary:
-    """Return what an evaluation comes to, as far as its agents are finished.
-
-    Args:
-        evaluation: Complete or not.
-        reference: What to set the others against; the evaluation's first unless named.
-        window: Episodes of the moving mean; by game, :func:`window_of`, unless given.
-        margin: Of non-inferiority; a share of what the reference gained.
-        seed: Of the bootstrap.
+def read_summary(folder: RunFolder) -> Summary:
+    """Return what the evaluation in a folder comes to, as far as its agents are finished.
 
     Raises:
-        ValueError: The curves are not of one evaluation, or an argument is no good.
+        RunFolderError: It is no evaluation's folder, or what was committed is damaged.
     """
-    check_evaluation(evaluation, reference=reference, window=window)
-    if not margin >= 0:
-        raise ValueError(f"margin = {margin}: must be at least 0")
-    reference = reference or evaluation.initializations[0]
-    settings = {game: _setting(evaluation, game, reference, window) for game in evaluation.games}
+    return summarize(read_evaluation(folder))
+
+
+def summarize(evaluation: Evaluation) -> Summary:
+    """Return what an evaluation comes to, as far as its agents are finished."""
+    settings = {game: _setting(evaluation, game) for game in evaluation.games}
     agents = {
         (name, game): [
             measure(
-                curve,
-                budget=evaluation.agent_steps,
-                window=setting.window,
-                level=setting.level,
+                curve, budget=evaluation.agent_steps, window=setting.window, level=setting.level
             )
             for curve in evaluation.of(name, game)
         ]
         for name in evaluation.initializations
         for game, setting in settings.items()
     }
-    summary = Summary(
-        evaluation=evaluation,
-        reference=reference,
-        settings=settings,
-        agents=agents,
-        scores=tuple(
-            _scores(evaluation, agents[name, game], settings[game])
-            for name, game in agents
-            if agents[name, game]
-        ),
-    )
-    summary = replace(summary, aggregates=tuple(_aggregates(summary, seed)))
-    pairs = [Pairs(summary, *both) for both in _compared(summary)]
-    return replace(summary, comparisons=tuple(_compare(each, margin, seed) for each in pairs))
+    summary = Summary(evaluation=evaluation, settings=settings, agents=agents, aggregates={})
+    summary = replace(summary, aggregates=dict(_aggregates(summary)))
+    comparisons = tuple(_compare(_Pairs(summary, *both)) for both in _compared(summary))
+    summary = replace(summary, comparisons=comparisons)
+    return replace(summary, verdict=(*map(verdict_of, comparisons), *notes_of(summary)))
 
 
 def normalized_scores(
@@ -120,23 +95,19 @@ def normalized_scores(
     Games without agents are missing, and with `human` those that have no such score.
     """
     found = {}
-    runs = len(summary.evaluation.runs[initialization])
     for game, setting in summary.settings.items():
         scale = setting.scale_of(measure) if yardstick == "baseline" else setting.human
-        agents = summary.agents[initialization, game]
-        seeds = whole_seeds(agents, runs, measure)
-        if scale is not None and seeds:
-            found[game] = scale(by_run(agents, runs, seeds, measure))
+        (scores,) = whole_seeds(summary.values(initialization, game, measure))
+        if scale is not None and scores.size:
+            found[game] = scale(scores)
     return found
 
 
-def _setting(evaluation: Evaluation, game: str, reference: str, window: int | None) -> GameSetting:
-    curves = [curve for curve in evaluation.curves if curve.game == game]
-    baseline = evaluation.of(reference, game)
-    first, final = gain_of_agents(evaluation, reference, game)
+def _setting(evaluation: Evaluation, game: str) -> GameSetting:
+    baseline = evaluation.of(evaluation.initializations[0], game)
+    first, final = _first_and_final(baseline, evaluation.agent_steps)
     return GameSetting(
-        game=game,
-        window=window or window_of(curves),
+        window=window_of(curve for curve in evaluation.curves if curve.game == game),
         scale=reference_scale([curve.returns for curve in baseline]),
         reward_scale=reference_scale([reward_rates(curve) for curve in baseline]),
         human=human_scale(game),
@@ -144,67 +115,33 @@ def _setting(evaluation: Evaluation, game: str, reference: str, window: int | No
     )
 
 
-def _scores(
-    evaluation: Evaluation, agents: Sequence[AgentMeasures], setting: GameSetting
-) -> GameScores:
-    name, game = agents[0].initialization, agents[0].game
-    runs = len(evaluation.runs[name])
-    area, final = (_mean_of(agents, runs, of) for of in ("area", "final"))
-    assert area is not None, "a finished agent has an area"
-    human = None if setting.human is None or final is None else setting.human(np.array(final.mean))
-    reached = [agent.agent_steps_to_level for agent in agents]
-    unit = math.nan if setting.scale is None else setting.scale.unit
-    seeds = [agent.seed for agent in agents]
-    return GameScores(
-        initialization=name,
-        game=game,
-        agents=len(agents),
-        area=area,
-        final=final,
-        human_final=None if human is None else float(human),
-        drawdown=_mean_of(agents, runs, "drawdown"),
-        spread=spread(evaluation, name, setting, seeds) / unit,
-        agent_steps_to_level=_median(reached),
-        reached_level=sum(math.isfinite(each) for each in reached),
-    )
+def _first_and_final(curves: Sequence[LearningCurve], budget: int) -> tuple[float, float]:
+    """Agents' mean first and final performance, raw returns; NaN without episodes."""
+
+    def mean(performance: Callable[[LearningCurve, int], float]) -> float:
+        values = [performance(curve, budget) for curve in curves if len(curve.returns)]
+        return float(np.mean(values)) if values else math.nan
+
+    return mean(first_performance), mean(final_performance)
 
 
-def _mean_of(agents: Sequence[AgentMeasures], runs: int, of: PairedMeasure) -> Mean | None:
-    """A measure's mean; if no seed is whole, over all agents that have it, without an interval."""
-    seeds = whole_seeds(agents, runs, of)
-    if seeds:
-        return two_level_mean([[by_run(agents, runs, seeds, of)]])
-    values = [value for agent in agents if math.isfinite(value := getattr(agent, of))]
-    return Mean(float(np.mean(values)), -math.inf, math.inf, len(values)) if values else None
-
-
-def _median(values: Sequence[float]) -> float:
-    """The median; of an even number the larger middle one, as infinities have no mean."""
-    return sorted(values)[len(values) // 2]
-
-
-def _aggregates(summary: Summary, seed: int) -> Iterable[Aggregate]:
+def _aggregates(
+    summary: Summary,
+) -> Iterable[tuple[tuple[str, Measure, Yardstick], Aggregate]]:
     # A human's score is a return, and nobody knows a human's reward per agent step.
     kinds: list[tuple[Measure, Yardstick]]
     kinds = [("area", "baseline"), ("final", "baseline"), ("final", "human")]
     for name in summary.evaluation.initializations:
-        for which, yardstick in kinds:
-            by_game = normalized_scores(summary, name, which, yardstick)
+        for kind in kinds:
+            by_game = normalized_scores(summary, name, *kind)
             if by_game:
-                path = derive_seed(seed, Purpose.BOOTSTRAP, name, which, yardstick)
-                yield Aggregate(
-                    initialization=name,
-                    measure=which,
-                    yardstick=yardstick,
-                    games=tuple(by_game),
-                    interquartile_mean=bootstrap_interval(
-                        list(by_game.values()), interquartile_mean, seed=path
-                    ),
-                )
+                seed = derive_seed(0, Purpose.BOOTSTRAP, name, *kind)
+                middle = bootstrap(interquartile_mean, list(by_game.values()), seed=seed)
+                yield (name, *kind), Aggregate(tuple(by_game), Estimate(*map(float, middle)))
 
 
 def _compared(summary: Summary) -> list[tuple[str, str]]:
-    """Return what is set against what: all against the reference, runs against their own starts."""
+    """What is set against what: all against the reference, runs against their own starts."""
     own_starts = summary.evaluation.own_starts
     found = []
     for name in summary.evaluation.initializations:
@@ -215,59 +152,112 @@ def _compared(summary: Summary) -> list[tuple[str, str]]:
     return found
 
 
-def _compare(pairs: Pairs, margin: float, seed: int) -> Comparison:
-    summary, names = pairs.summary, pairs.games()
+def _compare(pairs: _Pairs) -> Comparison:
+    summary, both = pairs.summary, (pairs.name, pairs.reference)
     runs = summary.evaluation.runs
     starts_at_random = pairs.reference in (RANDOM, *summary.evaluation.own_starts.values())
-    games = tuple(_compare_in(pairs, game, seed) for game in names)
-    ratios = [game.spread_ratio for game in games if game.spread_ratio is not None]
-    middle, reference_middle = (_middle(summary, name) for name in (pairs.name, pairs.reference))
+    seeds = pairs.seeds()
+    middle, reference_middle = (
+        found.interquartile_mean
+        if (found := summary.aggregates.get((name, "area", "baseline")))
+        else None
+        for name in both
+    )
     return Comparison(
         initialization=pairs.name,
         reference=pairs.reference,
         runs=len(runs[pairs.name]),
         reference_runs=None if starts_at_random else len(runs[pairs.reference]),
         normalized_by=summary.reference,
-        games=games,
-        area_gain=pairs.gain(names),
-        area_difference=pairs.difference_over_games("area"),
-        final_difference=pairs.difference_over_games("final"),
-        final_margin=pairs.margin(margin),
-        drawdown_difference=pairs.difference_over_games("drawdown"),
-        spread_ratio=_geometric_mean(ratios) if ratios else None,
-        improvement=pairs.improvement(names, seed) if names else None,
+        seeds=seeds,
+        games={game: pairs.differences([game], scaled=False) for game in seeds},
+        over_games=pairs.differences(list(seeds), scaled=True) if seeds else None,
+        final_margin=pairs.margin(),
         middle=middle,
         reference_middle=reference_middle,
     )
 
 
-def _middle(summary: Summary, name: str) -> Estimate | None:
-    return next(
-        (
-            one.interquartile_mean
-            for one in summary.aggregates
-            if (one.initialization, one.measure, one.yardstick) == (name, "area", "baseline")
-        ),
-        None,
-    )
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """An initialization's agents and a reference's, side by side."""
 
+    summary: Summary
+    name: str
+    reference: str
 
-def _compare_in(pairs: Pairs, game: str, seed: int) -> GameComparison:
-    area = pairs.difference(game, "area")
-    assert area is not None, "a game that is compared has a pair"
-    return GameComparison(
-        game=game,
-        seeds=len(pairs.seeds(game)),
-        area_difference=area,
-        area_gain=pairs.gain([game]),
-        final_difference=pairs.difference(game, "final"),
-        drawdown_difference=pairs.difference(game, "drawdown"),
-        spread_ratio=pairs.spread_ratio(game),
-        improvement=pairs.improvement([game], seed),
-    )
+    def values(self, game: str, of: Measure) -> list[FloatArray]:
+        """Return a measure's values, ours and theirs, [K, n] each."""
+        return whole_seeds(
+            *(self.summary.values(name, game, of) for name in (self.name, self.reference))
+        )
 
+    def seeds(self) -> Mapping[str, int]:
+        """Return n by game, where there are any."""
+        counts = {game: self.values(game, "area")[0].shape[1] for game in self.summary.settings}
+        return {game: count for game, count in counts.items() if count}
 
-def _geometric_mean(ratios: Sequence[float]) -> Mean:
-    logs = mean_interval([math.log(ratio) for ratio in ratios])
-    mean, low, high = (math.exp(each) for each in logs[:3])
-    return Mean(mean, low, high, logs.repeats)
+    def differences(self, games: Sequence[str], *, scaled: bool) -> Differences:
+        """Return ours less theirs over games, raw or in the reference's deviations."""
+        return Differences(
+            area=self.difference(games, "area", scaled=scaled),
+            gain=self.gain(games),
+            final=self.difference(games, "final", scaled=scaled),
+            drawdown=self.difference(games, "drawdown", scaled=scaled),
+            improvement=self.improvement(games),
+        )
+
+    def difference(self, games: Sequence[str], of: Measure, *, scaled: bool) -> Estimate | None:
+        strata = []
+        for game in games:
+            ours, theirs = self.values(game, of)
+            scale = self.summary.settings[game].scale_of(of) if scaled else RAW
+            if ours.size and scale is not None:
+                strata.append((ours / scale.unit, theirs / scale.unit))
+        return self.mean(strata) if strata else None
+
+    def gain(self, games: Sequence[str]) -> Estimate | None:
+        strata = []
+        for game in games:
+            ours, theirs = self.values(game, "area")
+            if self.can_lose(game) or theirs.mean() <= 0:
+                return None
+            strata.append(relative_gains(ours, theirs))
+        return self.mean(strata)
+
+    def can_lose(self, game: str) -> bool:
+        """Whether anything is negative, so that 0 is no natural beginning."""
+        return any(
+            min(curve.returns.min(initial=0.0), curve.rewards.min(initial=0.0)) < 0
+            for name in (self.name, self.reference)
+            for curve in self.summary.evaluation.of(name, game)
+        )
+
+    def improvement(self, games: Sequence[str]) -> Estimate:
+        sides = zip(*(self.values(game, "area") for game in games), strict=True)
+        seed = derive_seed(0, Purpose.BOOTSTRAP, self.name, self.reference, *games)
+        found = bootstrap(probability_of_improvement, *sides, seed=seed, bounds=(0.0, 1.0))
+        return Estimate(*map(float, found))
+
+    def margin(self) -> float:
+        """Return a share of what the reference gained, in deviations, on the mean over games.
+
+        Where it lost, it gained nothing.
+        """
+        gains = []
+        evaluation = self.summary.evaluation
+        for game, setting in self.summary.settings.items():
+            if self.values(game, "final")[0].size and setting.scale is not None:
+                curves = evaluation.of(self.reference, game)
+                first, final = _first_and_final(curves, evaluation.agent_steps)
+                gains.append(max(final - first, 0.0) / setting.scale.unit)
+        return NON_INFERIORITY * float(np.mean(gains)) if gains else 0.0
+
+    def mean(self, strata: Sequence[Sequence[FloatArray]]) -> Estimate:
+        """Return the mean of ours less theirs over games."""
+        evaluation = self.summary.evaluation
+        own = evaluation.own_starts.get(self.name) == self.reference
+        if own or 1 in (len(evaluation.runs[name]) for name in (self.name, self.reference)):
+            # Each run of ours has one agent of theirs a seed: their only one, or its own.
+            return two_level_mean([ours - theirs for ours, theirs in strata])
+        return two_level_mean([ours for ours, _ in strata], [-theirs for _, theirs in strata])

@@ -1,21 +1,19 @@
-"""What one agent's learning comes to: how high, how fast, how steadily.
+"""Measures of one agent's learning: how high, how fast, how steadily.
 
-The area is that under the rate at which raw rewards were earned, interval by interval of agent
-steps: nothing of it depends on when episodes end.
+The area is that under the rate of raw rewards, and does not depend on when episodes end.
 
-All else is of the curve of returns: their moving mean over episodes in the order in which they
-ended, "scores are reported as moving average over 500 episodes" (the paper, figure of the appendix
-on Atari). It is a step function of agent steps: from the end of an episode until the next one ends
-it has the mean of the last `window` episodes, of fewer at the start. What is made of it is NaN
-where an agent finished too few episodes.
+All else is of the curve of returns: their moving mean over episodes in the order of their ends,
+"scores are reported as moving average over 500 episodes" (the paper, figure of the appendix on
+Atari). It is a step function of agent steps: from the end of an episode on it is the mean of the
+last `window` episodes, of fewer at the start. Measures are NaN with too few episodes.
 
-Dimensions: E episodes of an agent, R intervals, T points of a grid, n agents.
+Dimensions: E episodes of an agent, R intervals, T points of a grid.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +25,7 @@ from leap_rl.evaluation.statistics import FloatArray
 PAPER_WINDOW = 500
 """Episodes of the paper's moving mean."""
 WINDOW_SHARE = 0.1
-"""The largest part of an agent's episodes that a window takes unless one is asked for."""
+"""The largest part of an agent's episodes that a window takes."""
 RATE_UNIT = 1000
 """Agent steps that rewards are counted by."""
 GRID_POINTS = 200
@@ -39,13 +37,7 @@ END_SHARE = 0.1
 class AgentMeasures:
     """One agent's measures."""
 
-    initialization: str
-    run: int
-    game: str
-    seed: int
-    restarted: bool
-    """Whether its task began again with another seed: it is a pair of no other agent then."""
-    episodes: int
+    curve: LearningCurve
     area: float
     """Raw reward per 1,000 agent steps."""
     final: float
@@ -57,10 +49,9 @@ class AgentMeasures:
 
 
 def window_of(curves: Iterable[LearningCurve]) -> int:
-    """Return the window for a game's agents: the paper's 500 episodes, or as many as fit.
+    """Return the window for a game's agents, at least 1 episode.
 
-    A tenth of the median agent's episodes where those are fewer than 5,000, so that a curve has at
-    least some ten windows beside each other; at least 1.
+    The paper's 500 episodes, or a tenth of the median agent's where that is less.
     """
     episodes = [len(curve.returns) for curve in curves]
     median = float(np.median(episodes)) if episodes else 0.0
@@ -68,22 +59,16 @@ def window_of(curves: Iterable[LearningCurve]) -> int:
 
 
 def moving_mean(returns: FloatArray, window: int) -> FloatArray:
-    """Return the mean of each return and the `window` − 1 before it, [E]; of fewer at the start.
-
-    Raises:
-        ValueError: `window` is below 1.
-    """
-    if window < 1:
-        raise ValueError(f"window = {window}: a mean is over at least 1 episode")
+    """Return the mean of each return and the `window` − 1 before it, [E]; of fewer at the start."""
     sums = np.concatenate([[0.0], np.cumsum(returns, dtype=np.float64)])
     ends = np.arange(1, len(returns) + 1)
     starts = np.maximum(ends - window, 0)
     return np.asarray((sums[ends] - sums[starts]) / (ends - starts), dtype=np.float64)
 
 
-def grid(budget: int, points: int = GRID_POINTS) -> NDArray[np.int64]:
-    """Return so many equally spaced agent steps, the last at the end of the budget, [T]."""
-    return np.round(np.linspace(budget / points, budget, points)).astype(np.int64)
+def grid(budget: int) -> NDArray[np.int64]:
+    """Return equally spaced agent steps, the last at the end of the budget, [T]."""
+    return np.round(np.linspace(budget / GRID_POINTS, budget, GRID_POINTS)).astype(np.int64)
 
 
 def on_grid(curve: LearningCurve, agent_steps: NDArray[np.int64], window: int) -> FloatArray:
@@ -99,17 +84,14 @@ def reward_rates(curve: LearningCurve) -> FloatArray:
 
 
 def area(curve: LearningCurve, budget: int) -> float:
-    """Return the area under the reward rates by the budget: raw reward per 1,000 agent steps.
-
-    Their mean over all agent steps, which is all that was earned by the budget.
-    """
+    """Return the area under the reward rates by the budget: raw reward per 1,000 agent steps."""
     return float(RATE_UNIT * np.sum(curve.rewards) / budget)
 
 
 def final_performance(curve: LearningCurve, budget: int) -> float:
-    """Return the mean return of episodes that ended in the last tenth of the budget.
+    """Return the mean return in the last tenth of the budget, or of the last episode.
 
-    Of the last episode where none ended there.
+    The mean is over episodes that ended there; NaN without any episode.
     """
     if not len(curve.returns):
         return math.nan
@@ -118,10 +100,7 @@ def final_performance(curve: LearningCurve, budget: int) -> float:
 
 
 def first_performance(curve: LearningCurve, budget: int) -> float:
-    """Return the mean return of episodes that ended in the first tenth of the budget.
-
-    Of the first episode where none ended there.
-    """
+    """Return the mean return in the first tenth of the budget, or of the first episode."""
     if not len(curve.returns):
         return math.nan
     early = curve.agent_steps <= END_SHARE * budget
@@ -131,8 +110,7 @@ def first_performance(curve: LearningCurve, budget: int) -> float:
 def agent_steps_to(curve: LearningCurve, level: float, window: int) -> float:
     """Return the agent steps after which the curve is at a level for the first time.
 
-    Only means over a full window count, so that one lucky episode does not. Infinite if that
-    does not happen, NaN for a level that is NaN.
+    Only means over a full window count. Infinite if it never is; NaN for a level that is NaN.
     """
     if math.isnan(level):
         return math.nan
@@ -141,13 +119,12 @@ def agent_steps_to(curve: LearningCurve, level: float, window: int) -> float:
 
 
 def drawdown(curve: LearningCurve, budget: int, window: int) -> float:
-    """Return which share of what had been gained is lost, on the mean over agent steps.
+    """Return the share of the gain that is lost, on the mean over agent steps.
 
-    Our measure of how volatile one agent's learning is. With the curve m, its best so far M and
-    its beginning m₀ it is ∫ (M − m) / ∫ (M − m₀): 0 for an agent that never loses what it has
-    learned, however much that is. Drawdowns as a measure of risk across time are those of Chan et
-    al. 2020, "Measuring the Reliability of Reinforcement Learning Algorithms"; theirs is the mean
-    of the worst ones, in raw returns. Only means over a full window count; NaN where there is none.
+    With the curve m, its best so far M and its beginning m₀ it is ∫ (M − m) / ∫ (M − m₀): 0 for an
+    agent that never loses what it has learned. After Chan et al. 2020, "Measuring the Reliability
+    of Reinforcement Learning Algorithms", whose drawdowns are means of the worst ones in raw
+    returns. Only means over a full window count; NaN where there is none.
     """
     means = _full_means(curve, window)
     if not len(means):
@@ -162,37 +139,10 @@ def drawdown(curve: LearningCurve, budget: int, window: int) -> float:
     return 1.0 if lost > 0 else 0.0
 
 
-def spread_over_seeds(curves: Sequence[FloatArray]) -> float:
-    """Return the standard deviation over agents of their curves [T], on the mean over the grid.
-
-    The paper's volatility, as "seen by the confidence intervals": a quarter of the mean height of
-    the band that its figure draws. NaN where no two agents have a value at the same point.
-    """
-    if not len(curves):
-        return math.nan
-    of_each = np.stack(curves)
-    known = np.isfinite(of_each).sum(axis=0) >= 2
-    if not known.any():
-        return math.nan
-    return float(np.mean(np.nanstd(of_each[:, known], axis=0, ddof=1)))
-
-
 def measure(curve: LearningCurve, *, budget: int, window: int, level: float) -> AgentMeasures:
-    """Return an agent's measures.
-
-    Args:
-        curve: Its rewards and episodes.
-        budget: Its agent steps.
-        window: Episodes of the moving mean.
-        level: The return that :func:`agent_steps_to` looks for; NaN for none.
-    """
+    """Return an agent's measures; its budget is in agent steps, the window in episodes."""
     return AgentMeasures(
-        initialization=curve.initialization,
-        run=curve.run,
-        game=curve.game,
-        seed=curve.seed,
-        restarted=curve.restarted,
-        episodes=len(curve.returns),
+        curve=curve,
         area=area(curve, budget),
         final=final_performance(curve, budget),
         drawdown=drawdown(curve, budget, window),

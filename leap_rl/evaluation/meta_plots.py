@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from leap_rl.evaluation.plots import HeatMap, Line, Panel, draw
+from leap_rl.evaluation.plots import AnyPanel, HeatMap, Line, Panel, title_of
 from leap_rl.evaluation.statistics import FloatArray
-from leap_rl.evaluation.transfer_plots import title_of
-
-COLUMNS = 5
 
 Row = Mapping[str, float]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CosineTable:
+class CosineTable(NamedTuple):
     """How the contributions of games point to each other, over the meta-steps of a run."""
 
     games: tuple[str, ...]
@@ -32,30 +27,29 @@ class CosineTable:
     means: FloatArray
     """Mean cosine over the meta-steps in which both games were drawn, [G, G]; NaN where they never
     were, and for a game with itself unless it filled several slots."""
-    meta_steps: FloatArray
-    """How many meta-steps that is, [G, G]."""
 
 
-def draw_meta_figures(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Draw `paths` and `cosines`, each in every format, where the rows have them."""
-    files = []
-    panels = path_panels(rows)
-    if panels:
-        files += draw(panels, folder / "paths", columns=COLUMNS)
+def meta_run_panels(rows: Sequence[Row]) -> dict[str, Sequence[AnyPanel]]:
+    """Return the panels of each plot of a run; none where the rows have nothing to show."""
     table = cosine_table(rows)
-    if len(table.games) > 1:
-        files += draw([cosine_map(table)], folder / "cosines")
-    return files
+    return {
+        "validation": validation_panels(rows),
+        "paths": path_panels(rows),
+        "cosines": [cosine_map(table)] if len(table.games) > 1 else [],
+    }
+
+
+def validation_panels(rows: Sequence[Row]) -> list[Panel]:
+    """Return what versions gain over version 0, where several were validated."""
+    judged = [row for row in rows if "validation/gain" in row]
+    if len(judged) < 2:
+        return []
+    gains = Line([row["meta_step"] for row in judged], [row["validation/gain"] for row in judged])
+    return [Panel({"mean": gains}, "version", "gain over version 0, deviations")]
 
 
 def path_panels(rows: Sequence[Row]) -> list[Panel]:
     """Return the energy (p = 2) or length (p = 1) of each game's gradient path over meta-steps."""
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for row in rows:
-        for key, value in row.items():
-            match = re.fullmatch(r"path/(.+)/(energy|length)", key)
-            if match:
-                found.setdefault((match[1], match[2]), []).append((row["meta_step"], value))
     return [
         Panel(
             {which: Line([at for at, _ in points], [value for _, value in points])},
@@ -63,8 +57,19 @@ def path_panels(rows: Sequence[Row]) -> list[Panel]:
             f"path {which}",
             title=title_of(game),
         )
-        for (game, which), points in sorted(found.items())
+        for which in ("energy", "length")
+        for game, points in sorted(path_points(rows, which).items())
     ]
+
+
+def path_points(rows: Sequence[Row], which: str) -> dict[str, list[tuple[float, float]]]:
+    """Return by game the meta-steps that drew it, and its path's energy or length in each."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        for key, value in row.items():
+            if match := re.fullmatch(f"path/(.+)/{which}", key):
+                found.setdefault(match[1], []).append((row["meta_step"], value))
+    return found
 
 
 def cosine_table(rows: Sequence[Row]) -> CosineTable:
@@ -81,17 +86,11 @@ def cosine_table(rows: Sequence[Row]) -> CosineTable:
     games = sorted({game for pair in found for game in pair})
     places = {game: place for place, game in enumerate(games)}
     means = np.full((len(games), len(games)), np.nan)
-    counts = np.zeros((len(games), len(games)))
     for (first, second), cosines in found.items():
-        for one, other in ((first, second), (second, first)):
-            means[places[one], places[other]] = np.mean(cosines)
-            counts[places[one], places[other]] = len(cosines)
+        means[places[first], places[second]] = np.mean(cosines)
+        means[places[second], places[first]] = np.mean(cosines)
     order = _alike_together(means)
-    return CosineTable(
-        games=tuple(games[place] for place in order),
-        means=means[np.ix_(order, order)],
-        meta_steps=counts[np.ix_(order, order)],
-    )
+    return CosineTable(tuple(games[place] for place in order), means[np.ix_(order, order)])
 
 
 def cosine_map(table: CosineTable) -> HeatMap:
@@ -100,7 +99,7 @@ def cosine_map(table: CosineTable) -> HeatMap:
     limit = float(np.nanmax(np.abs(between), initial=0.0)) or 1.0
     return HeatMap(
         [title_of(game) for game in table.games],
-        table.means.tolist(),
+        table.means,
         "mean cosine between contributions",
         limit=min(1.0, limit),
     )

@@ -6,7 +6,7 @@ escapes all of it.
 
 from __future__ import annotations
 
-import base64
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -20,12 +20,7 @@ class Picture:
     title: str
     svg: bytes
     says: str
-    """What is to be seen in it, for who cannot see it, and under it for everybody."""
-
-    @property
-    def url(self) -> str:
-        """The picture itself as a URL."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
+    """What is to be seen in it: its caption and its alternative text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,34 +30,16 @@ class Clip:
     title: str
     mp4: bytes
 
-    @property
-    def url(self) -> str:
-        """The video itself as a URL."""
-        return "data:video/mp4;base64," + base64.b64encode(self.mp4).decode()
-
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of equal columns."""
+    """Rows of equal columns, at least one."""
 
     title: str
     rows: Sequence[Mapping[str, Any]]
     says: str = ""
     folded: bool = False
     """Shown when it is asked for."""
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns' names, in order."""
-        return list(self.rows[0]) if self.rows else []
-
-
-@dataclass(frozen=True, kw_only=True)
-class Commands:
-    """Commands to copy."""
-
-    title: str
-    lines: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +54,15 @@ class Part:
     """Shown side by side."""
     pictures: Sequence[Picture] = field(default_factory=tuple)
     tables: Sequence[Table] = field(default_factory=tuple)
-    commands: Sequence[Commands] = field(default_factory=tuple)
+    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """To copy, by title."""
 
 
 def render(parts: Sequence[Part], *, made: str) -> str:
-    """Return the page.
-
-    Args:
-        parts: One for each run or evaluation.
-        made: By what, and when.
-    """
+    """Return the page; `made` says by what, and when."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["base64"] = lambda content: b64encode(content).decode()
     source = files("leap_rl.evaluation").joinpath("templates/report.html").read_text("utf-8")
     return environment.from_string(source).render(parts=parts, made=made)

@@ -1,18 +1,23 @@
-"""Panels of curves, intervals and heat maps, and tables, as files. The one importer of matplotlib.
+"""Panels of curves, intervals and heat maps as files. The one importer of matplotlib.
 
 What is to be drawn is plain data, which others compose. Equal figures are equal files.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from leap_rl.evaluation.statistics import Estimate, FloatArray
+
 FORMATS = ("png", "svg")
+MOST_CELL_TEXTS = 12
+"""Rows of a heat map whose cells show their numbers."""
 DPI = 150
 
 # Okabe and Ito 2008, "Color Universal Design": told apart with any kind of colour vision. Their
@@ -61,8 +66,8 @@ class Panel:
 class IntervalPanel:
     """Values with their intervals, one under the other."""
 
-    rows: Mapping[str, tuple[float, float, float]]
-    """Value, low and high by label, from the top; an infinite interval is not drawn."""
+    rows: Mapping[str, Estimate]
+    """By label, from the top; an infinite interval is not drawn."""
     x_label: str
     mark: float | None = None
     """Where a line stands that says: no difference."""
@@ -76,7 +81,7 @@ class HeatMap:
     """A square of values between -limit and limit; NaN is left blank."""
 
     labels: Sequence[str]
-    values: Sequence[Sequence[float]]
+    values: FloatArray
     value_label: str
     limit: float = 1.0
     title: str = ""
@@ -107,6 +112,7 @@ def draw(
     from matplotlib import pyplot as plt
 
     columns = min(columns or len(panels), len(panels))
+    rows = -(-len(panels) // columns)
     shown = _names(panels)
     colours = {
         name: (PALETTE[i % len(PALETTE)], DASHES[i // len(PALETTE) % len(DASHES)])
@@ -114,9 +120,6 @@ def draw(
     }
     with matplotlib.rc_context(STYLE):
         width, height = _size(panels)
-        rows = -(-len(panels) // columns)
-        # Rows of intervals have their names beside them.
-        legend = len(shown) > 1 and isinstance(panels[0], Panel)
         figure, axes = plt.subplots(
             rows,
             columns,
@@ -129,7 +132,7 @@ def draw(
                 _draw_panel(panels, index, columns, axis, colours)
             else:
                 axis.set_visible(False)
-        if legend:
+        if len(shown) > 1 and isinstance(panels[0], Panel):  # rows of intervals have names
             _add_legend(figure, {name: colours[name] for name in shown})
         path.parent.mkdir(parents=True, exist_ok=True)
         files = [path.with_name(f"{path.name}.{form}") for form in FORMATS]
@@ -212,16 +215,12 @@ def _draw_lines(panel: Panel, axis: Any, colours: Mapping[str, tuple[str, str]])
     if panel.log_y:
         axis.set_yscale("log")
     steps = [1, 2, 2.5, 5, 10]
-    axis.xaxis.set_major_locator(MaxNLocator(5, steps=steps, integer=_whole(panel)))
+    counts = all(float(x).is_integer() for line in panel.lines.values() for x in line.x)
+    axis.xaxis.set_major_locator(MaxNLocator(5, steps=steps, integer=counts))
     for one in (axis.xaxis, axis.yaxis):
         if max(abs(end) for end in one.get_view_interval()) >= 10_000 and not panel.log_y:
             one.set_major_formatter(EngFormatter(sep=""))
     axis.grid(alpha=0.3)
-
-
-def _whole(panel: Panel) -> bool:
-    """Whether the x axis counts something."""
-    return all(float(x).is_integer() for line in panel.lines.values() for x in line.x)
 
 
 def _draw_intervals(
@@ -242,30 +241,25 @@ def _draw_intervals(
 
 
 def _draw_heat_map(panel: HeatMap, axis: Any) -> None:
-    import numpy as np
-
-    values = np.ma.masked_invalid(np.array(panel.values, dtype=float))
-    image = axis.imshow(values, cmap="PuOr_r", vmin=-panel.limit, vmax=panel.limit)
+    image = axis.imshow(panel.values, cmap="PuOr_r", vmin=-panel.limit, vmax=panel.limit)
     places = range(len(panel.labels))
     axis.set_xticks(places, panel.labels, rotation=90)
     axis.set_yticks(places, panel.labels)
     axis.set_facecolor("#DDDDDD")
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
-    for row, column in np.argwhere(~np.ma.getmaskarray(values)):
-        if len(panel.labels) > 12:
-            break
-        value = values[row, column]
-        dark = abs(value) > 0.6 * panel.limit
-        axis.text(
-            column,
-            row,
-            f"{value:.2f}".replace("-0.00", "0.00"),
-            ha="center",
-            va="center",
-            fontsize="small",
-            color="white" if dark else "black",
-        )
+    if len(panel.labels) <= MOST_CELL_TEXTS:
+        for row, column in np.argwhere(np.isfinite(panel.values)):
+            value = panel.values[row, column]
+            axis.text(
+                column,
+                row,
+                f"{value:.2f}".replace("-0.00", "0.00"),
+                ha="center",
+                va="center",
+                fontsize="small",
+                color="white" if abs(value) > 0.6 * panel.limit else "black",
+            )
     axis.figure.colorbar(image, ax=axis, shrink=0.8, label=panel.value_label)
 
 
@@ -286,23 +280,6 @@ def _add_legend(figure: Any, shown: Mapping[str, tuple[str, str]]) -> None:
     figure.set_size_inches(width, height + 0.15 + 0.2 * -(-len(shown) // ncols))
 
 
-def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> list[Path]:
-    """Write rows of equal columns as CSV and as a table in Markdown, and return the files."""
-    assert rows, "a table has rows"
-    columns = list(rows[0])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    as_csv, as_markdown = path.with_suffix(".csv"), path.with_suffix(".md")
-    with as_csv.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    as_markdown.write_text(markdown(rows), encoding="utf-8")
-    return [as_csv, as_markdown]
-
-
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows of equal columns as a table in Markdown."""
-    columns = list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(str(row[name]) for name in columns) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+def title_of(game: str) -> str:
+    """Return a game's name as a title."""
+    return game.replace("_", " ").title() if game.islower() else game

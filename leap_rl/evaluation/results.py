@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,13 @@ from safetensors.numpy import load
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import SealError, unseal
-from leap_rl.training.messages import CurvePoint, Episodes
+from leap_rl.training.messages import CurvePoint
 from leap_rl.training.rounds.agents import REWARDS, agents_of, reward_intervals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LearningCurve:
-    """What one agent earned, in R intervals; and its E episodes in the order of their ends."""
+    """One agent's rewards, in R intervals, and its E episodes in the order of their ends."""
 
     initialization: str
     run: int = 0
@@ -27,7 +27,7 @@ class LearningCurve:
     seed: int
     """These four as in :class:`leap_rl.training.rounds.agents.Agent`."""
     restarted: bool = False
-    """Whether its task diverged and began again with another seed, which no other agent has."""
+    """Whether its task diverged and was restarted with another seed."""
     interval_ends: NDArray[np.int64]
     """Agent steps of the task, over its environments, at the end of each interval, [R]."""
     rewards: NDArray[np.float64]
@@ -36,8 +36,6 @@ class LearningCurve:
     """Agent steps of the task, over its environments, when the episode ended, [E], ascending."""
     returns: NDArray[np.float64]
     """Raw returns, [E]."""
-    lengths: NDArray[np.int64]
-    """Agent steps of the episode, [E]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,12 +45,12 @@ class Evaluation:
     initializations: tuple[str, ...]
     """Names of groups, the baseline first where there is one."""
     runs: Mapping[str, Sequence[str]]
-    """Of each group: what its runs are called. The baseline counts as one."""
+    """Names of each group's runs. The baseline counts as one."""
     own_starts: Mapping[str, str]
-    """The groups whose runs' own random starts are a group too, and that one's name."""
+    """By group, the name of the group of its runs' own random starts, if there is one."""
     games: tuple[str, ...]
     seeds: int
-    """Agents that each run gets in each game; fewer are finished while it goes on."""
+    """Agents of each run in each game, once all are finished."""
     agent_steps: int
     """Budget of each agent."""
     curves: tuple[LearningCurve, ...]
@@ -83,24 +81,22 @@ def read_evaluation(folder: RunFolder) -> Evaluation:
     Raises:
         RunFolderError: It is no evaluation's folder, or what was committed is damaged.
     """
-    state = folder.read_state(0) if folder.latest() is not None else {}
-    described = state.get("evaluation")
+    described = folder.read_state(0).get("evaluation") if folder.latest() is not None else None
     if not isinstance(described, dict):
         raise RunFolderError(
             f"{folder.path}: is no evaluation; `leap-rl evaluate --init ...` makes one"
         )
     try:
         agents = agents_of(described)
-        names = tuple(described["initializations"])
+        found = _committed(folder) if folder.latest() else _finished(folder, len(agents))
+        names, games = tuple(described["initializations"]), tuple(described["games"])
         runs = {name: described["runs"].get(name, [name]) for name in names}
         own_starts = described["own_starts"]
     except KeyError as error:
         raise RunFolderError(
-            f"{folder.path}: its checkpoint 0 has no {error}: an earlier leap_rl made this "
-            "evaluation; evaluate again"
+            f"{folder.path}: has no {error.args[0]}: an earlier leap_rl made this evaluation; "
+            "evaluate again"
         ) from None
-    found = _committed(folder) if folder.latest() else _finished(folder, len(agents))
-    games = tuple(described["games"])
     curves = [
         LearningCurve(**agent._asdict(), **found[slot])
         for slot, agent in enumerate(agents)
@@ -119,23 +115,18 @@ def read_evaluation(folder: RunFolder) -> Evaluation:
 
 
 def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
-    """Return what is known of each slot of a closed round; nothing of those that were dropped."""
+    """What is known of each slot of a closed round that was not dropped."""
     import pyarrow.parquet as pq
 
     path = folder.curves(0)
     try:
-        table = pq.read_table(path, columns=["slot", "agent_steps", "episode_return", "length"])
+        table = pq.read_table(path, columns=["slot", "agent_steps", "episode_return"])
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise RunFolderError(f"{path}: cannot be read: {reason}") from None
     files, state = folder.read_checkpoint(1)
-    if REWARDS not in files:
-        raise RunFolderError(
-            f"{folder.checkpoint(1)}: has no {REWARDS}: an earlier leap_rl made this evaluation; "
-            "evaluate again"
-        )
     earned = load(files[REWARDS])
-    slots, agent_steps, returns, lengths = (column.to_numpy() for column in table.columns)
+    slots, agent_steps, returns = (column.to_numpy() for column in table.columns)
     return {
         int(slot): {
             "restarted": state["slots"][slot]["restarts"] > 0,
@@ -143,21 +134,19 @@ def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
             "rewards": earned["rewards"][row],
             "agent_steps": agent_steps[slots == slot],
             "returns": returns[slots == slot],
-            "lengths": lengths[slots == slot],
         }
         for row, slot in enumerate(earned["slots"])
     }
 
 
 def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
-    """Return what is known of the slots of an open round that are complete."""
-    names = [one.name for one in fields(Episodes)]
+    """What is known of the slots of an open round that are complete."""
     found = {}
     for slot in range(slots):
         try:
             arrays, header = unseal(folder.slot(0, slot).read_bytes())
         except (OSError, SealError):
-            continue  # not complete yet; or damaged, which whoever goes on with it will tell
+            continue  # not complete yet; or damaged, which a resume reports
         content = header.get("content", {})
         if "dropped" in content:
             continue
@@ -166,6 +155,7 @@ def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
             "restarted": content["restarts"] > 0,
             "interval_ends": ends,
             "rewards": rewards,
-            **{name: arrays[name] for name in names},
+            "agent_steps": arrays["agent_steps"],
+            "returns": arrays["returns"],
         }
     return found

@@ -6,9 +6,7 @@ an interval speaks of other runs and seeds in the same games, never of other gam
 
 Two kinds of interval, both of 95 %:
 
-* Student's, for means (:func:`mean_interval`, :func:`stratified_mean_interval`; over runs and seeds
-  :func:`~leap_rl.evaluation.two_level.two_level_mean`). It stays honest with few values, as it is
-  wide then.
+* Student's, for means (over runs and seeds: `two_level.py`). With few values it is wide.
 * The percentile bootstrap, stratified over games, for everything else (Agarwal et al. 2021, "Deep
   Reinforcement Learning at the Edge of the Statistical Precipice"). With less than some five values
   a game it is too narrow: docs/evaluation.md has its measured coverage.
@@ -23,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import optimize, stats
 
 CONFIDENCE = 0.95
@@ -38,19 +36,7 @@ ENOUGH_SEEDS = 6
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Strata: TypeAlias = Sequence[FloatArray]
-"""Scores by game: G arrays [..., n], where the games may differ in n. To be redrawn they are [n],
-or [K, n] of K runs."""
-Statistic: TypeAlias = Callable[[Strata], FloatArray]
-"""Strata [..., n] to values [...], or [..., T]."""
-
-
-class Mean(NamedTuple):
-    """A mean and its interval."""
-
-    mean: float
-    low: float
-    high: float
-    repeats: int
+"""Scores by game: G arrays [..., n]; games may differ in n."""
 
 
 class Estimate(NamedTuple):
@@ -61,28 +47,16 @@ class Estimate(NamedTuple):
     high: float
 
 
-class EstimatedCurve(NamedTuple):
-    """Values [T] and their intervals, each for itself."""
-
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-
-
-def mean_interval(values: Sequence[float] | FloatArray) -> Mean:
+def mean_interval(values: Sequence[float] | FloatArray) -> Estimate:
     """Return the mean of independent values and Student's 95 % interval around it.
-
-    The interval takes the values for normally distributed; of a single one it is infinitely wide.
 
     Raises:
         ValueError: There are no values.
     """
-    if len(values) == 0:
-        raise ValueError("values: there are none to take the mean of")
     return stratified_mean_interval([np.asarray(values, dtype=np.float64)])
 
 
-def stratified_mean_interval(strata: Strata) -> Mean:
+def stratified_mean_interval(strata: Strata) -> Estimate:
     """Return the mean over games of their means, each game counting the same, and its interval.
 
     The variance is Σ s²/n over games, by G²; the degrees of freedom are Welch's and
@@ -92,25 +66,18 @@ def stratified_mean_interval(strata: Strata) -> Mean:
     Raises:
         ValueError: There are no games, or one has no values.
     """
-    _check(strata)
-    repeats = sum(len(stratum) for stratum in strata)
+    check_strata(strata)
     mean = math.fsum(float(np.mean(stratum)) for stratum in strata) / len(strata)
     if min(len(stratum) for stratum in strata) == 1:
-        return Mean(mean, -math.inf, math.inf, repeats)
+        return Estimate(mean, -math.inf, math.inf)
     shares = np.array([np.var(stratum, ddof=1) / len(stratum) for stratum in strata])
     if not shares.any():
-        return Mean(mean, mean, mean, repeats)
+        return Estimate(mean, mean, mean)
     degrees = shares.sum() ** 2 / sum(
         share**2 / (len(stratum) - 1) for share, stratum in zip(shares, strata, strict=True)
     )
     half = float(_student(degrees) * math.sqrt(shares.sum()) / len(strata))
-    return Mean(mean, mean - half, mean + half, repeats)
-
-
-def paired_difference(ours: FloatArray, theirs: FloatArray) -> Mean:
-    """Return the mean difference of pairs, [n] each, and Student's interval around it."""
-    _check_pairs(ours, theirs)
-    return mean_interval(ours - theirs)
+    return Estimate(mean, mean - half, mean + half)
 
 
 def relative_gains(ours: FloatArray, theirs: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -118,14 +85,10 @@ def relative_gains(ours: FloatArray, theirs: FloatArray) -> tuple[FloatArray, Fl
 
     The denominator is drawn too, so their spread is that of r: the values are x/mean(y) − 1 and
     r (y/mean(y) − 1), the ratio linearised in both means, as for the ratio estimator of survey
-    sampling (Cochran, Sampling Techniques, chapter 6). They keep their shapes.
-
-    Raises:
-        ValueError: The mean of `theirs` is not above 0.
+    sampling (Cochran, Sampling Techniques, chapter 6). They keep their shapes. The mean of `theirs`
+    must be above 0.
     """
     base = float(np.mean(theirs))
-    if base <= 0:
-        raise ValueError(f"theirs: their mean is {base:g}, and nothing is a share of that")
     ratio = float(np.mean(ours)) / base
     return ours / base - 1, ratio * (theirs / base - 1)
 
@@ -133,8 +96,7 @@ def relative_gains(ours: FloatArray, theirs: FloatArray) -> tuple[FloatArray, Fl
 def interquartile_mean(strata: Strata) -> FloatArray:
     """Return the mean of the middle half of all scores, [...]; of N, ⌊N/4⌋ go at each end.
 
-    Agarwal et al. 2021, section 4.3: as robust as the median to a game with outlying scores, and
-    less noisy.
+    Agarwal et al. 2021, section 4.3.
     """
     pooled = np.concatenate(strata, axis=-1)
     return np.asarray(stats.trim_mean(pooled, 0.25, axis=-1), dtype=np.float64)
@@ -143,8 +105,7 @@ def interquartile_mean(strata: Strata) -> FloatArray:
 def probability_of_improvement(ours: Strata, theirs: Strata) -> FloatArray:
     """Return the mean over games of P(X > Y) + P(X = Y)/2, [...], for one agent X of ours and Y.
 
-    Agarwal et al. 2021, section 4.3: Mann and Whitney's U over n·m. It says how likely ours is
-    better in a game, not by how much.
+    Agarwal et al. 2021, section 4.3: Mann and Whitney's U over n·m.
     """
     chances = [
         np.mean(
@@ -167,87 +128,50 @@ def performance_profile(strata: Strata, thresholds: FloatArray) -> FloatArray:
     return np.asarray(np.moveaxis(np.mean(shares, axis=0), 0, -1), dtype=np.float64)
 
 
-def resample(
-    strata: Strata, statistic: Statistic, *, seed: int, resamples: int = RESAMPLES
-) -> FloatArray:
-    """Return a statistic of strata redrawn with replacement, [R] or [R, T].
-
-    Runs are drawn first, once for all games, then seeds within each game. A seed that is drawn is
-    drawn for all runs, since agents of one seed share their heads, emulators and draws of actions.
-    """
-    _check(strata)
-    rng = np.random.default_rng(seed)
-    return statistic(_redraw(strata, rng, resamples))
-
-
-def bootstrap_interval(
-    strata: Strata,
-    statistic: Statistic,
-    *,
+def bootstrap(
+    statistic: Callable[..., FloatArray],
+    *sides: Strata,
     seed: int,
     resamples: int = RESAMPLES,
     bounds: tuple[float, float] = (-math.inf, math.inf),
-) -> Estimate:
-    """Return a statistic and its stratified percentile bootstrap interval.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a statistic and the ends of its stratified percentile bootstrap interval.
 
     Args:
-        strata: Scores by game, [n] each, or [K, n] of K runs.
-        statistic: Strata [R, n] to values [R].
+        statistic: Strata [R, n] of each side to values [R], or [R, T] of T values.
+        sides: Scores by game, [n] each, or [K, n] of K runs; each side is redrawn by itself.
         seed: Of the resampling.
         resamples: R.
         bounds: Of what the statistic can be: the interval where a game has a single score of a
             run, as redrawing that one tells nothing.
+
+    Raises:
+        ValueError: There are no games, or one has no scores.
     """
-    curve = bootstrap_curve(
-        strata,
-        lambda drawn: statistic(drawn)[..., None],
-        seed=seed,
-        resamples=resamples,
-        bounds=bounds,
-    )
-    return Estimate(*(float(part[0]) for part in curve))
-
-
-def bootstrap_curve(
-    strata: Strata,
-    statistic: Statistic,
-    *,
-    seed: int,
-    resamples: int = RESAMPLES,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
-) -> EstimatedCurve:
-    """Return what :func:`bootstrap_interval` does for a statistic of T values, [R, T]."""
-    _check(strata)
-    value = statistic([np.ravel(stratum)[None] for stratum in strata])[0]
-    if _fewest_seeds(strata) == 1:
-        return EstimatedCurve(value, *(np.full_like(value, bound) for bound in bounds))
-    drawn = resample(strata, statistic, seed=seed, resamples=resamples)
-    return EstimatedCurve(value, *_percentiles(drawn))
-
-
-def improvement_interval(
-    ours: Strata, theirs: Strata, *, seed: int, resamples: int = RESAMPLES
-) -> Estimate:
-    """Return the probability of improvement and its interval, both sides redrawn by themselves."""
-    _check(ours)
-    _check(theirs)
-    sides = ours, theirs
-    value = float(probability_of_improvement(*([np.ravel(x) for x in side] for side in sides)))
-    if min(map(_fewest_seeds, sides)) == 1:
-        return Estimate(value, 0.0, 1.0)
+    for side in sides:
+        check_strata(side)
+    value = statistic(*([np.ravel(stratum)[None] for stratum in side] for side in sides))[0]
+    if min(np.shape(stratum)[-1] for side in sides for stratum in side) == 1:
+        low, high = (np.full_like(value, bound) for bound in bounds)
+        return value, low, high
     rng = np.random.default_rng(seed)
-    drawn = [_redraw(side, rng, resamples) for side in sides]
+    drawn = [redraw(side, rng, resamples) for side in sides]
     # Part by part: the comparisons of all resamples at once may not fit into memory.
     parts = [
-        probability_of_improvement(*([x[start : start + PART] for x in side] for side in drawn))
+        statistic(*([stratum[start : start + PART] for stratum in side] for side in drawn))
         for start in range(0, resamples, PART)
     ]
-    low, high = _percentiles(np.concatenate(parts))
-    return Estimate(value, float(low), float(high))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(np.concatenate(parts), [tail, 1 - tail], axis=0)
+    return value, low, high
 
 
-def _redraw(strata: Strata, rng: np.random.Generator, resamples: int) -> list[FloatArray]:
-    """Strata [n] or [K, n] redrawn, [R, K · n] each."""
+def redraw(strata: Strata, rng: np.random.Generator, resamples: int) -> list[FloatArray]:
+    """Return strata [n] or [K, n] redrawn with replacement, [R, K · n] each.
+
+    Runs are drawn first, once for all games, then seeds within each game. A seed that is drawn is
+    drawn for all runs, since agents of one seed share their heads, emulators and draws of actions.
+    """
     scores = [np.atleast_2d(np.asarray(stratum, dtype=np.float64)) for stratum in strata]
     of_runs = len(scores[0])
     runs = rng.integers(0, of_runs, (resamples, of_runs, 1))
@@ -258,24 +182,16 @@ def _redraw(strata: Strata, rng: np.random.Generator, resamples: int) -> list[Fl
     return drawn
 
 
-def _percentiles(drawn: FloatArray) -> FloatArray:
-    tail = (1 - CONFIDENCE) / 2
-    return np.quantile(drawn, [tail, 1 - tail], axis=0)
-
-
 def half_width(pairs: int) -> float:
-    """Return half the width of Student's interval, in deviations of the pairs' differences.
-
-    `pairs` must be at least 2.
-    """
+    """Return half the width of Student's interval of at least 2 pairs, in their deviations."""
     return _student(pairs - 1) / math.sqrt(pairs)
 
 
 def detectable_effect(pairs: int, *, power: float = 0.8) -> float:
-    """Return the true difference, in deviations of the pairs' differences, that mostly shows.
+    """Return the true difference that shows with probability `power`, in deviations of the pairs.
 
-    It shows if Student's interval leaves out 0, which then happens with probability `power`: from
-    the non-central distribution. `pairs` must be at least 2.
+    It shows if Student's interval of at least 2 pairs leaves out 0: from the non-central
+    distribution.
     """
     quantile, root = _student(pairs - 1), math.sqrt(pairs)
 
@@ -309,19 +225,11 @@ def what_seeds_can_say(pairs: int) -> str:
     return said
 
 
-def _student(degrees: float) -> float:
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))
-
-
-def _check(strata: Strata) -> None:
+def check_strata(strata: Strata) -> None:
+    """Refuse strata without games, or a game without scores."""
     if not strata or min(np.size(stratum) for stratum in strata) == 0:
         raise ValueError("strata: a game has no scores, or there are no games")
 
 
-def _fewest_seeds(strata: Strata) -> int:
-    return min(int(np.shape(stratum)[-1]) for stratum in strata)
-
-
-def _check_pairs(ours: ArrayLike, theirs: ArrayLike) -> None:
-    if np.shape(ours) != np.shape(theirs):
-        raise ValueError(f"pairs: {np.shape(ours)} scores against {np.shape(theirs)}")
+def _student(degrees: float) -> float:
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from leap_rl.evaluation.measures import AgentMeasures
-from leap_rl.evaluation.normalization import Scale
+from leap_rl.evaluation.normalization import RAW, Scale
 from leap_rl.evaluation.results import Evaluation
-from leap_rl.evaluation.statistics import Estimate, Mean
+from leap_rl.evaluation.statistics import Estimate, FloatArray
 from leap_rl.training.rounds.agents import RANDOM
 
-Measure: TypeAlias = Literal["area", "final"]
+Measure: TypeAlias = Literal["area", "final", "drawdown"]
 Yardstick: TypeAlias = Literal["baseline", "human"]
 """What scores are normalised by: the reference's agents, or random play and a human."""
-Agents: TypeAlias = Mapping[tuple[str, str], Sequence[AgentMeasures]]
-"""By initialization and game, in the order of runs and seeds: agents that are finished."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GameSetting:
     """How a game's agents are measured."""
 
-    game: str
     window: int
     """Episodes of the moving mean."""
     scale: Scale | None
@@ -40,56 +39,32 @@ class GameSetting:
     """The return to be reached; NaN where the reference does not improve."""
 
     def scale_of(self, measure: Measure) -> Scale | None:
-        """Return the reference's scale for a measure."""
-        return self.reward_scale if measure == "area" else self.scale
+        """Return the reference's scale for a measure; a drawdown is a share already."""
+        scales = {"area": self.reward_scale, "final": self.scale, "drawdown": RAW}
+        return scales[measure]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GameScores:
-    """The agents of an initialization in a game."""
+class Differences:
+    """Ours less the reference's: raw in one game; over games in the reference's deviations.
 
-    initialization: str
-    game: str
-    agents: int
-    """At least one."""
-    area: Mean
-    final: Mean | None
-    """None where no agent finished an episode."""
-    human_final: float | None
-    """Mean human-normalised final performance; none for a game without human scores."""
-    drawdown: Mean | None
-    spread: float
-    """Over agents, in deviations of the reference's episodes; NaN below two agents."""
-    agent_steps_to_level: float
-    """Median over agents; infinite where most do not get there, NaN where there is no level."""
-    reached_level: int
-    """Agents that got there."""
+    None where no pair has the measure.
+    """
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GameComparison:
-    """An initialization against the reference in one game; differences are ours less theirs."""
-
-    game: str
-    seeds: int
-    """Those of which all agents of both sides are finished and began but once."""
-    area_difference: Mean
-    """Raw."""
-    area_gain: Mean | None
-    """As a share of the reference's; none where rewards can be negative or its area is 0."""
-    final_difference: Mean | None
-    """None where no seed has it."""
-    drawdown_difference: Mean | None
-    """A share; below 0 is steadier."""
-    spread_ratio: float | None
-    """Ours over theirs; below 1 is steadier. None where it is not defined."""
+    area: Estimate | None
+    gain: Estimate | None
+    """The area's, as a share of the reference's; none where rewards can be negative or its area is
+    0 in a game."""
+    final: Estimate | None
+    drawdown: Estimate | None
+    """A share of what had been gained; below 0 is steadier."""
     improvement: Estimate
     """Probability that one of our agents has the larger area."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """An initialization against the reference; over games each counts the same."""
+    """An initialization against the reference."""
 
     initialization: str
     reference: str
@@ -100,40 +75,28 @@ class Comparison:
     own starts."""
     normalized_by: str
     """Whose deviations are the unit of differences over games."""
-    games: tuple[GameComparison, ...]
-    """Those with a pair."""
-    area_gain: Mean | None
-    """None unless every game has one."""
-    area_difference: Mean | None
-    """In deviations of the reward rates; None without pairs."""
-    final_difference: Mean | None
-    """In deviations of the returns of episodes; None without pairs."""
+    seeds: Mapping[str, int]
+    """Pairs of agents a run, by game; games without any are missing."""
+    games: Mapping[str, Differences]
+    """By game, those with a pair."""
+    over_games: Differences | None
+    """None without pairs."""
     final_margin: float
     """By how much the final performance may be below the reference's and still be called not
-    inferior, in the same unit; 0 where the reference gained nothing in any game."""
-    drawdown_difference: Mean | None
-    """A share of what had been gained."""
-    spread_ratio: Mean | None
-    """Geometric mean over games, and its interval over them."""
-    improvement: Estimate | None
+    inferior, in its deviations; 0 where the reference gained nothing in any game."""
     middle: Estimate | None
     """Interquartile mean of our normalised areas."""
     reference_middle: Estimate | None
 
     @property
-    def seeds(self) -> tuple[int, int]:
-        """The fewest and the most seeds of a game; 0 without any."""
-        counts = [game.seeds for game in self.games]
-        return min(counts, default=0), max(counts, default=0)
+    def judged(self) -> Estimate | None:
+        """What the verdict is on: the area's gain or, where there is none, its difference."""
+        return None if self.over_games is None else self.over_games.gain or self.over_games.area
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Aggregate:
+class Aggregate(NamedTuple):
     """An initialization's score over games."""
 
-    initialization: str
-    measure: Measure
-    yardstick: Yardstick
     games: tuple[str, ...]
     """Those with agents and, for human scores, with such a score."""
     interquartile_mean: Estimate
@@ -141,20 +104,41 @@ class Aggregate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """All that is to be said of an evaluation, except in words (`verdict.py`)."""
+    """All that is to be said of an evaluation."""
 
     evaluation: Evaluation
-    reference: str
-    """What initializations are set against: the baseline where there is one, else the first."""
     settings: Mapping[str, GameSetting]
     """By game."""
-    agents: Agents
-    scores: tuple[GameScores, ...]
-    aggregates: tuple[Aggregate, ...] = ()
+    agents: Mapping[tuple[str, str], Sequence[AgentMeasures]]
+    """Finished agents by initialization and game, in the order of runs and seeds."""
+    aggregates: Mapping[tuple[str, Measure, Yardstick], Aggregate]
+    """By initialization, measure and yardstick."""
     comparisons: tuple[Comparison, ...] = ()
     """Of every initialization with the reference, and with its runs' own random starts."""
+    verdict: tuple[str, ...] = ()
+    """In plain words: each comparison, and what to keep in mind."""
+
+    @property
+    def reference(self) -> str:
+        """What initializations are set against: the baseline where there is one, else the first."""
+        return self.evaluation.initializations[0]
 
     @property
     def has_baseline(self) -> bool:
         """Whether the reference is agents whose encoders start at random."""
         return self.reference == RANDOM
+
+    def values(self, initialization: str, game: str, measure: Measure) -> FloatArray:
+        """Return a measure of K runs' agents, [K, seeds]; NaN where unfinished or restarted."""
+        runs = len(self.evaluation.runs[initialization])
+        found = np.full((runs, self.evaluation.seeds), np.nan)
+        for agent in self.agents[initialization, game]:
+            if not agent.curve.restarted:
+                found[agent.curve.run, agent.curve.seed] = getattr(agent, measure)
+        return found
+
+
+def whole_seeds(*sides: FloatArray) -> list[FloatArray]:
+    """Return each side's values [K, seeds] at the seeds of which all agents have one, [K, n]."""
+    whole = np.all([np.isfinite(side).all(axis=0) for side in sides], axis=0)
+    return [side.compress(whole, axis=1) for side in sides]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from leap_rl.evaluation.page import Table
-from leap_rl.evaluation.statistics import Mean
-from leap_rl.evaluation.summary import Comparison, GameComparison, GameScores, Summary
+from leap_rl.evaluation.statistics import Estimate
+from leap_rl.evaluation.summary import Comparison, Measure, Summary, whole_seeds
+from leap_rl.evaluation.two_level import two_level_mean
 
 
 def summary_tables(summary: Summary) -> list[Table]:
@@ -24,90 +27,101 @@ def summary_tables(summary: Summary) -> list[Table]:
         for comparison in summary.comparisons
         if comparison.games
     ]
-    if summary.scores:
+    rows = [_scores(summary, *key) for key, agents in summary.agents.items() if agents]
+    if rows:
         says = (
             "Means over agents, with 95 % intervals: the area in raw reward per 1,000 agent steps, "
             "the final return raw."
         )
-        rows = [_score(score) for score in summary.scores]
         tables.append(Table(title="Every initialization in every game", rows=rows, says=says))
     if summary.aggregates:
-        tables.append(
-            Table(
-                title="Over all games",
-                rows=[
-                    {
-                        "initialization": one.initialization,
-                        "measure": {"area": "area under the curve", "final": "final return"}[
-                            one.measure
-                        ],
-                        "normalised by": {
-                            "baseline": f"{summary.reference}'s agents",
-                            "human": "random play and a human",
-                        }[one.yardstick],
-                        "interquartile mean": interval(one.interquartile_mean, 2),
-                        "games": ", ".join(one.games),
-                    }
-                    for one in summary.aggregates
-                ],
-                says="Interquartile means with stratified bootstrap intervals (Agarwal et al. "
-                "2021), over runs first and then over seeds.",
-            )
+        measures = {"area": "area under the curve", "final": "final return"}
+        yardsticks = {
+            "baseline": f"{summary.reference}'s agents",
+            "human": "random play and a human",
+        }
+        rows = [
+            {
+                "initialization": name,
+                "measure": measures[measure],
+                "normalised by": yardsticks[yardstick],
+                "interquartile mean": interval(found.interquartile_mean, 2),
+                "games": ", ".join(found.games),
+            }
+            for (name, measure, yardstick), found in summary.aggregates.items()
+        ]
+        says = (
+            "Interquartile means with stratified bootstrap intervals (Agarwal et al. 2021), over "
+            "runs first and then over seeds."
         )
+        tables.append(Table(title="Over all games", rows=rows, says=says))
     return tables
 
 
-def interval(mean: Mean | tuple[float, float, float], digits: int) -> str:
-    """Return a mean with its interval, where it has one."""
-    value, low, high = mean[:3]
-    if math.isinf(low) or math.isnan(low):
-        return f"{value:,.{digits}f}"
-    return f"{value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+def interval(found: Estimate, digits: int) -> str:
+    """Return a value with its interval, where it has one."""
+    value, low, high = (f"{each:,.{digits}f}" for each in found)
+    return value if math.isinf(found.low) else f"{value} ({low} to {high})"
 
 
-def _difference(comparison: Comparison, game: GameComparison) -> dict[str, str]:
-    gain = "–"
-    if game.area_gain is not None:
-        mean, low, high = (100 * each for each in game.area_gain[:3])
-        gain = interval((mean, low, high), 0) + " %"
-    digits = _digits(game.area_difference)
+def _difference(comparison: Comparison, game: str) -> dict[str, str]:
+    found = comparison.games[game]
+    gain = found.gain and Estimate(*(100 * each for each in found.gain))
+    digits = _digits(found.area)
     return {
-        "game": game.game,
-        "seeds": str(game.seeds),
-        "area": interval(game.area_difference, digits),
-        "area, as a share": gain,
-        "final return": _or_dash(game.final_difference),
-        "drawdown": "–"
-        if game.drawdown_difference is None
-        else interval(game.drawdown_difference, digits),
-        "probability of improvement": f"{game.improvement.value:.2f}",
+        "game": game,
+        "seeds": str(comparison.seeds[game]),
+        "area": _or_dash(found.area, digits),
+        "area, as a share": "–" if gain is None else interval(gain, 0) + " %",
+        "final return": _or_dash(found.final, _digits(found.final)),
+        "drawdown": _or_dash(found.drawdown, digits),
+        "probability of improvement": f"{found.improvement.value:.2f}",
     }
 
 
-def _score(score: GameScores) -> dict[str, str]:
-    digits = _digits(score.area)
-    if math.isnan(score.agent_steps_to_level):
-        reached = "–"
-    elif math.isinf(score.agent_steps_to_level):
-        reached = f"not reached by most ({score.reached_level} of {score.agents})"
-    else:
-        reached = f"{score.agent_steps_to_level:,.0f}"
+def _scores(summary: Summary, name: str, game: str) -> dict[str, str]:
+    agents, human = summary.agents[name, game], summary.settings[game].human
+    area, final = _mean(summary, name, game, "area"), _mean(summary, name, game, "final")
+    human_final = None if human is None or final is None else human(np.array(final.value))
     return {
-        "game": score.game,
-        "initialization": score.initialization,
-        "agents": str(score.agents),
-        "area": interval(score.area, digits),
-        "final return": _or_dash(score.final),
-        "human-normalised": "–" if score.human_final is None else f"{score.human_final:.1%}",
-        "agent steps to the baseline's level": reached,
+        "game": game,
+        "initialization": name,
+        "agents": str(len(agents)),
+        "area": _or_dash(area, _digits(area)),
+        "final return": _or_dash(final, _digits(final)),
+        "human-normalised": "–" if human_final is None else f"{human_final:.1%}",
+        "agent steps to the baseline's level": _level_reached(
+            [agent.agent_steps_to_level for agent in agents]
+        ),
     }
 
 
-def _or_dash(mean: Mean | None) -> str:
-    return "–" if mean is None else interval(mean, _digits(mean))
+def _mean(summary: Summary, name: str, game: str, of: Measure) -> Estimate | None:
+    """A measure's mean; if no seed is whole, over all agents that have it, without an interval."""
+    (values,) = whole_seeds(summary.values(name, game, of))
+    if values.size:
+        return two_level_mean([values])
+    every = [getattr(agent, of) for agent in summary.agents[name, game]]
+    known = [value for value in every if math.isfinite(value)]
+    return Estimate(float(np.mean(known)), -math.inf, math.inf) if known else None
 
 
-def _digits(mean: Mean) -> int:
-    """Return as many decimals as tell values apart: two below 10, none from 1,000 on."""
-    size = abs(mean.mean)
+def _level_reached(agent_steps: list[float]) -> str:
+    """The median; of an even number the larger middle one, as infinities have no mean."""
+    median = sorted(agent_steps)[len(agent_steps) // 2]
+    if math.isnan(median):
+        return "–"
+    if math.isinf(median):
+        reached = sum(map(math.isfinite, agent_steps))
+        return f"not reached by most ({reached} of {len(agent_steps)})"
+    return f"{median:,.0f}"
+
+
+def _or_dash(found: Estimate | None, digits: int) -> str:
+    return "–" if found is None else interval(found, digits)
+
+
+def _digits(found: Estimate | None) -> int:
+    """As many decimals as tell values apart: two below 10, none from 1,000 on."""
+    size = 0.0 if found is None else abs(found.value)
     return 2 if size < 10 else 1 if size < 1000 else 0

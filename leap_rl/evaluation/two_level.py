@@ -16,36 +16,40 @@ Dimensions: G games, K runs, n seeds of a game.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from leap_rl.evaluation.statistics import Mean, Strata, mean_interval, stratified_mean_interval
+from leap_rl.evaluation.statistics import (
+    Estimate,
+    Strata,
+    check_strata,
+    mean_interval,
+    stratified_mean_interval,
+)
 
 
-def two_level_mean(sides: Sequence[Strata]) -> Mean:
+def two_level_mean(*sides: Strata) -> Estimate:
     """Return the mean over games, each counting the same, and a 95 % interval around it.
 
-    Half its width is the root of the sum of the squares of half of two intervals' widths: Student's
-    over runs, of their means over games, and that of :func:`stratified_mean_interval` over seeds,
-    of their means over runs. σ_e² counts twice, so that the interval is rather too wide than too
-    narrow. Satterthwaite's degrees of freedom for the sum of both variances would make it too
-    narrow with two or three runs, whose variance may come out small by chance. docs/evaluation.md
-    has the measured coverage.
+    Half its width is √(h² + h′²): h′ of Student's interval over runs, of their means over games,
+    and h of :func:`stratified_mean_interval` over seeds, of their means over runs. σ_e² counts
+    twice, so that the interval is rather too wide; Satterthwaite's degrees of freedom for the sum
+    of both variances would make it too narrow with two or three runs. docs/evaluation.md has the
+    measured coverage.
 
     With one run on each side nothing is known of other runs: the interval speaks of these alone. A
     game with a single seed makes the interval infinitely wide.
 
     Args:
-        sides: What is added up, by game [K, n] each. One side where values are differences of
+        *sides: What is added up, by game [K, n] each. One side where values are differences of
             pairs already; two, ours and minus theirs, where each has several runs of its own. Sides
             have the same seeds of a game, and may differ in K.
 
     Raises:
         ValueError: There are no games, or one has no values.
     """
-    if not sides or not sides[0] or min(np.size(game) for side in sides for game in side) == 0:
-        raise ValueError("sides: a game has no values, or there are no games")
+    for side in sides:
+        check_strata(side)
     # Of each game's seeds, the sum of the sides' means over runs.
     seeds = stratified_mean_interval(
         [
@@ -60,5 +64,4 @@ def two_level_mean(sides: Sequence[Strata]) -> Mean:
         if len(side[0]) > 1
     ]
     half = math.hypot(*((part.high - part.low) / 2 for part in [seeds, *runs]))
-    repeats = sum(np.size(game) for side in sides for game in side)
-    return Mean(seeds.mean, seeds.mean - half, seeds.mean + half, repeats)
+    return Estimate(seeds.value, seeds.value - half, seeds.value + half)

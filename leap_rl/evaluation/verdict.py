@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from leap_rl.evaluation.measures import PAPER_WINDOW
-from leap_rl.evaluation.statistics import CONFIDENCE, ENOUGH_SEEDS, Mean, what_seeds_can_say
-from leap_rl.evaluation.summary import Comparison, GameSetting, Summary
+from leap_rl.evaluation.statistics import CONFIDENCE, ENOUGH_SEEDS, Estimate, what_seeds_can_say
+from leap_rl.evaluation.summary import Comparison, Differences, Summary
 from leap_rl.evaluation.summary_tables import interval
 
 Conclusion: TypeAlias = Literal["better", "worse", "open"]
@@ -20,7 +18,7 @@ MANY_COMPARISONS = 5
 
 def conclusion_of(comparison: Comparison) -> Conclusion:
     """Return which side of 0 the area's interval over games lies on, or that it holds 0."""
-    area = comparison.area_gain or comparison.area_difference
+    area = comparison.judged
     if area is None or area.low <= 0 <= area.high:
         return "open"
     return "better" if area.low > 0 else "worse"
@@ -35,23 +33,22 @@ def verdict_of(comparison: Comparison) -> str:
     final return not inferior: +0.10 standard deviations (-0.05 to +0.25), margin 0.12."
     """
     named = f"{comparison.initialization} against {comparison.reference}"
-    area = comparison.area_gain or comparison.area_difference
-    if area is None:
+    found, area = comparison.over_games, comparison.judged
+    if found is None or area is None:
         return f"{named}: no pair of agents is finished, so nothing can be said."
-    better = sum(game.area_difference.mean > 0 for game in comparison.games)
-    count = len(comparison.games)
-    where = f"better in {better} of {count} game{'s' * (count > 1)}"
-    size = f"area under the curve {_shown(comparison, area)}"
+    games = comparison.games.values()
+    better = sum(game.area is not None and game.area.value > 0 for game in games)
+    where = f"better in {better} of {len(games)} game{'s' * (len(games) > 1)}"
+    size = f"area under the curve {_size(comparison, area, in_percent=found.gain is not None)}"
     return (
-        f"{named}: {where}; {size}; {_certainty(comparison, area)}. {_further(comparison)}."
-        f"{_scope(comparison)}"
+        f"{named}: {where}; {size}; {_certainty(comparison, area)}. "
+        f"{_further(comparison, found)}.{_scope(comparison)}"
     )
 
 
-def final_conclusion(comparison: Comparison) -> str:
-    """Return what the final returns' interval says of the margin: "not inferior", for example."""
-    final, margin = comparison.final_difference, comparison.final_margin
-    assert final is not None, "nothing is concluded from no pair"
+def _final_conclusion(comparison: Comparison, final: Estimate) -> str:
+    """What the final returns' interval says of the margin: "not inferior", for example."""
+    margin = comparison.final_margin
     if final.low > 0:
         return "better"
     if final.high < -margin:
@@ -61,25 +58,23 @@ def final_conclusion(comparison: Comparison) -> str:
     return "not inferior" if final.low > -margin else "open"
 
 
-def _further(comparison: Comparison) -> str:
+def _further(comparison: Comparison, found: Differences) -> str:
     """What the area's mean does not say: how often, how typical, and what it costs in the end."""
-    parts = []
-    improvement, middle = comparison.improvement, comparison.middle
-    if improvement is not None:
-        parts.append(f"Probability of improvement {interval(improvement, 2)}")
+    parts = [f"Probability of improvement {interval(found.improvement, 2)}"]
+    middle = comparison.middle
     if middle is not None and comparison.reference_middle is not None:
         parts.append(
             f"interquartile mean of normalised areas {interval(middle, 2)} against "
             f"{comparison.reference_middle.value:.2f}"
         )
-    final = comparison.final_difference
+    final = found.final
     if final is None:
         parts.append("no pair has finished an episode, so nothing is known of the final return")
     else:
         ends = "" if math.isinf(final.low) else f" ({final.low:+.2f} to {final.high:+.2f})"
         margin = f", margin {comparison.final_margin:.2f}" if comparison.final_margin else ""
         parts.append(
-            f"final return {final_conclusion(comparison)}: {final.mean:+.2f} standard "
+            f"final return {_final_conclusion(comparison, final)}: {final.value:+.2f} standard "
             f"deviations{ends}{margin}"
         )
     return "; ".join(parts)
@@ -115,7 +110,8 @@ def notes_of(summary: Summary) -> list[str]:
     notes += _about_games(summary)
     if summary.comparisons:
         notes += _about_runs(summary)
-        notes.append(what_seeds_can_say(min(each.seeds[0] for each in summary.comparisons)))
+        fewest = min(_fewest_and_most(each)[0] for each in summary.comparisons)
+        notes.append(what_seeds_can_say(fewest))
         notes.append("Intervals speak of other seeds in these games, not of other games.")
     intervals = sum(len(comparison.games) for comparison in summary.comparisons)
     if intervals >= MANY_COMPARISONS:
@@ -126,20 +122,23 @@ def notes_of(summary: Summary) -> list[str]:
     return notes
 
 
-def _shown(comparison: Comparison, area: Mean) -> str:
-    share = comparison.area_gain is not None
-    scale, digits, unit = (100, 0, " %") if share else (1, 2, "")
-    mean, low, high = (f"{scale * each:+.{digits}f}{unit}" for each in area[:3])
-    if not share:
+def _size(comparison: Comparison, area: Estimate, *, in_percent: bool) -> str:
+    scale, digits, unit = (100, 0, " %") if in_percent else (1, 2, "")
+    mean, low, high = (f"{scale * each:+.{digits}f}{unit}" for each in area)
+    if not in_percent:
         mean += f" standard deviations of {comparison.normalized_by}'s reward rates"
-    if math.isinf(area.low):
-        return mean
-    return f"{mean} ({CONFIDENCE:.0%} interval {low} to {high})".replace("95%", "95 %")
+    return mean if math.isinf(area.low) else f"{mean} (95 % interval {low} to {high})"
 
 
-def _certainty(comparison: Comparison, area: Mean) -> str:
-    fewest, most = comparison.seeds
-    seeds = _seeds(fewest, most)
+def _fewest_and_most(comparison: Comparison) -> tuple[int, int]:
+    """The seeds of the games with the fewest and with the most."""
+    counts = comparison.seeds.values()
+    return min(counts, default=0), max(counts, default=0)
+
+
+def _certainty(comparison: Comparison, area: Estimate) -> str:
+    fewest, most = _fewest_and_most(comparison)
+    seeds = f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
     if comparison.runs > 1:
         seeds = f"{comparison.runs} runs of {seeds}"
     if math.isinf(area.low):
@@ -153,12 +152,6 @@ def _certainty(comparison: Comparison, area: Mean) -> str:
     return f"with {seeds} more than chance explains"
 
 
-def _seeds(fewest: int, most: int) -> str:
-    if fewest == most:
-        return "1 seed" if most == 1 else f"{most} seeds"
-    return f"{fewest} to {most} seeds"
-
-
 def _about_runs(summary: Summary) -> Iterable[str]:
     several = [each.initialization for each in summary.comparisons if each.runs > 1]
     if several:
@@ -170,37 +163,36 @@ def _about_runs(summary: Summary) -> Iterable[str]:
     if summary.evaluation.own_starts:
         yield (
             "A run's agents share one start, and so spread less than those of random starts even "
-            "where nothing was learned: judge the spread by the comparisons with the runs' own "
-            "starts."
+            "where nothing was learned: compare their bands with those of the runs' own starts."
         )
 
 
 def _about_games(summary: Summary) -> Iterable[str]:
-    played = {scores.game for scores in summary.scores}
     for game in summary.settings:
-        agents = [
-            agent
-            for name in summary.evaluation.initializations
-            for agent in summary.agents[name, game]
-        ]
-        if silent := sum(agent.episodes == 0 for agent in agents):
-            has = "1 agent has" if silent == 1 else f"{silent} agents have"
-            yield f"{game}: {has} finished no episode, and so an area but no final return."
-        if restarted := sum(agent.restarted for agent in agents):
-            began = "1 agent" if restarted == 1 else f"{restarted} agents"
+        curves = [curve for curve in summary.evaluation.curves if curve.game == game]
+        if silent := sum(len(curve.returns) == 0 for curve in curves):
             yield (
-                f"{game}: {began} diverged and began again with another seed; what is compared "
-                "leaves out these and the agents of the same seeds that they were paired with."
+                f"{game}: {silent} of {len(curves)} agents finished no episode: these have an area "
+                "but no final return."
             )
+        if restarted := sum(curve.restarted for curve in curves):
+            yield (
+                f"{game}: {restarted} of {len(curves)} agents diverged and were restarted with "
+                "another seed; comparisons leave out these and their pairs."
+            )
+    played = {curve.game for curve in summary.evaluation.curves}
     settings = {game: each for game, each in summary.settings.items() if game in played}
-    short = [f"{game} {each.window}" for game, each in settings.items() if _is_short(each)]
+    windows = {game: each.window for game, each in settings.items()}
+    short = [f"{game} {window}" for game, window in windows.items() if window < PAPER_WINDOW]
     if short:
         yield (
             f"Curves are means of fewer episodes than the paper's {PAPER_WINDOW}: "
             f"{', '.join(short)}."
         )
     for game, setting in settings.items():
-        if setting.scale is not None and _all_equal(summary, game):
+        baseline = summary.evaluation.of(summary.reference, game)
+        returns = {each for curve in baseline for each in curve.returns}
+        if setting.scale is not None and len(returns) == 1:
             yield (
                 f"{game}: all returns of {summary.reference} are {setting.scale.zero:g}, so that "
                 "normalised scores are raw points above that."
@@ -208,13 +200,3 @@ def _about_games(summary: Summary) -> Iterable[str]:
     unknown = [game for game, each in settings.items() if each.human is None]
     if unknown:
         yield f"No human's score is known, so none is human-normalised: {', '.join(unknown)}."
-
-
-def _is_short(setting: GameSetting) -> bool:
-    return setting.window < PAPER_WINDOW
-
-
-def _all_equal(summary: Summary, game: str) -> bool:
-    curves = summary.evaluation.of(summary.reference, game)
-    returns = np.concatenate([curve.returns for curve in curves])
-    return bool(np.ptp(returns) == 0)

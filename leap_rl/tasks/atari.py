@@ -97,6 +97,17 @@ class AtariFamily(PlayedFamily):
         """Return the frames that an action is repeated for."""
         return task.atari.settings.frameskip
 
+    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str]:
+        """Return how to compare the initialization with random ones in a game."""
+        game = "breakout@mode=12" if "breakout" in task.resolved_games else "breakout"
+        agent_steps = task.agent_steps_per_update * max(
+            1, round(96_000 / task.agent_steps_per_update)
+        )
+        return (
+            "see whether agents learn a game it never saw faster from this initialization",
+            f"evaluate --init {run} --games {game} --seeds 3 --agent_steps {agent_steps} --open",
+        )
+
     def observation_shape(self, task: TaskConfig) -> tuple[int, ...]:
         """Return height, width and channels of a preprocessed screen."""
         return task.atari.settings.observation_shape

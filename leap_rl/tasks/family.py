@@ -114,6 +114,10 @@ class Family(ABC):
         """
         self.check_processor(tasks)
 
+    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str] | None:
+        """Return what to try next with a run's initialization, in words and as a command."""
+        return None
+
     @abstractmethod
     def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
         """Make a task."""

@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.harness import experiment
+from benchmarks.harness.tables import markdown, write_table
 from benchmarks.paper import omniglot_jacobian
 from tests.tasks.omniglot_images import write_zip
 
@@ -152,3 +154,17 @@ def test_an_experiment_without_drawings_says_where_to_get_them(
     assert said.startswith("omniglot_jacobian.py: task.data = ")
     assert "there is no such file or folder; Omniglot's" in said
     assert said.count("\n") == 1
+
+
+def test_tables_are_files(tmp_path: Path) -> None:
+    rows = [{"method": "leap", "error": 0.5}, {"method": "none", "error": 0.75}]
+    as_csv, as_markdown = write_table(rows, tmp_path / "table")
+    assert as_csv.read_text() == "method,error\nleap,0.5\nnone,0.75\n"
+    assert as_markdown.read_text() == markdown(rows)
+    assert markdown(rows).splitlines()[2] == "| leap | 0.5 |"
+
+
+def test_repetitions_without_a_partner_are_refused() -> None:
+    assert experiment.differences(np.array([3.0, 5.0]), np.array([1.0, 1.0])) == [2.0, 4.0]
+    with pytest.raises(ValueError, match="zip"):
+        experiment.differences(np.array([3.0]), np.array([1.0, 1.0]))

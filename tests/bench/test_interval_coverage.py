@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import interval_coverage
-from leap_rl.evaluation.plots import markdown
+from benchmarks.harness.tables import markdown
 from leap_rl.evaluation.statistics import interquartile_mean
 
 ROOT = Path(__file__).parents[2]

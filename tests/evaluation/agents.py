@@ -36,7 +36,6 @@ def agent(
         rewards=rewards,
         agent_steps=ends,
         returns=np.array(returns, dtype=np.float64),
-        lengths=np.diff(ends, prepend=0),
     )
 
 

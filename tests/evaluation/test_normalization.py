@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from leap_rl.envs.atari.games import ACTION_COUNTS, CATCH_GAMES
-from leap_rl.evaluation.normalization import HUMAN_AND_RANDOM, human_scale, reference_scale
+from leap_rl.evaluation.normalization import RANDOM_AND_HUMAN, human_scale, reference_scale
 
 
 def test_the_table_has_games_that_exist_and_humans_who_play_better_than_chance() -> None:
-    assert set(HUMAN_AND_RANDOM) <= set(ACTION_COUNTS)
-    assert all(scores.human > scores.random for scores in HUMAN_AND_RANDOM.values())
+    assert set(RANDOM_AND_HUMAN) <= set(ACTION_COUNTS)
+    assert all(human > random for random, human in RANDOM_AND_HUMAN.values())
     # Atari-57 less Surround, which Gym's list has not.
-    assert len(HUMAN_AND_RANDOM) == 56
+    assert len(RANDOM_AND_HUMAN) == 56
 
 
 def test_random_play_is_0_and_the_human_1() -> None:

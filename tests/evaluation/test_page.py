@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leap_rl.evaluation.page import Commands, Part, Picture, Table, render
+from leap_rl.evaluation.page import Part, Picture, Table, render
 from leap_rl.evaluation.plots import Line, Panel, draw
 
 HOSTILE = "<script>alert(1)</script>\"'&"
@@ -61,7 +61,7 @@ def part(svg: bytes, word: str = HOSTILE) -> Part:
             Table(title=word, rows=[{word: word, "wide": "x" * 300}], says=word),
             Table(title="Config", rows=[{"option": word, "value": 1}], folded=True),
         ],
-        commands=[Commands(title=word, lines=[f"leap-rl {word}", "second line"])],
+        commands={word: [f"leap-rl {word}", "second line"]},
     )
 
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from leap_rl.evaluation import plots
 from leap_rl.evaluation.plots import (
     PALETTE,
     HeatMap,
@@ -12,9 +15,16 @@ from leap_rl.evaluation.plots import (
     Line,
     Panel,
     draw,
-    markdown,
-    write_table,
+    title_of,
 )
+from leap_rl.evaluation.statistics import Estimate
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pixels take most of the time."""
+    monkeypatch.setattr(plots, "DPI", 30)
+
 
 LINE = Line([1, 2], [0.5, 0.25], [0.4, 0.2], [0.6, 0.3])
 
@@ -26,8 +36,10 @@ def colours(svg: Path) -> set[str]:
 def test_figures_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
     panels = [
         Panel({"leap": LINE, "none": LINE}, "x", "y"),
-        IntervalPanel({"leap": (1.0, 0.5, 2.0), "none": (0.5, -1.0, 1.0)}, "x", mark=0.0),
-        HeatMap(["a", "b"], [[float("nan"), 0.2], [0.2, 0.9]], "cosine"),
+        IntervalPanel(
+            {"leap": Estimate(1.0, 0.5, 2.0), "none": Estimate(0.5, -1.0, 1.0)}, "x", mark=0.0
+        ),
+        HeatMap(["a", "b"], np.array([[np.nan, 0.2], [0.2, 0.9]]), "cosine"),
     ]
     once, twice = (draw(panels, tmp_path / name / "v1.0") for name in ("a", "b"))
     assert [file.name for file in once] == ["v1.0.png", "v1.0.svg"]
@@ -71,8 +83,8 @@ def test_a_legend_is_no_wider_than_the_figure(tmp_path: Path) -> None:
 
 
 def test_what_has_no_interval_is_drawn_as_a_point(tmp_path: Path) -> None:
-    unsure = IntervalPanel({"leap": (1.0, float("-inf"), float("inf"))}, "x")
-    sure = IntervalPanel({"leap": (1.0, 0.5, 1.5)}, "x")
+    unsure = IntervalPanel({"leap": Estimate(1.0, -math.inf, math.inf)}, "x")
+    sure = IntervalPanel({"leap": Estimate(1.0, 0.5, 1.5)}, "x")
     (_, without), (_, with_bar) = (
         draw([panel], tmp_path / name) for name, panel in (("unsure", unsure), ("sure", sure))
     )
@@ -91,9 +103,6 @@ def test_a_grid_has_a_place_for_each_panel(tmp_path: Path, columns: int | None) 
     assert text.count("<!-- y -->") == (2 if columns else 1)
 
 
-def test_tables_are_files(tmp_path: Path) -> None:
-    rows = [{"method": "leap", "error": 0.5}, {"method": "none", "error": 0.75}]
-    as_csv, as_markdown = write_table(rows, tmp_path / "table")
-    assert as_csv.read_text() == "method,error\nleap,0.5\nnone,0.75\n"
-    assert as_markdown.read_text() == markdown(rows)
-    assert markdown(rows).splitlines()[2] == "| leap | 0.5 |"
+def test_a_games_title_is_its_name() -> None:
+    assert title_of("space_invaders") == "Space Invaders"
+    assert title_of("CartPole-v1") == "CartPole-v1"

@@ -22,7 +22,10 @@ def protocol_of(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tables_and_figures_are_made_again_from_their_cells(name: str, tmp_path: Path) -> None:
+def test_tables_and_figures_are_made_again_from_their_cells(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leap_rl.evaluation.plots.FORMATS", ("svg",))
     argv = [str(protocol_of(name)), "--out", str(tmp_path)]
     given = meta_training.options().parse_args(argv)
     meta_training.report(given, CellFile(RESULTS / name / "cells.jsonl").read())

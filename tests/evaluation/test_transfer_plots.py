@@ -9,16 +9,16 @@ import pytest
 
 from leap_rl.evaluation.comparison import normalized_scores, summarize
 from leap_rl.evaluation.measures import area, grid, on_grid
+from leap_rl.evaluation.report_plots import evaluation_pictures
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.transfer_plots import (
     difference_panels,
-    draw_transfer_figures,
+    evaluation_panels,
     mean_panels,
     profile_panels,
     reward_panels,
     score_panels,
     seed_panels,
-    title_of,
 )
 from leap_rl.training.rounds.agents import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
@@ -101,21 +101,20 @@ def test_scores_and_differences_are_those_of_the_summary(summary: Summary) -> No
     panels = score_panels(summary)
     titles = ["area under the curve", "final performance", "final performance"]
     assert [panel.title for panel in panels] == titles
-    found = {(a.initialization, a.measure, a.yardstick): a for a in summary.aggregates}
+    found = summary.aggregates
     assert panels[0].rows["leap"] == found["leap", "area", "baseline"].interquartile_mean
     assert panels[2].rows["leap"] == found["leap", "final", "human"].interquartile_mean
     area, _, drawdown = difference_panels(summary)
     (comparison,) = summary.comparisons
-    assert comparison.area_difference is not None
+    assert comparison.over_games is not None
     assert list(area.rows) == ["Breakout", "Catch", "all games"]
-    assert area.rows["all games"] == comparison.area_difference[:3]
+    assert area.rows["all games"] == comparison.over_games.area
     scale = summary.settings["catch"].reward_scale
     assert scale is not None
-    raw = comparison.games[1].area_difference
-    assert area.rows["Catch"][0] == pytest.approx(raw.mean / scale.unit)
-    shares = comparison.games[1].drawdown_difference
-    assert shares is not None
-    assert drawdown.rows["Catch"] == shares[:3]
+    catch = comparison.games["catch"]
+    assert catch.area is not None
+    assert area.rows["Catch"].value == pytest.approx(catch.area.value / scale.unit)
+    assert drawdown.rows["Catch"] == catch.drawdown
 
 
 def test_the_profile_falls_from_all_agents_to_none(summary: Summary) -> None:
@@ -130,14 +129,19 @@ def test_the_profile_falls_from_all_agents_to_none(summary: Summary) -> None:
     assert profile_panels(summary) == profile_panels(summary)
 
 
-def test_all_figures_are_drawn(summary: Summary, tmp_path: Path) -> None:
-    files = draw_transfer_figures(summary, tmp_path)
+def test_all_figures_are_drawn_and_explained(
+    summary: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leap_rl.evaluation.plots.FORMATS", ("svg",))
+    pictures = evaluation_pictures(summary, tmp_path)
     names = {"rewards", "curves", "seeds", "scores", "differences", "profile"}
-    assert {file.stem for file in files} == names
-    assert all(file.stat().st_size > 1000 for file in files)
+    assert {file.stem for file in tmp_path.iterdir()} == names
+    assert {picture.svg for picture in pictures} == {
+        file.read_bytes() for file in tmp_path.glob("*.svg")
+    }
 
 
-def test_what_there_is_of_a_part_is_drawn(tmp_path: Path) -> None:
+def test_what_there_is_of_a_part_is_drawn() -> None:
     curves = [
         learner(RANDOM, "breakout", 0),
         agent([], [], seed=1),
@@ -151,13 +155,7 @@ def test_what_there_is_of_a_part_is_drawn(tmp_path: Path) -> None:
     assert difference_panels(part) == []
     assert [len(panel.lines) for panel in reward_panels(part)] == [1, 1]
     # One of the baseline's two agents finished no episode: it has an area and no final performance.
-    assert math.isfinite(score_panels(part)[0].rows[RANDOM][1])
-    assert math.isinf(score_panels(part)[1].rows[RANDOM][1])
-    assert draw_transfer_figures(part, tmp_path / "part")
+    assert math.isfinite(score_panels(part)[0].rows[RANDOM].low)
+    assert math.isinf(score_panels(part)[1].rows[RANDOM].low)
     empty = evaluation([], initializations=[RANDOM], games=["pong"], seeds=1)
-    assert draw_transfer_figures(summarize(empty), tmp_path / "empty") == []
-
-
-def test_a_games_title_is_its_name() -> None:
-    assert title_of("space_invaders") == "Space Invaders"
-    assert title_of("CartPole-v1") == "CartPole-v1"
+    assert not any(evaluation_panels(summarize(empty)).values())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.family import Family
-from leap_rl.tasks.omniglot.config import CLASSES, POOLS
+from leap_rl.tasks.omniglot.config import CLASSES, POOLS, OmniglotConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,6 +84,20 @@ class OmniglotFamily(Family):
 
         open_data(tasks.task)
         self.check_processor(tasks)
+
+    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str]:
+        """Return how to learn alphabets that the run held out."""
+        default = OmniglotConfig()
+        more = "".join(
+            f" --task.omniglot.{name} {getattr(task.omniglot, name)}"
+            for name in ("split", "share", "held_out")
+            if getattr(task.omniglot, name) != getattr(default, name)
+        )
+        return (
+            "learn alphabets that it never saw from this initialization",
+            f"learn --init {initialization} --task.kind omniglot --task.games held_out "
+            f"--task.data {task.data}{more}",
+        )
 
     def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
         """Make the task of learning an alphabet."""

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import mean_over_games, meta_train
-from leap_rl.evaluation.curves import Curve, learn, moving_average
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks

@@ -1,0 +1,169 @@
+"""Makes evaluations of what a command line or a call names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain, count
+from typing import Any
+
+from torch import Tensor
+
+from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
+from leap_rl.app.errors import UsageError
+from leap_rl.app.initializations import (
+    FoundGroup,
+    FoundInitialization,
+    find_group,
+    own_start,
+    read_theta0,
+)
+from leap_rl.app.policies import make_evaluation, make_tasks
+from leap_rl.app.record import Record, versions_here
+from leap_rl.config import EvaluateConfig, fingerprint, flatten
+from leap_rl.config.parsing import config_parser, parse
+from leap_rl.networks.parameters import Layout
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.wandb_folder import note_sources
+
+_FREE = ("task.games", "task.agent_steps", "task.on_divergence")
+"""What runs whose initializations are compared may differ in."""
+
+
+def configure(
+    inits: Sequence[str],
+    options: Sequence[str],
+    *,
+    description: str | None = None,
+    trusts_imports: bool = False,
+) -> tuple[EvaluateConfig, list[FoundGroup]]:
+    """Return an evaluation's config, and the groups of runs that it compares.
+
+    Args:
+        inits: NAME=RUN,RUN,... or what else `leap-rl evaluate --init` takes; at least one.
+        options: The other options, as words of a command line. The first group's first run sets
+            the defaults of tasks and agents.
+        description: What --help begins with.
+        trusts_imports: Whether the options may name modules that the evaluation imports.
+
+    Raises:
+        UsageError: Something in them cannot be.
+        RunFolderError: A run's folder is damaged.
+    """
+    groups = [find_group(init) for init in inits]
+    first = groups[0].runs[0]
+    defaults: dict[str, Any] = {"task": {"games": "held_out"}}
+    if first.options is not None:
+        defaults = {
+            "task": {**first.options["task"], **defaults["task"]},
+            **({"agent": first.options["agent"]} if "agent" in first.options else {}),
+        }
+        if first.options["meta"]["method"] == "finetune":
+            del defaults["task"]["agent_steps"]  # which were a round's
+            if not any(word.partition("=")[0] == "--task.agent_steps" for word in options):
+                raise UsageError(
+                    "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
+                    f"{first.name} was finetuned, whose tasks have no budget"
+                )
+    parser = config_parser(EvaluateConfig, program="leap-rl evaluate")
+    parser.description = description
+    words = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
+    config = parse(parser, EvaluateConfig, words, defaults=defaults, trusts_imports=trusts_imports)
+    return resolve(config), groups
+
+
+def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
+    """Return where runs were chosen by chance, or set tasks or agents differently, a line each."""
+    found = [run for group in groups for run in group.runs]
+    of_runs = [one for one in found if one.options is not None]
+    warnings = []
+    for other in of_runs[1:]:
+        options, theirs = _settings(of_runs[0]), _settings(other)
+        differing = [
+            f"{name} = {theirs.get(name)} (here {value})"
+            for name, value in options.items()
+            if name not in _FREE and theirs.get(name) != value
+        ]
+        if differing:
+            warnings.append(
+                f"{other.name} was meta-trained with {', '.join(differing)}; all agents learn as "
+                f"{of_runs[0].name}'s did"
+            )
+    return warnings + [
+        f"{one.given}: {one.name} was chosen from one agent a game, which is largely chance; "
+        "--validation.agents makes a run choose from more"
+        for one in found
+        if one.chosen_from == 1
+    ]
+
+
+def _settings(found: FoundInitialization) -> dict[str, Any]:
+    assert found.options is not None
+    return flatten({name: found.options.get(name, {}) for name in ("task", "agent")})
+
+
+def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> RunFolder:
+    """Make an evaluation's folder, which holds copies of what it compares.
+
+    Raises:
+        UsageError: The folder holds a run already or cannot be written, or an initialization does
+            not fit.
+    """
+    folder = asked_folder(config.run_dir)
+    layout = make_tasks(config).shared_layout()
+    named = _names(groups)
+    own_starts: dict[str, str] = {}
+    for name, group in list(named.items()) if config.own_start else ():
+        start = own_start(group)
+        same = (other for other in own_starts.values() if named[other].runs == start.runs)
+        own_starts[name] = next(same, None) or _unique(start.name, named)
+        named[own_starts[name]] = start
+    given: dict[str, list[tuple[str, Tensor]]] = {}
+    digests = []
+    for name, group in named.items():
+        read = [_read(one, layout) for one in group.runs]
+        given[name] = [(one.name, read[run][0]) for run, one in enumerate(group.runs)]
+        digests.append([digest for _, digest in read])
+        if len({*digests[-1]}) < len(read):
+            raise UsageError(
+                f"init = {group.given}: two of its runs have the same initialization; a run that "
+                "counts twice makes the others look surer than they are"
+            )
+    init_sha256 = ",".join("+".join(of_group) for of_group in digests) or None
+    record = Record(
+        fingerprint=fingerprint(config, init_sha256),
+        init_sha256=init_sha256,
+        made_by=(versions_here(config, meta_step=0),),
+    )
+    folder = folder or new_folder(config.command)
+    write_first = partial(make_evaluation(config).write_first_checkpoint, folder, given, own_starts)
+    fill_folder(folder, config, record, write_first)
+    note_sources(
+        folder.path, [one.file or one.path for group in named.values() for one in group.runs]
+    )
+    return folder
+
+
+def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
+    try:
+        return read_theta0(one.path, layout)
+    except ValueError as error:
+        raise UsageError(f"init = {one.given}: {error}") from None
+
+
+def _names(groups: Sequence[FoundGroup]) -> dict[str, FoundGroup]:
+    """Groups by their names; those that were not given are made so that none comes twice."""
+    named: dict[str, FoundGroup] = {}
+    for group in groups:
+        if group.named and group.name in named:
+            raise UsageError(
+                f"init = {group.given}: {group.name} comes twice; list all its runs once"
+            )
+        named[_unique(group.name, named)] = group
+    return named
+
+
+def _unique(name: str, taken: Mapping[str, object]) -> str:
+    name = name.replace("/", "-")  # it becomes a part of metrics' names
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(one for one in names if one not in taken and one != "random")
