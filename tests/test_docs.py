@@ -23,7 +23,6 @@ from leap_rl.app.invocation import TRUST_IMPORTS
 from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
-from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.evaluate import SHORT, take_inits
 from leap_rl.cli.export import options as export_options
 from leap_rl.cli.fork import take_at
@@ -33,7 +32,6 @@ from leap_rl.cli.report import options as report_options
 from leap_rl.config import COMMANDS as RUNS
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
-CONFIGS = {**RUNS, "chaos": ChaosConfig}
 OTHERS = ("resume", "fork", "report", "bench", "plan", "play", "export")
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -148,7 +146,7 @@ def test_every_command_is_spelled_right(
     assert program in ("leap-rl", ".venv/bin/leap-rl")
     assert command in COMMANDS
     rest = [word for word in rest if word != "--print_config"]
-    if not rest or "--help" in rest or command not in (*CONFIGS, *OTHERS):
+    if not rest or "--help" in rest or command not in (*RUNS, *OTHERS):
         return  # without options the command as such is spoken of
     if command == "bench":
         name, *rest = rest
@@ -176,7 +174,7 @@ def test_every_command_is_spelled_right(
         rest += ["--init", str(inits)]
     if command in ("resume", "fork"):
         command, rest = "train", rest[1:]
-    config = CONFIGS[command]
+    config = RUNS[command]
     parse(config_parser(config, program="test"), config, rest, trusts_imports=trusts)
 
 
@@ -215,8 +213,7 @@ def known_options() -> set[str]:
         bench_parser(config, program="test") for config in (*BENCHES.values(), *MEASURED.values())
     ]
     parsers += [
-        config_parser(config, program="test")
-        for config in (*CONFIGS.values(), PlanConfig, PlayConfig)
+        config_parser(config, program="test") for config in (*RUNS.values(), PlanConfig, PlayConfig)
     ]
     benchmarks = ROOT / "benchmarks"
     for script in sorted([*benchmarks.glob("*.py"), *benchmarks.glob("paper/*.py")]):

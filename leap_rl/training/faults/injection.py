@@ -1,8 +1,8 @@
 """Fault injection: the process that reaches a fault point for the n-th time is killed there.
 
-`leap-rl chaos` writes the plan to a file that an environment variable names; without one nothing
-happens. Visits are counted over all processes of a run, restarted ones included: each visit adds a
-byte to the fault point's file, and the length of the file is the count.
+`benchmarks/chaos.py` writes the plan to a file that an environment variable names; without one
+nothing happens. Visits are counted over all processes of a run: each adds a byte to the fault
+point's file, and the length of the file is the count.
 """
 
 from __future__ import annotations
