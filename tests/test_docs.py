@@ -22,7 +22,7 @@ from benchmarks.system.__main__ import BENCHES as MEASURED
 from leap_rl.app.invocation import TRUST_IMPORTS
 from leap_rl.app.parsing import config_parser, parse
 from leap_rl.cli import COMMANDS
-from leap_rl.cli.bench import BENCHES, bench_parser, join_list, take_json
+from leap_rl.cli.bench import BENCHES, bench_parser, take_json
 from leap_rl.cli.evaluate import SHORT, take_inits
 from leap_rl.cli.export import options as export_options
 from leap_rl.cli.fork import take_at
@@ -133,7 +133,7 @@ def test_every_command_is_spelled_right(
             assert import_module(module).options()
         elif module == "benchmarks.system":
             name, *rest = rest
-            parse_bench(MEASURED[name], join_list(rest, "--trainers"))
+            parse_bench(MEASURED[name], rest)
         elif command == "-m":
             import_module(module).options().parse_args(rest)
         else:
