@@ -4,6 +4,7 @@ number of trainers, of the order in which they finish, nor of a stop and a resum
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import yaml
 from safetensors.numpy import load_file
 
 from leap_rl.app.parsing import config_parser, parse
-from leap_rl.cli import EXIT_INTERRUPTED, main
+from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
 from leap_rl.config import TrainConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import RunFolder
@@ -135,7 +136,26 @@ def one_cluster() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_cluster")
-@pytest.mark.parametrize("trainers", [1, 2])
+def test_a_task_that_diverges_on_ray_stops_the_run_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A rate at which gradient descent on a bowl diverges within a few hundred updates.
+    words = [*BOWLS[:2], "--agent.lr", "10", "--runtime.trainers", "1"]
+    assert main(["train", *words, "--run_dir", str(tmp_path / "run")]) == EXIT_FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.match(
+        r"leap-rl: bowl_\d \(slot \d of round 0, task seed \d+\) went wrong at update \d+: "
+        r".*(loss|grad|theta)",
+        last,
+    ), last
+
+
+@pytest.mark.usefixtures("one_cluster")
+@pytest.mark.parametrize(
+    ("undisturbed", "trainers"),
+    [("bowls", 1), ("bowls", 2), ("atari", 2)],
+    indirect=["undisturbed"],
+)
 def test_ray_gives_the_same_bits(
     undisturbed: tuple[list[str], Path],
     trainers: int,
@@ -201,11 +221,13 @@ def test_a_resume_with_fewer_or_more_trainers_gives_the_same_bits(
         assert {slot["trainer"] for slot in slots} <= {f"trainer-{i}" for i in range(count)}
 
 
+@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_every_version_differs(undisturbed: tuple[list[str], Path]) -> None:
     _, run = undisturbed
     assert len(set(initializations(run))) == 4
 
 
+@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_path: Path) -> None:
     options, run = undisturbed
     other = [*options, "--seed", "1", "--meta.meta_steps", "1", "--runtime.kind", "local"]
@@ -216,6 +238,7 @@ def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_
         assert before != after
 
 
+@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_contributions_are_not_zero_and_all_differ(
     undisturbed: tuple[list[str], Path], tmp_path: Path
 ) -> None:
