@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.harness.differences import differences
 from benchmarks.harness.experiment import EXIT_FAILED, EXIT_USAGE, positive
-from benchmarks.harness.faults import draw_faults
+from benchmarks.harness.faults import draw_faults, fired_of, visits_of, write_plan
 from leap_rl.app.invocation import TRUST_IMPORTS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import RunFailedError
@@ -73,19 +73,20 @@ def run_both(words: Sequence[str], folder: Path, *, kills: int, seed: int) -> Ou
     tell("the undisturbed run, which also counts the moments to kill at")
     counting = FaultInjector(str(folder / "visits" / "undisturbed"), {})
     undisturbed_s = run_one(words, calm, counting)
-    at = draw_faults(counting.visits(), kills=kills, seed=seed)
+    visits = visits_of(counting)
+    at = draw_faults(visits, kills=kills, seed=seed)
     faults = FaultInjector(str(folder / "visits" / "killed"), at)
     tell(f"the same run with {kills} failures")
     disturbed_s = run_one(words, killed, faults)
-    fired = faults.fired()
-    updates = counting.visits().get(FaultPoint.TRAINER_TRAINING, 0)
+    fired = fired_of(faults)
+    updates = visits.get(FaultPoint.TRAINER_TRAINING, 0)
     planned = [(point, number) for point, numbers in at.items() for number in numbers]
     return Outcome(
         fired=fired,
         missed=[one for one in planned if one not in fired],
         differences=differences(calm, killed),
         updates=updates,
-        repeated_updates=faults.visits().get(FaultPoint.TRAINER_TRAINING, 0) - updates,
+        repeated_updates=visits_of(faults).get(FaultPoint.TRAINER_TRAINING, 0) - updates,
         undisturbed_s=undisturbed_s,
         disturbed_s=disturbed_s,
     )
@@ -94,11 +95,11 @@ def run_both(words: Sequence[str], folder: Path, *, kills: int, seed: int) -> Ou
 def run_one(words: Sequence[str], run: RunFolder, faults: FaultInjector) -> float:
     """Run a run to its end, however often its driver is killed; returns the seconds it took."""
     log, plan = (run.path.with_suffix(suffix) for suffix in (".log", ".json"))
-    faults.write(plan)
+    write_plan(faults, plan)
     started = time.monotonic()
     command = ["train", *words, "--run_dir", str(run.path)]
     while (status := leap_rl(command, log, plan)) == -signal.SIGKILL:
-        tell(f"the driver was killed ({len(faults.fired())} failures by now); resuming")
+        tell(f"the driver was killed ({len(fired_of(faults))} failures by now); resuming")
         if run.exists():
             trust = [TRUST_IMPORTS] if TRUST_IMPORTS in words else []
             command = ["resume", str(run.path), *trust]

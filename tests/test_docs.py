@@ -35,7 +35,7 @@ from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 OTHERS = ("resume", "fork", "report", "bench", "plan", "play", "export")
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
-    *sorted(ROOT.glob("*.md")),
+    *sorted(set(ROOT.glob("*.md")) - {ROOT / "CHANGELOG.md"}),  # which may name what is gone
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]

@@ -1,11 +1,14 @@
-"""Draws the failures to inject."""
+"""Draws the failures to inject, and reads which were."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from itertools import chain, cycle, islice
+from pathlib import Path
 
+from leap_rl.training.faults.injection import FaultInjector
 from leap_rl.training.faults.points import FaultPoint
 
 FOLLOWS: Mapping[FaultPoint, str] = {
@@ -68,3 +71,22 @@ def _draw(
     sure = max(1, int(SURE_SHARE * visits[point]))
     free = sorted(set(range(1, sure + 1)) - set(at.get(point, ())))
     return dice.choice(free) if free else None
+
+
+def write_plan(faults: FaultInjector, path: Path) -> None:
+    """Write a plan of failures to a file, which `fault_injector` reads."""
+    Path(faults.folder).mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"folder": faults.folder, "at": dict(faults.at)}))
+
+
+def visits_of(faults: FaultInjector) -> dict[FaultPoint, int]:
+    """Return how often each fault point was reached."""
+    paths = {point: Path(faults.folder) / f"{point}.visits" for point in FaultPoint}
+    return {point: path.stat().st_size for point, path in paths.items() if path.exists()}
+
+
+def fired_of(faults: FaultInjector) -> list[tuple[FaultPoint, int]]:
+    """Return the injected failures that fired, in their order: fault point and visit."""
+    notes = sorted(Path(faults.folder).glob("*.killed"), key=lambda note: note.stat().st_mtime_ns)
+    words = [note.name.split(".") for note in notes]
+    return [(FaultPoint(f"{role}.{doing}"), int(number)) for role, doing, number, _ in words]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import chaos
+from benchmarks.harness.faults import fired_of, visits_of, write_plan
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE
 from leap_rl.cli import main as leap_rl
 from leap_rl.training.faults.injection import FaultInjector
@@ -27,7 +28,8 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 
 
 def test_the_nth_visit_of_all_processes_dies(tmp_path: Path) -> None:
-    FaultInjector(str(tmp_path / "visits"), {"trainer.training": [3]}).write(tmp_path / "plan")
+    planned = FaultInjector(str(tmp_path / "visits"), {"trainer.training": [3]})
+    write_plan(planned, tmp_path / "plan")
     code = (
         "import os, sys\n"
         "from leap_rl.training.faults.injection import PLAN_VARIABLE, fault_injector\n"
@@ -40,9 +42,8 @@ def test_the_nth_visit_of_all_processes_dies(tmp_path: Path) -> None:
     words = [sys.executable, "-c", code, str(tmp_path / "plan")]
     statuses = [subprocess.run(words, check=False).returncode for _ in range(3)]
     assert statuses == [0, -signal.SIGKILL, 0]
-    faults = FaultInjector(str(tmp_path / "visits"), {})
-    assert faults.visits() == {FaultPoint.TRAINER_TRAINING: 5, FaultPoint.TRAINER_CLAIMING: 2}
-    assert faults.fired() == [(FaultPoint.TRAINER_TRAINING, 3)]
+    assert visits_of(planned) == {FaultPoint.TRAINER_TRAINING: 5, FaultPoint.TRAINER_CLAIMING: 2}
+    assert fired_of(planned) == [(FaultPoint.TRAINER_TRAINING, 3)]
 
 
 @pytest.mark.parametrize(("other_seed", "says"), [("1", "differs: checkpoint 0"), ("0", None)])

@@ -53,22 +53,6 @@ class FaultInjector:
         finally:
             os.close(descriptor)
 
-    def write(self, path: Path) -> None:
-        """Write the plan to a file, which `fault_injector` reads."""
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"folder": self.folder, "at": dict(self.at)}))
-
-    def visits(self) -> dict[FaultPoint, int]:
-        """Return how often each fault point was reached."""
-        paths = {point: Path(self.folder) / f"{point}.visits" for point in FaultPoint}
-        return {point: path.stat().st_size for point, path in paths.items() if path.exists()}
-
-    def fired(self) -> list[tuple[FaultPoint, int]]:
-        """Return the injected failures that fired, in their order: fault point and visit."""
-        notes = sorted(Path(self.folder).glob("*.killed"), key=lambda note: note.stat().st_mtime_ns)
-        words = [note.name.split(".") for note in notes]
-        return [(FaultPoint(f"{role}.{doing}"), int(number)) for role, doing, number, _ in words]
-
 
 def fault_injector() -> OnFaultPoint:
     """Return the fault injector of this run's plan; without one, a function that does nothing."""

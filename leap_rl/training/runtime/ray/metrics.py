@@ -20,10 +20,6 @@ from leap_rl.tracking.prometheus import SERIES, Series
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.server.counters import Counters
 
-PUBLISH_EVERY_S = 1.0
-"""As often as Ray can be told to collect."""
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -40,20 +36,11 @@ class RunMetrics:
 
     Args:
         run: The run's name, a label of its series.
-        clock: Monotonic seconds.
         wall_clock: Unix seconds.
     """
 
-    def __init__(
-        self,
-        run: str,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._clock = clock
+    def __init__(self, run: str, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
-        self._next_s = clock()
         self._counted: dict[str, int] = {}
         self._messages = 0
         self._games: dict[str, float] = {}
@@ -64,12 +51,10 @@ class RunMetrics:
             self._register(run)
 
     def publish(self, status: ServerStatus, counters: Counters) -> None:
-        """Show how the run stands, unless that was done a moment ago."""
-        if self._broken or (self._clock() < self._next_s and not status.finished):
-            return
-        self._next_s = self._clock() + PUBLISH_EVERY_S
-        with self._best_effort():
-            self._publish(status, counters)
+        """Show how the run stands."""
+        if not self._broken:
+            with self._best_effort():
+                self._publish(status, counters)
 
     @contextmanager
     def _best_effort(self) -> Iterator[None]:
