@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -103,18 +104,32 @@ def initializations(run: Path) -> list[str]:
     return [folder.read_checkpoint(number)[1]["sha256"][FILE_NAME] for number in range(latest + 1)]
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+Undisturbed = tuple[list[str], Path]
+"""The options of a config, and its run on the local runtime."""
+
+
+@pytest.fixture(scope="module")
+def local_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Undisturbed]:
+    """Runs each config once, whichever tests ask for it in whatever order."""
+
+    @cache
+    def run(name: str) -> Undisturbed:
+        folder = tmp_path_factory.mktemp(name) / "local"
+        words = [*CONFIGS[name], "--run_dir", str(folder), "--runtime.kind", "local"]
+        assert main(["train", *words]) == 0
+        return CONFIGS[name], folder
+
+    return run
+
+
+@pytest.fixture(params=CONFIGS)
 def undisturbed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[str], Path]:
-    """The options of a config, and its run on the local runtime."""
-    options = CONFIGS[request.param]
-    run = tmp_path_factory.mktemp(request.param) / "local"
-    assert main(["train", *options, "--run_dir", str(run), "--runtime.kind", "local"]) == 0
-    return options, run
+    request: pytest.FixtureRequest, local_run: Callable[[str], Undisturbed]
+) -> Undisturbed:
+    return local_run(request.param)
 
 
-def test_the_run_equals_a_ten_line_loop(undisturbed: tuple[list[str], Path]) -> None:
+def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
     options, run = undisturbed
     expected = ten_line_loop(read_config(options))
     named = load_file(RunFolder(run).checkpoint(3) / FILE_NAME)
@@ -157,7 +172,7 @@ def test_a_task_that_diverges_on_ray_stops_the_run_in_one_line(
     indirect=["undisturbed"],
 )
 def test_ray_gives_the_same_bits(
-    undisturbed: tuple[list[str], Path],
+    undisturbed: Undisturbed,
     trainers: int,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -194,7 +209,7 @@ def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_a_resume_with_fewer_or_more_trainers_gives_the_same_bits(
-    undisturbed: tuple[list[str], Path], tmp_path: Path
+    undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     options, run = undisturbed
     complete = ParameterServer.complete
@@ -222,13 +237,13 @@ def test_a_resume_with_fewer_or_more_trainers_gives_the_same_bits(
 
 
 @pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
-def test_every_version_differs(undisturbed: tuple[list[str], Path]) -> None:
+def test_every_version_differs(undisturbed: Undisturbed) -> None:
     _, run = undisturbed
     assert len(set(initializations(run))) == 4
 
 
 @pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
-def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_path: Path) -> None:
+def test_another_seed_gives_other_bits(undisturbed: Undisturbed, tmp_path: Path) -> None:
     options, run = undisturbed
     other = [*options, "--seed", "1", "--meta.meta_steps", "1", "--runtime.kind", "local"]
     assert main(["train", *other, "--run_dir", str(tmp_path / "run")]) == 0
@@ -240,7 +255,7 @@ def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_
 
 @pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_contributions_are_not_zero_and_all_differ(
-    undisturbed: tuple[list[str], Path], tmp_path: Path
+    undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     options, _ = undisturbed
     with pytest.MonkeyPatch.context() as patch:
@@ -270,7 +285,7 @@ def test_contributions_are_not_zero_and_all_differ(
     indirect=["undisturbed"],
 )
 def test_ctrl_c_and_resume_give_the_same_bits(
-    undisturbed: tuple[list[str], Path], runtime: str, tmp_path: Path
+    undisturbed: Undisturbed, runtime: str, tmp_path: Path
 ) -> None:
     options, run = undisturbed
     process = leap_rl(
