@@ -85,9 +85,11 @@ def test_bad_input_gets_one_line(
     words: list[str],
     status: int,
     says: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert run(monkeypatch, *BOWLS, *words) == status
     assert says in capsys.readouterr().err.splitlines()[-1]
 
