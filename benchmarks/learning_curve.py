@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from leap_rl.evaluation.plots import Line, Panel, draw
+
 Columns = dict[str, NDArray[np.float64]]
 
 
@@ -41,23 +43,11 @@ def intervals(episodes: Columns, count: int) -> list[tuple[float, int, float]]:
     return rows
 
 
-def draw(curves: dict[str, Columns], path: Path, window: int) -> None:
-    """Draw the moving means over so many episodes."""
-    import matplotlib
-
-    matplotlib.use("svg" if path.suffix == ".svg" else "agg")
-    matplotlib.rcParams["svg.hashsalt"] = "leap_rl"  # the same figure is the same file
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
-    for game, episodes in curves.items():
-        width = min(window, len(episodes["episode_return"]))
-        means = np.convolve(episodes["episode_return"], np.full(width, 1 / width), mode="valid")
-        axes.plot(episodes["agent_steps"][width - 1 :] / 1e6, means, label=game)
-    axes.set(xlabel="million agent steps", ylabel=f"return, mean of {window} episodes")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+def smoothed(episodes: Columns, window: int) -> Line:
+    """Return the moving mean of the return over so many episodes."""
+    width = min(window, len(episodes["episode_return"]))
+    means = np.convolve(episodes["episode_return"], np.full(width, 1 / width), mode="valid")
+    return Line((episodes["agent_steps"][width - 1 :] / 1e6).tolist(), means.tolist())
 
 
 def options() -> argparse.ArgumentParser:
@@ -68,7 +58,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("run", type=Path, help="the run's folder")
     parser.add_argument("--intervals", type=int, default=16)
     parser.add_argument("--window", type=int, default=100, help="episodes in the figure's mean")
-    parser.add_argument("--out", type=Path, help="a figure, as .svg or .png")
+    parser.add_argument("--out", type=Path, help="a figure, as .svg and .png")
     return parser
 
 
@@ -81,7 +71,9 @@ def main() -> None:
         for end, count, mean in intervals(episodes, given.intervals):
             print(f"| {game} | {end / 1e6:.2f} | {count} | {mean:.1f} |")
     if given.out is not None:
-        draw(curves, given.out, given.window)
+        lines = {game: smoothed(episodes, given.window) for game, episodes in curves.items()}
+        label = f"return, mean of {given.window} episodes"
+        draw([Panel(lines, "million agent steps", label)], given.out.with_suffix(""))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from leap_rl.compute.determinism import configure_torch, prepare_environment
 
 prepare_environment()
 configure_torch()
+# Ray's workers are nice by default (15), and starve beside another test process on two cores.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -133,7 +133,7 @@ def test_no_module_is_imported_that_is_not_trusted(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     games = ["--task.kind", "gymnasium", "--task.games", '["canary_games:A-v0"]']
-    for command in ("train", "learn", "plan", "chaos"):
+    for command in ("train", "learn", "plan"):
         line = one_line([command, *games], capsys)
         assert "canary_games" in line
         assert "--trust_imports" in line

@@ -835,7 +835,6 @@ PASSWORD = f"http://me:{SECRET}@127.0.0.1:9/x"
         ["evaluate", "--init", PASSWORD],
         ["evaluate", "--init", f"{PASSWORD}.safetensors"],
         ["evaluate", "--init", f"s3://me:{SECRET}@bucket/mine@12"],
-        ["chaos", "--run_dir", PASSWORD],
     ],
     ids=lambda words: " ".join(words[:1] + words[-2:]).replace(SECRET, "..."),
 )

@@ -16,14 +16,13 @@ import yaml
 from leap_rl import __version__
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES
-from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.config import COMMANDS as RUNS
 from leap_rl.config.parsing import config_parser
 
 ROOT = Path(__file__).parents[1]
-CONFIGS = {**RUNS, "plan": PlanConfig, "chaos": ChaosConfig, "play": PlayConfig}
+CONFIGS = {**RUNS, "plan": PlanConfig, "play": PlayConfig}
 
 OPENED = re.compile(r"<(?:link|script|img|iframe|source|video|audio|object)\b[^>]*>")
 ELSEWHERE = re.compile(r"""(?:\b(?:src|href|data)=|url\(|@import\s*)["']?(?:https?:)?//""")
@@ -123,7 +122,7 @@ def test_the_page_has_every_option_and_its_explanation(page: dict[str, Any]) -> 
     for name, config in CONFIGS.items():
         for action in config_parser(config, program="test")._actions:
             own = action.dest if "." in action.dest else f"{name}: {action.dest}"
-            if name in ("plan", "chaos") and own not in sections:
+            if name == "plan" and own not in sections:
                 own = f"train: {action.dest}"
             if not hasattr(action, "_typehint") or "resolved" in action.dest:
                 continue

@@ -23,7 +23,6 @@ import yaml
 from leap_rl.bench.config import AgentBench
 from leap_rl.cli import COMMANDS, evaluate, main
 from leap_rl.cli.bench import BENCHES
-from leap_rl.cli.chaos import ChaosConfig
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.config import COMMANDS as RUNS
@@ -37,7 +36,7 @@ from leap_rl.training.config import RuntimeConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
-CONFIGS: dict[str, type] = {**RUNS, "plan": PlanConfig, "chaos": ChaosConfig, "play": PlayConfig}
+CONFIGS: dict[str, type] = {**RUNS, "plan": PlanConfig, "play": PlayConfig}
 """Of the commands whose options are a config; `bench` has one for each measurement."""
 
 GROUPS: dict[str, type] = {

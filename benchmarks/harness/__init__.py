@@ -1,1 +1,1 @@
-"""Experiments of many cells, each computed in a process of its own and kept when it is done."""
+"""What benchmarks share: experiments in cells, runs of leap-rl, drawn failures, comparisons."""

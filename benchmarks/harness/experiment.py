@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from benchmarks.harness.cells import Cell, CellFile, compute_cells
 from leap_rl.evaluation.statistics import Estimate, FloatArray
-from leap_rl.tasks.omniglot.data import read_omniglot
 from leap_rl.training.errors import RunFailedError
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -26,57 +25,14 @@ EXIT_INTERRUPTED: Final = 130
 STOPS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def parser(description: str | None, *, out: str) -> argparse.ArgumentParser:
-    """Return a parser with the options of every experiment on Omniglot.
-
-    Args:
-        description: The script's docstring.
-        out: The default of the folder for cells, tables and figures.
-    """
-    options = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--data", required=True, help="Omniglot, as task.data")
-    options.add_argument("--out", type=Path, default=Path(out), help="folder of what comes out")
+def add_processes(options: argparse.ArgumentParser) -> None:
+    """Add the option of how many cells are computed at a time."""
     options.add_argument(
         "--processes",
         type=positive,
         default=len(os.sched_getaffinity(0)),
         help="cells at a time, each on one core",
     )
-    return options
-
-
-def add_training(options: argparse.ArgumentParser, *, published_meta_steps: int) -> None:
-    """Add the options of experiments that meta-train, all but the number of alphabets."""
-    paper = f"the paper's are {published_meta_steps}"
-    options.add_argument("--repeats", type=positive, default=3, help="splits, each with a seed")
-    options.add_argument("--meta_steps", type=positive, default=100, help=paper)
-    options.add_argument("--updates", type=positive, default=100, help="of a task")
-    options.add_argument("--held_out", type=positive, default=2, help="alphabets")
-    options.add_argument("--share", choices=("all_but_last", "all"), default="all_but_last")
-    options.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-
-
-def training(cell: Cell, data: str) -> dict[str, Any]:
-    """Return the options of `leap-rl train`, by name, that a cell of such an experiment means."""
-    return {
-        "--seed": cell["repeat"],
-        "--meta.batch_size": cell["pretraining"],
-        "--task.kind": "omniglot",
-        "--task.data": data,
-        "--task.omniglot.updates": cell["updates"],
-        "--task.omniglot.share": cell["share"],
-        "--task.omniglot.precision": cell["precision"],
-        "--task.omniglot.split": cell["repeat"],
-        "--task.omniglot.held_out": cell["held_out"],
-        "--task.omniglot.pretraining": cell["pretraining"],
-    }
-
-
-def words(options: Mapping[str, Any]) -> list[str]:
-    """Return options by name as words of a command line."""
-    return [str(word) for pair in options.items() for word in pair]
 
 
 def positive(text: str) -> int:
@@ -101,7 +57,7 @@ def run(
     """Compute an experiment's cells and report on them.
 
     Args:
-        given: Parsed options, those of :func:`parser` among them.
+        given: Parsed options, `out` and `processes` among them.
         cells_of: Names the cells that the options ask for.
         work: Computes one; a function of a module, as it runs in processes of its own.
         report: Writes tables and figures of the options and all results.
@@ -153,26 +109,6 @@ def announce(files: Sequence[Path]) -> None:
         if file.suffix == ".md":
             print(file.read_text())
     print("\n".join(str(file) for file in files))
-
-
-def check_images(given: argparse.Namespace) -> None:
-    """Refuse other images than those that finished cells are of; none at all will do for them.
-
-    Raises:
-        ValueError: There are others.
-    """
-    data, out = given.data, given.out
-    if not Path(data).expanduser().exists():
-        return  # a cell that is missing says so
-    found, kept = read_omniglot(data).sha256, out / "images.sha256"
-    if not kept.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        kept.write_text(f"{found}\n")
-    elif kept.read_text().strip() != found:
-        raise ValueError(
-            f"--data {data}: holds other images (SHA-256 {found}) than those that {out} is made "
-            f"of ({kept.read_text().strip()}); name those, or another folder by --out"
-        )
 
 
 def differences(ours: FloatArray, theirs: FloatArray) -> list[float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +67,15 @@ def evaluate(path: Path, argv: Sequence[str], *, trainers: int = 1) -> Evaluatio
     elif not folder.latest():
         _leap_rl("resume", str(path))
     return read_evaluation(folder)
+
+
+def words(options: Mapping[str, Any]) -> list[str]:
+    """Return dotted options as words of a command line."""
+    return [
+        word
+        for name, value in options.items()
+        for word in (f"--{name}", value if isinstance(value, str) else json.dumps(value))
+    ]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import experiment
+from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
-from benchmarks.harness.runs import mean_over_games, meta_train, rows_of
+from benchmarks.harness.runs import mean_over_games, meta_train, rows_of, words
 from benchmarks.harness.tables import write_table
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import mean_interval
@@ -72,14 +72,14 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
 
 def training_options(cell: Cell, data: str) -> list[str]:
     """Return the options of `leap-rl train` for a cell's configuration."""
-    return experiment.words(
-        experiment.training(cell, data)
+    return words(
+        omniglot_options.training(cell, data)
         | {
-            "--meta.p": cell["p"],
-            "--meta.loss_in_path": str(cell["loss_in_path"]).lower(),
-            "--meta.stabilizer": str(cell["stabilizer"]).lower(),
-            "--meta.optimizer": "sgd",
-            "--meta.meta_lr": META_LR[cell["p"]],
+            "meta.p": cell["p"],
+            "meta.loss_in_path": cell["loss_in_path"],
+            "meta.stabilizer": cell["stabilizer"],
+            "meta.optimizer": "sgd",
+            "meta.meta_lr": META_LR[cell["p"]],
         }
     )
 
@@ -168,11 +168,11 @@ def at_the_end(results: Sequence[Mapping[str, Any]], series: str, last: int) -> 
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = experiment.parser(__doc__, out="runs/omniglot_ablation")
+    parser = omniglot_options.parser(__doc__, out="runs/omniglot_ablation")
     parser.add_argument(
         "--pretraining", type=experiment.positive, default=5, help="alphabets; the paper's are 20"
     )
-    experiment.add_training(parser, published_meta_steps=500)
+    omniglot_options.add_training(parser, published_meta_steps=500)
     return parser
 
 
@@ -181,7 +181,7 @@ def main() -> int:
     given = options().parse_args()
     work = partial(run_cell, data=given.data, out=given.out)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=experiment.check_images
+        given, cells_of=cells_of, work=work, report=report, check=omniglot_options.check_images
     )
 
 

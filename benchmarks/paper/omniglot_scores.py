@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import experiment
+from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import Curve, learn, moving_average
-from benchmarks.harness.runs import meta_train
+from benchmarks.harness.runs import meta_train, words
 from benchmarks.harness.tables import write_table
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import Estimate, mean_interval
@@ -137,16 +137,16 @@ def _task(cell: Cell, data: str) -> TaskConfig:
 def training_options(cell: Cell, data: str) -> list[str]:
     """Return the options of `leap-rl train` for a cell's method."""
     method = cell["method"]
-    options = experiment.training(cell, data) | {"--meta.method": method}
+    options = omniglot_options.training(cell, data) | {"meta.method": method}
     if method == "maml":
-        options["--task.omniglot.updates"] = MAML_UPDATES
+        options["task.omniglot.updates"] = MAML_UPDATES
     if method == "finetune":
-        options["--meta.updates_per_round"] = _updates_per_round(cell)
+        options["meta.updates_per_round"] = _updates_per_round(cell)
     else:
-        options |= {"--meta.optimizer": "sgd", "--meta.meta_lr": cell["meta_lr"]}
+        options |= {"meta.optimizer": "sgd", "meta.meta_lr": cell["meta_lr"]}
     if method == "leap":
-        options["--meta.p"] = 1
-    return experiment.words(options)
+        options["meta.p"] = 1
+    return words(options)
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
@@ -304,13 +304,13 @@ def shown(mean: Estimate) -> str:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = experiment.parser(__doc__, out="runs/omniglot_scores")
+    parser = omniglot_options.parser(__doc__, out="runs/omniglot_scores")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--pretraining", nargs="+", type=experiment.positive, default=[1, 3, 5])
     parser.add_argument(
         "--learners", type=experiment.positive, default=3, help="for each held-out alphabet"
     )
-    experiment.add_training(parser, published_meta_steps=1000)
+    omniglot_options.add_training(parser, published_meta_steps=1000)
     return parser
 
 
@@ -321,7 +321,7 @@ def main() -> int:
     given.pretraining = sorted(set(given.pretraining))
     work = partial(run_cell, data=given.data, out=given.out)
     return experiment.run(
-        given, cells_of=cells_of, work=work, report=report, check=experiment.check_images
+        given, cells_of=cells_of, work=work, report=report, check=omniglot_options.check_images
     )
 
 

@@ -17,6 +17,8 @@ from leap_rl.cli import EXIT_USAGE
 from leap_rl.cli.bench import run
 from leap_rl.compute.determinism import prepare_environment
 
+PROGRAM = "python -m benchmarks.system"
+
 BENCHES: dict[str, Any] = {
     "overhead": config.OverheadConfig,
     "snapshot": config.SnapshotConfig,
@@ -28,18 +30,22 @@ BENCHES: dict[str, Any] = {
 
 def main(argv: Sequence[str]) -> int:
     """Run a measurement; returns the exit status."""
+    name, *rest = argv or ["--help"]
+    if name in ("-h", "--help"):
+        print(f"usage: {PROGRAM} MEASUREMENT [OPTIONS]\n\nmeasurements, each with --help:")
+        for name, options in BENCHES.items():
+            print(f"  {name:<10} {options.__doc__.splitlines()[0]}")
+        return 0
+    call = Invocation(started_s=time.monotonic())
     try:
-        return run(
-            argv,
-            BENCHES,
-            Invocation(started_s=time.monotonic()),
-            program="python -m benchmarks.system",
-            package="benchmarks.system",
-            example="overhead --seconds 40",
-        )
+        if name not in BENCHES:
+            raise UsageError(f"{name}: no such measurement; one of {', '.join(BENCHES)}")
+        program = f"{PROGRAM} {name}"
+        run(f"benchmarks.system.{name}", BENCHES[name], rest, program=program, call=call)
     except UsageError as error:
         print(f"bench: {error}", file=sys.stderr)
         return EXIT_USAGE
+    return 0
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.harness.medians import estimate
 from benchmarks.system.config import OverheadConfig
 from leap_rl.bench.agent import BenchAgent, Window
 from leap_rl.bench.machine import Quiet, circumstances
-from leap_rl.bench.statistics import estimate
 from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.compute.determinism import configure_torch
 from leap_rl.meta.gradient_path import Method, NoMethod

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.system.config import ServerConfig
-from benchmarks.system.streaming import LOG, CountedRunSpec, FixedMethod, OneRound, StreamingTasks
+from benchmarks.system.streaming import LOG, CountedRunSpec, OneRound, StreamingTasks
 from leap_rl.bench.machine import MB, circumstances
+from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
@@ -43,13 +44,13 @@ def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, 
     """
     layout = ConfiguredTasks(task=TaskConfig(), agent=config.agent).shared_layout()
     loads = []
-    for trainers in config.counts:
+    for trainers in config.trainers:
         progress(f"streaming from {trainers} trainers for {config.seconds:.0f} s, on Ray")
         with tempfile.TemporaryDirectory(prefix="leap_rl-bench-") as folder:
             gathering = Path(folder) / "gathering"
             gathering.mkdir()
             tasks = StreamingTasks(
-                gathering=gathering, together=trainers, seconds=config.seconds, layout=layout
+                gathering=gathering, together=trainers, seconds=config.seconds, size=layout.size
             )
             log = _run(tasks, Path(folder) / "run")
         loads.append(_metrics(log, trainers=trainers, message_mb=FLOAT32_BYTES * layout.size / MB))
@@ -70,9 +71,9 @@ def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
     run_spec = CountedRunSpec(
         run_dir=str(path),
         fingerprint="bench",
-        method=FixedMethod(),
-        make_task=tasks,
-        make_policy=partial(make_policy, trainers=tasks.together, size=tasks.layout.size),
+        method=NoMethod(),
+        make_task=cast(Any, tasks),
+        make_policy=partial(make_policy, trainers=tasks.together, size=tasks.size),
         stream_every_s=0.0,
         snapshot_every_s=math.inf,
         lease_policy=LeasePolicy(lease_s=60.0, max_attempts=1),

@@ -25,7 +25,6 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.system.config import StartupConfig
-from leap_rl.bench.config import resolve_game
 from leap_rl.bench.machine import circumstances
 from leap_rl.training.errors import RunFailedError
 
@@ -67,7 +66,7 @@ def measure(config: StartupConfig, progress: Callable[[str], None]) -> dict[str,
     parts = {name: median(seconds) for name, seconds in taken.items()}
     return {
         "bench": "startup",
-        "game": resolve_game(config.game),
+        "game": config.game,
         "envs": config.envs,
         "repeats": config.repeats,
         "local": runtime_parts(parts, "local"),
@@ -99,7 +98,7 @@ def _once(config: StartupConfig) -> dict[str, float]:
     started_s = time.monotonic()
     _python(_IMPORT)
     taken = {"import": time.monotonic() - started_s}
-    taken["roms"] = float(_python(_ROMS, resolve_game(config.game), str(config.envs)))
+    taken["roms"] = float(_python(_ROMS, config.game, str(config.envs)))
     taken["ray"] = float(_python(_RAY))
     for runtime in RUNTIMES:
         taken[f"{runtime}_folder"], taken[f"{runtime}_updated"] = _learn(config, runtime)

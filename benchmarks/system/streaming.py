@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import Method, NullPath
 from leap_rl.meta.point import Point
-from leap_rl.networks.parameters import Layout
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import Observe, Progress, TaskSpec, TaskState
+from leap_rl.tasks.task import Observe, Progress, TaskSpec
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
 from leap_rl.training.runtime.run_spec import RunSpec
@@ -34,6 +30,8 @@ costs."""
 
 class StreamingTask:
     """Computes nothing until all trainers have streamed together for a while.
+
+    It has the parts of a `Task` that a run without snapshots calls.
 
     Args:
         spec: Its game is the kind of task.
@@ -83,34 +81,23 @@ class StreamingTask:
         """Return where it is."""
         return Point(theta=self._theta, loss=self._loss)
 
-    def state(self) -> TaskState:
-        """Return nothing: no snapshot of it is ever taken."""
-        return {}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Do nothing."""
-
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Do nothing."""
-
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return nothing: no agent is kept."""
+        """Return nothing: no agent is exported."""
         return {}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamingTasks:
-    """Makes them."""
+    """Makes streaming tasks."""
 
     gathering: Path
     together: int
     seconds: float
-    layout: Layout
-
-    frames_per_agent_step: ClassVar[int] = 0
+    size: int
+    """P."""
 
     def __call__(self, spec: TaskSpec) -> StreamingTask:
         """Make the task of ``spec``."""
@@ -119,42 +106,11 @@ class StreamingTasks:
             gathering=self.gathering,
             together=self.together,
             seconds=self.seconds,
-            size=self.layout.size,
+            size=self.size,
         )
 
     def check_machine(self) -> None:
         """Do nothing: any machine can stream."""
-
-    def shared_layout(self) -> Layout:
-        """Return the layout of a real encoder."""
-        return self.layout
-
-    def random_initialization(self, seed: int) -> Tensor:
-        """Return zeros, float32 [P]."""
-        return torch.zeros(self.layout.size)
-
-
-class FixedPath(NullPath):
-    """A path whose contribution is there already: what counts is the message, not the sum."""
-
-    def __init__(self, theta0: Tensor) -> None:
-        super().__init__(theta0)
-        self._contribution = torch.ones_like(theta0)
-
-    def gradient(self) -> Tensor:
-        """Ones, float32 [P]."""
-        return self._contribution
-
-
-@dataclass(frozen=True)
-class FixedMethod(Method):
-    """The method of such paths."""
-
-    name = "fixed"
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> FixedPath:
-        """Begin a path at `theta0`, float32 [P]."""
-        return FixedPath(theta0)
 
 
 class OneRound:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
-
-from leap_rl.bench.machine import cpu_s_of
+from leap_rl.bench.machine import circumstances, cpu_s_of, resident_mb_of
 from leap_rl.bench.stopwatch import Stopwatch
-from leap_rl.envs.atari.emulator import Emulator
-from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.workers import WorkerEnvs
 from leap_rl.meta.gradient_path import GradientPath, Method
 from leap_rl.rl.config import AgentConfig
@@ -32,12 +29,8 @@ PARTS: Final = (
     "other",
     "waiting",
 )
-"""Where an agent step's time goes. emulation, of emulators in other processes: until all of them
-have answered, which is their emulation, preprocessing and episodes, and the messages to them; of
-Gymnasium's environments: all that a step of theirs takes.
-forward: acting, bootstrapping and the loss; optimizer: with the copies of the parameters that it
-renews; other: episodes, rewards, arrays, metrics, all that has no part of its own; waiting: the
-rest of the wall clock, in which this process had no core, so foreign processes' doing."""
+"""Where an agent step's time goes: see docs/performance.md. `emulation` of emulators in other
+processes is the time until all have answered; of Gymnasium's environments, their whole step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,21 +46,6 @@ class Window:
     def agent_steps_per_s(self) -> float:
         """Agent steps a second of wall clock."""
         return self.agent_steps / self.wall_s
-
-    @property
-    def agent_steps_per_cpu_s(self) -> float:
-        """Agent steps a second of CPU time: what it would be if nobody else were there."""
-        return self.agent_steps / self.cpu_s
-
-
-def together(windows: Sequence[Window]) -> Window:
-    """Return the window of processes that worked side by side; its rate is the sum of theirs."""
-    agent_steps = sum(window.agent_steps for window in windows)
-    return Window(
-        agent_steps=agent_steps,
-        wall_s=agent_steps / sum(window.agent_steps_per_s for window in windows),
-        cpu_s=sum(window.cpu_s for window in windows),
-    )
 
 
 class BenchAgent:
@@ -164,6 +142,17 @@ class BenchAgent:
         """Return the CPU time so far of this process, and of those that the emulators are in."""
         return time.process_time() + cpu_s_of(self.env_processes)
 
+    def report(self) -> dict[str, Any]:
+        """Return what learns here, on what, and in how much memory."""
+        resolved = self.task.learner.config
+        return {
+            "encoder": resolved.encoder,
+            "precision": resolved.precision,
+            "device": resolved.device,
+            "resident_mb": resident_mb_of([os.getpid(), *self.env_processes]),
+            "circumstances": circumstances(),
+        }
+
     def _run(self, finished: Callable[[int], bool]) -> Window:
         task, path = self.task, self.path
         updates = 0
@@ -176,76 +165,3 @@ class BenchAgent:
             wall_s=time.perf_counter() - wall_s,
             cpu_s=self.cpu_s() - cpu_s,
         )
-
-
-class BareEnvironments:
-    """The limit where there is no emulator: environments stepped with random actions, no agent.
-
-    Args:
-        config: The task, of one game of Gymnasium's.
-    """
-
-    def __init__(self, config: TaskConfig) -> None:
-        tasks = ConfiguredTasks(task=config, agent=AgentConfig())
-        (game,) = config.resolved_games
-        self._envs = tasks.make_envs(game)(0)
-        self._random = np.random.default_rng(0)
-        self._envs.reset()
-
-    def others_cpu_s(self) -> float:
-        """Return the CPU time of other processes: there are none."""
-        return 0.0
-
-    def run(self, seconds: float) -> Window:
-        """Step for so long, the starts of episodes included."""
-        agent_steps, envs = 0, self._envs
-        wall_s, cpu_s = time.perf_counter(), time.process_time()
-        while not agent_steps or time.perf_counter() - wall_s < seconds:
-            envs.step(self._random.integers(envs.num_actions, size=envs.num_envs))
-            agent_steps += envs.num_envs
-        return Window(
-            agent_steps=agent_steps,
-            wall_s=time.perf_counter() - wall_s,
-            cpu_s=time.process_time() - cpu_s,
-        )
-
-
-class BareEmulators:
-    """The limit: emulators that take random actions and are never looked at.
-
-    Args:
-        game: The game.
-        count: How many take turns; as many as an agent has, so that caches do not flatter.
-        settings: For the frames of an agent step.
-    """
-
-    def __init__(self, game: str, *, count: int, settings: AtariSettings) -> None:
-        self._emulators = [Emulator(game, settings) for _ in range(count)]
-        self._frames = settings.frameskip
-        self._random = np.random.default_rng(0)
-        for emulator in self._emulators:
-            emulator.ale.reset_game()
-
-    def others_cpu_s(self) -> float:
-        """Return the CPU time of other processes: there are none."""
-        return 0.0
-
-    def run(self, seconds: float) -> Window:
-        """Step for so long; resets do not count."""
-        window_s, window_cpu_s, agent_steps = 0.0, 0.0, 0
-        emulators, frames = self._emulators, range(self._frames)
-        moves = emulators[0].actions
-        while not agent_steps or window_s < seconds:
-            actions = self._random.choice(moves, size=len(emulators)).tolist()
-            wall_s, cpu_s = time.perf_counter(), time.process_time()
-            for emulator, action in zip(emulators, actions, strict=True):
-                act = emulator.ale.act
-                for _ in frames:
-                    act(action)
-            window_s += time.perf_counter() - wall_s
-            window_cpu_s += time.process_time() - cpu_s
-            agent_steps += len(emulators)
-            for emulator in emulators:
-                if emulator.ale.game_over():
-                    emulator.ale.reset_game()
-        return Window(agent_steps=agent_steps, wall_s=window_s, cpu_s=window_cpu_s)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Literal
 
-from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
-from leap_rl.envs.gymnasium.ids import parse_game
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
@@ -39,56 +36,13 @@ def check_seconds(seconds: float) -> None:
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse to count what is not there.
+    """Refuse a count below one.
 
     Raises:
-        ValueError: There is less than one.
+        ValueError: It is.
     """
     if count < 1:
         raise ValueError(f"{name} = {count}: must be at least 1")
-
-
-def is_gymnasium_id(game: str) -> bool:
-    """Whether a game is an id of Gymnasium's, which ends in a version, and no Atari game's name."""
-    return re.search(r"-v\d+$", game.partition("@")[0]) is not None
-
-
-def resolve_any_game(game: str) -> str:
-    """Return the one spelling of the game that is measured, an Atari game or a Gymnasium id.
-
-    Raises:
-        ValueError: It is neither, or a pool of games.
-    """
-    if not is_gymnasium_id(game):
-        return resolve_game(game)
-    try:
-        return parse_game(game).name
-    except ValueError as error:
-        raise ValueError(str(error).replace("task.games", "game", 1)) from None
-
-
-def resolve_game(game: str) -> str:
-    """Return the name of the one Atari game that is measured, in snake_case.
-
-    Raises:
-        ValueError: It is no game, or a pool of them.
-    """
-    try:
-        games = resolve_games([game])
-    except ValueError as error:
-        if "@" in game or ":" in game:
-            raise ValueError(str(error).replace("task.games", "game", 1)) from None
-        close = get_close_matches(game.lower(), ACTION_COUNTS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(
-            f"game = {game}: there is no such game; {hint}`leap-rl games` lists all"
-        ) from None
-    if len(games) > 1:
-        raise ValueError(
-            f"game = {game}: is a pool of {len(games)} games, and one is measured; "
-            f"name one of them, such as {games[0]!r}"
-        )
-    return games[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,15 +74,21 @@ class AgentBench:
         check_seconds(self.seconds)
         for name in ("envs", "unroll"):
             check_count(name, getattr(self, name))
-        _ = self.task
+        games = self.task.resolved_games
+        if len(games) > 1:
+            raise ValueError(
+                f"game = {self.game}: is a pool of {len(games)} games, and one is measured; "
+                f"name one of them, such as {games[0]!r}"
+            )
 
     @property
     def task(self) -> TaskConfig:
         """An endless task of the game."""
         each = self.envs * self.unroll
+        gymnasium_id = re.search(r"-v\d+$", self.game.partition("@")[0])
         return TaskConfig(
-            kind="gymnasium" if is_gymnasium_id(self.game) else "atari",
-            games=[resolve_any_game(self.game)],
+            kind="gymnasium" if gymnasium_id else "atari",
+            games=[self.game],
             agent_steps=each * (2**40 // each),
             num_envs=self.envs,
             unroll_length=self.unroll,

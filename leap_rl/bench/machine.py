@@ -1,4 +1,4 @@
-"""What a figure was measured on, and how quiet it was there."""
+"""What was measured on, and how busy others kept it."""
 
 from __future__ import annotations
 
@@ -47,25 +47,20 @@ def cpu_s_of(processes: Iterable[int]) -> float:
 
 
 class Quiet:
-    """Watches how much of the machine others use: a figure taken in company is too low."""
+    """Measures how much of the machine others use."""
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
         self._busy_s = _busy_s()
 
     def others_share(self, own_s: float) -> float:
-        """Return the share of the machine's CPU time since the start that was not ours.
-
-        Args:
-            own_s: CPU time of our own processes in that time.
-        """
+        """Return others' share of the machine's CPU time; ours was `own_s` since the start."""
         capacity_s = (time.monotonic() - self._started_s) * (os.cpu_count() or 1)
         others_s = _busy_s() - self._busy_s - own_s
         return min(1.0, max(0.0, others_s / capacity_s))
 
 
 def _busy_s() -> float:
-    """Return the CPU time that all processors together have worked for, or that was stolen."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(field) for field in file.readline().split()[1:9]]
     user, nice, system, _idle, _iowait, irq, softirq, steal = ticks

@@ -1,7 +1,7 @@
 """How long a run takes, from how fast a trainer learns.
 
 Trainers take a meta-step's tasks in slot order, each the next one as soon as it is done, and wait
-for one another at the meta-step's end. What that costs is arithmetic.
+for one another at the meta-step's end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class MetaStepPlan:
     """How one meta-step goes."""
 
     length_s: float
-    """From its start until its last task is done."""
     tail_s: float
     """From when the first trainer finds no more work until the end."""
     idle_share: float
@@ -39,12 +38,7 @@ class MetaStepPlan:
 
 
 def plan_meta_step(task_s: Sequence[float], *, trainers: int) -> MetaStepPlan:
-    """Work out a meta-step.
-
-    Args:
-        task_s: Seconds that each of its tasks takes, in slot order.
-        trainers: How many work on them.
-    """
+    """Plan a meta-step whose tasks take so many seconds each, in slot order."""
     free_at_s = [0.0] * trainers
     for seconds in task_s:
         heapq.heappush(free_at_s, heapq.heappop(free_at_s) + seconds)
@@ -88,12 +82,11 @@ def plan_run(
         meta_steps: How many there are.
         trainers: How many train tasks.
         env_processes: Cores of each of them.
-        validations: Meta-steps in which the initialization is judged besides.
-        validation_tasks: Tasks that judge it in each of them.
+        validations: Meta-steps with validation.
+        validation_tasks: Validation tasks in each of them.
 
     Returns:
-        The metrics by name, all of them plain values. What is of a meta-step is of one without
-        validation.
+        The metrics by name, plain values; those of a meta-step are of one without validation.
     """
     most_tasks = batch_size + validation_tasks
     judged_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), most_tasks))
@@ -141,17 +134,16 @@ def measured_rates(
         task: The config's tasks.
         agent: The config's agent.
         meta: The config's method, which watches the agents.
-        trainers: How many are planned for: no more of them are measured.
-        env_processes: Processes that each trainer spreads its emulators over, a core for each.
+        trainers: The most trainers to measure.
+        env_processes: Processes that each trainer spreads its emulators over.
         seconds: To measure for, over all games.
-        progress: Called with a message now and then.
+        progress: Called with messages.
 
     Returns:
         Agent steps a second of one trainer by game, and the last measurement's metrics.
 
     Raises:
-        ValueError: The config's tasks are neither Atari games nor Gymnasium environments, or one
-            of these cannot be made.
+        ValueError: The tasks are no games, or an environment cannot be made.
     """
     if task.kind not in ("atari", "gymnasium"):
         raise ValueError(
@@ -221,12 +213,7 @@ def table(metrics: Mapping[str, Any]) -> str:
 
 
 def assumptions(rates: Mapping[str, float], measured: Mapping[str, Any] | None) -> list[str]:
-    """Say what a plan rests on, line by line.
-
-    Args:
-        rates: Agent steps a second of one trainer, by game.
-        measured: The metrics of the measurement, none if the speed was given.
-    """
+    """Return what a plan of `rates` assumes, line by line; `measured` is None for given rates."""
     lines = ["the server, snapshots and the cluster's start take no time"]
     if measured is None:
         (rate,) = rates.values()

@@ -1,4 +1,4 @@
-"""Times the methods of objects from outside, so that they need no timers of their own."""
+"""Times methods of objects from outside."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ from typing import Any
 class Stopwatch:
     """Adds up the time that wrapped methods take, each without the wrapped ones that it calls.
 
-    The clock is the thread's own CPU time: while another process has the core it stands still, so
-    that all parts and the time of waiting add up to the wall clock. One look at it costs a third
-    of a microsecond.
-
     Args:
-        clock: Nanoseconds.
+        clock: Nanoseconds; the thread's own CPU time, unless given, which stands still while
+            another process has the core.
 
     Attributes:
         totals_ns: Time of each part so far.
-        calls: How often each part was called.
     """
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
         self.totals_ns: dict[str, int] = defaultdict(int)
-        self.calls: dict[str, int] = defaultdict(int)
         self._clock = clock
         self._inner_ns = 0  # of the wrapped calls within the running one
         self._wrapped: list[tuple[Any, str, Any]] = []
@@ -33,12 +28,12 @@ class Stopwatch:
     def wrap(self, owner: Any, method: str, part: str) -> None:
         """Count the time of an object's method to a part, until :meth:`unwrap`.
 
-        A method that another stopwatch has wrapped can be wrapped once more; the last one is
+        A method that another stopwatch has wrapped can be wrapped once more; the last one must be
         unwrapped first.
         """
         before = vars(owner).get(method)
         function = getattr(owner, method)
-        clock, totals_ns, calls = self._clock, self.totals_ns, self.calls
+        clock, totals_ns = self._clock, self.totals_ns
 
         def timed(*arguments: Any, **options: Any) -> Any:
             outer_ns, self._inner_ns = self._inner_ns, 0
@@ -48,14 +43,13 @@ class Stopwatch:
             finally:
                 taken_ns = clock() - started_ns
                 totals_ns[part] += taken_ns - self._inner_ns
-                calls[part] += 1
                 self._inner_ns = outer_ns + taken_ns
 
         setattr(owner, method, timed)
         self._wrapped.append((owner, method, before))
 
     def unwrap(self) -> None:
-        """Give all objects back the methods that they had."""
+        """Restore the objects' own methods."""
         for owner, method, before in reversed(self._wrapped):
             if before is None:
                 delattr(owner, method)

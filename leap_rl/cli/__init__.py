@@ -25,7 +25,6 @@ COMMANDS: Final = {
     "play": "film a trained agent, with its score",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
-    "chaos": "kill a run's processes on purpose, and see the same bits come out",
     "export": "write an initialization with its options and a model card, to share or load",
     "pretrained": "list the initializations that come with leap_rl",
     "games": "list games, pools and action counts",

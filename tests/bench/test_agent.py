@@ -5,21 +5,13 @@ from typing import Any
 
 import pytest
 
-from leap_rl.bench.agent import BenchAgent, Window, together
+from leap_rl.bench.agent import BenchAgent
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.bench.throughput import _bare
+from leap_rl.bench.limit import make_limit
 from leap_rl.meta.leap import Leap
 from leap_rl.tasks.atari import AtariConfig
 
 ASLEEP_S = 0.05
-
-
-def test_windows_side_by_side_have_the_sum_of_the_rates() -> None:
-    one = Window(agent_steps=100, wall_s=1.0, cpu_s=0.5)
-    other = Window(agent_steps=600, wall_s=2.0, cpu_s=1.5)
-    both = together([one, other])
-    assert both.agent_steps_per_s == pytest.approx(100 + 300)
-    assert both.agent_steps_per_cpu_s == pytest.approx(700 / 2.0)
 
 
 def test_waiting_for_environment_processes_is_emulation() -> None:
@@ -55,7 +47,7 @@ def test_gymnasium_environments_have_a_limit_and_a_split(game: str) -> None:
     split = agent.split(0.1)
     assert split["emulation"] > 0
     assert split["preprocessing"] == 0.0
-    window = _bare(config, 0).run(0.1)
+    window = make_limit(config, 0).run(0.1)
     assert window.agent_steps % 4 == 0
     assert window.agent_steps_per_s > agent.run(0.1).agent_steps_per_s
 
@@ -64,6 +56,6 @@ def test_the_limits_emulators_are_shared_out_as_the_agents_are() -> None:
     config = ThroughputConfig(
         game="pong", envs=5, env_processes=2, atari=AtariConfig(preset="machado", frameskip=3)
     )
-    shares = [_bare(config, index) for index in range(2)]
+    shares = [make_limit(config, index) for index in range(2)]
     assert [len(share._emulators) for share in shares] == [2, 3]
     assert all(share._frames == 3 for share in shares)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness import experiment
+from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.tables import markdown, write_table
 from benchmarks.paper import omniglot_jacobian
 from tests.tasks.omniglot_images import write_zip
@@ -25,6 +25,7 @@ import os, subprocess, sys
 from functools import partial
 from pathlib import Path
 from benchmarks.harness import experiment
+from benchmarks.harness import omniglot_options
 
 def work(cell, out):
     if cell["number"]:
@@ -38,7 +39,7 @@ def work(cell, out):
     return {}
 
 if __name__ == "__main__":
-    given = experiment.parser(__doc__, out="out").parse_args()
+    given = omniglot_options.parser(__doc__, out="out").parse_args()
     sys.exit(experiment.run(
         given,
         cells_of=lambda given: [{"number": number} for number in range(3)],
@@ -49,7 +50,7 @@ if __name__ == "__main__":
 
 
 def parsed(out: Path, *words: str) -> argparse.Namespace:
-    return experiment.parser(None, out="runs/x").parse_args(
+    return omniglot_options.parser(None, out="runs/x").parse_args(
         ["--data", "d", "--out", str(out), *words]
     )
 
@@ -64,7 +65,7 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("stop", "who"),
-    [(signal.SIGINT, "command"), (signal.SIGTERM, "command"), (signal.SIGTERM, "worker")],
+    [(signal.SIGINT, "command"), (signal.SIGTERM, "worker")],
 )
 def test_what_is_stopped_leaves_no_process_and_says_how_to_go_on(
     stop: signal.Signals, who: str, tmp_path: Path
@@ -120,7 +121,7 @@ def test_finished_cells_are_of_the_same_drawings_or_refused(
             cells_of=lambda _: [],
             work=dict,
             report=lambda *_: None,
-            check=experiment.check_images,
+            check=omniglot_options.check_images,
         )
 
     assert run("ours") == 0

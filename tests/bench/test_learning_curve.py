@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+
+from benchmarks import learning_curve
 from leap_rl.cli import main
 
-ROOT = Path(__file__).parents[2]
 
-
-def test_a_runs_curve_is_printed_and_drawn(tmp_path: Path) -> None:
+def test_a_runs_curve_is_printed_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--task.kind", "catch", "--task.num_envs", "2", "--task.agent_steps", "400"]
     options = [*options, "--task.games", "[catch]", "--runtime.kind", "local"]
     run = tmp_path / "run"
     assert main(["learn", *options, "--run_dir", str(run)]) == 0
+    capsys.readouterr()
     figure = tmp_path / "curve.svg"
-    words = [sys.executable, "-m", "benchmarks.learning_curve", str(run), "--intervals", "2"]
-    words += ["--out", str(figure)]
-    out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    head, rule, *rows = out.splitlines()
+    words = ["learning_curve", str(run), "--intervals", "2", "--out", str(figure)]
+    monkeypatch.setattr("sys.argv", words)
+    learning_curve.main()
+    head, rule, *rows = capsys.readouterr().out.splitlines()
     assert head == "| game | million agent steps | episodes | mean return |"
     assert rule.startswith("|---")
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

@@ -12,6 +12,14 @@ import pytest
 
 from benchmarks import meta_training
 from benchmarks.harness.cells import CellFile, key_of
+from benchmarks.harness.protocol import (
+    all_cells,
+    evaluation_cells,
+    read_protocol,
+    training_cells,
+)
+from benchmarks.harness.protocol_runs import run_cell
+from benchmarks.harness.runs import words
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse
 
@@ -23,7 +31,7 @@ TOY = """
 question: Does it run?
 train:
   meta: {meta_steps: 2, batch_size: 2}
-  task: {kind: catch, agent_steps: 2000, num_envs: 4, unroll_length: 5}
+  task: {kind: catch, agent_steps: 800, num_envs: 4, unroll_length: 5}
 pools: {catch: [catch]}
 variants:
   leap:
@@ -37,19 +45,18 @@ def given(protocol: Path, out: Path) -> argparse.Namespace:
 
 
 def cells(protocol: Path) -> list[dict[str, Any]]:
-    return meta_training.training_cells(given(protocol, Path("out")))
+    return training_cells(read_protocol(protocol))
 
 
 def config_of(cell: dict[str, Any]) -> TrainConfig:
-    words = meta_training.words(cell["options"])
-    return parse(config_parser(TrainConfig, program="test"), TrainConfig, words)
+    return parse(config_parser(TrainConfig, program="test"), TrainConfig, words(cell["options"]))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda path: path.stem)
 def test_every_cell_of_a_protocol_is_a_config(protocol: Path) -> None:
     found = cells(protocol)
     assert len({key_of(cell) for cell in found}) == len(found)
-    for cell in found[:: max(1, len(found) // 40)]:
+    for cell in found[:: max(1, len(found) // 6)]:
         config = config_of(cell)
         assert config.task.resolved_games == tuple(cell["options"]["task.games"])
         assert config.meta.meta_steps == cell["options"]["meta.meta_steps"]
@@ -81,7 +88,7 @@ def test_a_cell_is_the_run_that_its_options_name(tmp_path: Path) -> None:
     assert [(cell["variant"], cell["seed"]) for cell in found] == [
         *[("leap", 0), ("reptile", 0), ("leap", 1), ("reptile", 1)]
     ]
-    result = meta_training.run_cell(first, out=tmp_path)
+    result = run_cell(first, out=tmp_path)
     (returns,) = result["returns"].values()
     assert len(returns) == 2
     assert all(-10 <= value <= 10 for value in returns)  # ten balls an episode
@@ -89,7 +96,7 @@ def test_a_cell_is_the_run_that_its_options_name(tmp_path: Path) -> None:
     assert result["meta"]["step_ratio"][0] > 0
     assert len(list((tmp_path / "runs").iterdir())) == 1
     longer = {**first, "options": {**first["options"], "meta.meta_steps": 3}}
-    (resumed,) = meta_training.run_cell(longer, out=tmp_path)["returns"].values()
+    (resumed,) = run_cell(longer, out=tmp_path)["returns"].values()
     assert resumed[:2] == returns, "the same run, resumed"
     assert len(resumed) == 3
     assert len(list((tmp_path / "runs").iterdir())) == 1
@@ -141,9 +148,9 @@ def test_what_is_finished_can_be_shown(
 def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(f"{TOY}evaluation: {{agents: 2}}\n")
-    (cell,) = found = meta_training.evaluation_cells(given(path, tmp_path))
-    assert meta_training.all_cells(given(path, tmp_path))[4:] == found
-    assert cell["evaluation"] == {"agents": 2, "agent_steps": 2000, "games": ["catch"]}
+    (cell,) = found = evaluation_cells(read_protocol(path))
+    assert all_cells(read_protocol(path))[4:] == found
+    assert cell["evaluation"] == {"agents": 2, "agent_steps": 800, "games": ["catch"]}
     assert [run["seed"] for run in cell["runs"]["reptile"]] == [0, 1]
     training = {
         "returns": {"catch": [1.0, 3.0]},
@@ -170,10 +177,10 @@ def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_was_meta_trained_is_evaluated(tmp_path: Path) -> None:
     path = tmp_path / "toy.yaml"
-    small = TOY.replace("2000", "400").replace("seeds: [0, 1]", "seeds: [0]")
+    small = TOY.replace("800", "400").replace("seeds: [0, 1]", "seeds: [0]")
     asked = "evaluation: {agents: 2, agent_steps: 600, games: {catch: [catch]}, own_start: true}"
     path.write_text(f"{small}{asked}\n")
-    (cell,) = meta_training.evaluation_cells(given(path, tmp_path))
+    (cell,) = evaluation_cells(read_protocol(path))
     assert [len(runs) for runs in cell["runs"].values()] == [1, 1]
     argv = [
         sys.executable,
@@ -207,7 +214,7 @@ def test_agents_learn_a_game_faster_from_what_it_taught(tmp_path: Path) -> None:
     means = {}
     for cell in cells(SINGLE_GAME)[:2]:
         short = {**cell["options"], "meta.meta_steps": 4}
-        result = meta_training.run_cell({**cell, "options": short}, out=tmp_path)
+        result = run_cell({**cell, "options": short}, out=tmp_path)
         (means[cell["variant"]],) = result["returns"].values()
     assert means["leap"][0] == means["reptile"][0], "both begin with the same agents"
     assert means["leap"][3] > 1.5 * means["leap"][0]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -11,8 +9,6 @@ from benchmarks.system.omniglot import (
     SPEC,
     PlainLoop,
     RandomImages,
-    _local_share,
-    _run_spec,
 )
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.tasks.omniglot.config import OmniglotConfig
@@ -47,10 +43,3 @@ def test_a_task_that_is_timed_has_not_come_to_its_end(monkeypatch: pytest.Monkey
     monkeypatch.setattr(omniglot, "_time_task", look)
     omniglot._loops(MAKE, 0.0)
     assert ended == [False] * omniglot.LEAST_CYCLES
-
-
-def test_messages_are_timed_one_by_one(tmp_path: Path) -> None:
-    metrics = _local_share(_run_spec(tmp_path / "run", MAKE, 1))
-    assert 0 < metrics["share"] < 1
-    assert metrics["claim_ms"] > 0
-    assert metrics["complete_ms"] > 0

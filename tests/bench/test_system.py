@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from benchmarks.system.__main__ import BENCHES, main
 
-ROOT = Path(__file__).parents[2]
+
+@pytest.fixture
+def json_of(capsys: pytest.CaptureFixture[str]) -> Callable[[str], dict[str, Any]]:
+    def measure(words: str) -> dict[str, Any]:
+        """What a measurement prints: one JSON object on one line, and nothing else."""
+        assert main([*words.split(), "--json"]) == 0
+        out = capsys.readouterr().out
+        assert out.count("\n") == 1
+        metrics: dict[str, Any] = json.loads(out)
+        return metrics
+
+    return measure
 
 
-def json_of(words: str) -> dict[str, Any]:
-    """What a measurement prints: one JSON object on one line, and nothing else."""
-    command = [sys.executable, "-m", "benchmarks.system", *words.split(), "--json"]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count("\n") == 1
-    metrics: dict[str, Any] = json.loads(run.stdout)
-    return metrics
+Measure = Callable[[str], dict[str, Any]]
 
 
 def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,8 +41,8 @@ def test_overhead_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == "bench: measuring on pong for 0 s\n"
 
 
-def test_snapshot_says_what_going_on_after_a_death_costs() -> None:
-    metrics = json_of("snapshot --game qbert --seconds 0.1 --envs 2")
+def test_snapshot_says_what_going_on_after_a_death_costs(json_of: Measure) -> None:
+    metrics = json_of("snapshot --game qbert --seconds 0.1 --envs 1")
     # Parameters, their running squares, the path's last point and gradient, and its two sums.
     assert metrics["snapshot_mb"] > 7 * 675_120 * 4 / 1e6
     assert all(metrics[f"{part}_ms"] > 0 for part in ("take", "write", "restore"))
@@ -49,8 +51,8 @@ def test_snapshot_says_what_going_on_after_a_death_costs() -> None:
 
 
 @pytest.mark.slow
-def test_server_prints_the_load_of_each_number_of_trainers() -> None:
-    metrics = json_of("server --trainers 1 2 --seconds 0.5")
+def test_server_prints_the_load_of_each_number_of_trainers(json_of: Measure) -> None:
+    metrics = json_of("server --trainers [1,2] --seconds 0.5")
     assert metrics["message_mb"] == round(675_120 * 4 / 1e6, 3)
     assert [load["trainers"] for load in metrics["loads"]] == [1, 2]
     for load in metrics["loads"]:
@@ -60,7 +62,7 @@ def test_server_prints_the_load_of_each_number_of_trainers() -> None:
 
 
 @pytest.mark.slow
-def test_startup_takes_a_real_start_apart() -> None:
+def test_startup_takes_a_real_start_apart(json_of: Measure) -> None:
     metrics = json_of("startup --game pong --envs 2 --repeats 1")
     assert (metrics["game"], metrics["envs"], metrics["repeats"]) == ("pong", 2, 1)
     for runtime in ("local", "ray"):
@@ -76,13 +78,8 @@ def test_startup_takes_a_real_start_apart() -> None:
     [
         ("overhead --game held_out", [": game = held_out:", "pool of 2", "'breakout'"]),
         ("overhead --atari.preset papr", [": atari.preset = papr", "machado"]),
-        ("server --trainers 1 0", ["trainers = 0", "at least 1"]),
         ("server --trainers x", ["trainers = x"]),
-        ("startup --repeats 0", ["repeats = 0", "at least 1"]),
-        ("startup --envs 0", ["envs = 0", "at least 1"]),
-        ("startup --game pongg", [": game = pongg:", "'pong'"]),
-        ("startup --game all", [": game = all:", "pool of 62"]),
-        ("slowness", ["bench slowness: no such measurement", "overhead, snapshot, server"]),
+        ("slowness", ["bench: slowness: no such measurement", "overhead, snapshot, server"]),
         ("overhead --agent.device cuda", ["agent.device = cuda"]),
     ],
 )

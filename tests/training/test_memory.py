@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.faults import visits_of, write_plan
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.faults.injection import PLAN_VARIABLE, FaultInjector
 from leap_rl.training.faults.points import FaultPoint
@@ -59,15 +60,8 @@ def stored_bytes(raylet: int) -> int:
 @pytest.mark.timeout(900)
 def test_meta_steps_and_streams_leave_nothing_behind(tmp_path: Path) -> None:
     counting = FaultInjector(str(tmp_path / "fault_points"), {})
-    counting.write(tmp_path / "plan.json")
-    words = [
-        sys.executable,
-        "-m",
-        "leap_rl",
-        "train",
-        "--config",
-        "debug",
-    ]
+    write_plan(counting, tmp_path / "plan.json")
+    words = [sys.executable, "-m", "leap_rl", "train", "--config", "debug"]
     words += ["--meta.meta_steps", "52", "--task.agent_steps", "2400", "--runtime.trainers", "2"]
     words += ["--runtime.stream_every_s", "0.004", "--runtime.snapshot_every_s", "0.1"]
     log = tmp_path / "log"
@@ -96,7 +90,7 @@ def test_meta_steps_and_streams_leave_nothing_behind(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    visits = counting.visits()
+    visits = visits_of(counting)
     streams = visits[FaultPoint.SERVER_STREAMING]
     assert streams >= 2000, visits
     assert visits[FaultPoint.SERVER_SNAPSHOTTING] >= 50

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leap_rl.chaos.compare import differences
+from benchmarks.harness.differences import differences
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import SealError, unseal

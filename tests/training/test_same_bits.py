@@ -4,12 +4,14 @@ number of trainers, of the order in which they finish, nor of a stop and a resum
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ import torch
 import yaml
 from safetensors.numpy import load_file
 
-from leap_rl.cli import EXIT_INTERRUPTED, main
+from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.seeding import Purpose, derive_seed
@@ -100,18 +102,32 @@ def initializations(run: Path) -> list[str]:
     return [folder.read_checkpoint(number)[1]["sha256"][FILE_NAME] for number in range(latest + 1)]
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+Undisturbed = tuple[list[str], Path]
+"""The options of a config, and its run on the local runtime."""
+
+
+@pytest.fixture(scope="module")
+def local_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Undisturbed]:
+    """Runs each config once, whichever tests ask for it in whatever order."""
+
+    @cache
+    def run(name: str) -> Undisturbed:
+        folder = tmp_path_factory.mktemp(name) / "local"
+        words = [*CONFIGS[name], "--run_dir", str(folder), "--runtime.kind", "local"]
+        assert main(["train", *words]) == 0
+        return CONFIGS[name], folder
+
+    return run
+
+
+@pytest.fixture(params=CONFIGS)
 def undisturbed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[str], Path]:
-    """The options of a config, and its run on the local runtime."""
-    options = CONFIGS[request.param]
-    run = tmp_path_factory.mktemp(request.param) / "local"
-    assert main(["train", *options, "--run_dir", str(run), "--runtime.kind", "local"]) == 0
-    return options, run
+    request: pytest.FixtureRequest, local_run: Callable[[str], Undisturbed]
+) -> Undisturbed:
+    return local_run(request.param)
 
 
-def test_the_run_equals_a_ten_line_loop(undisturbed: tuple[list[str], Path]) -> None:
+def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
     options, run = undisturbed
     expected = ten_line_loop(read_config(options))
     named = load_file(RunFolder(run).checkpoint(3) / FILE_NAME)
@@ -133,9 +149,28 @@ def one_cluster() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_cluster")
-@pytest.mark.parametrize("trainers", [1, 2])
+def test_a_task_that_diverges_on_ray_stops_the_run_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A rate at which gradient descent on a bowl diverges within a few hundred updates.
+    words = [*BOWLS[:2], "--agent.lr", "10", "--runtime.trainers", "1"]
+    assert main(["train", *words, "--run_dir", str(tmp_path / "run")]) == EXIT_FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.match(
+        r"leap-rl: bowl_\d \(slot \d of round 0, task seed \d+\) went wrong at update \d+: "
+        r".*(loss|grad|theta)",
+        last,
+    ), last
+
+
+@pytest.mark.usefixtures("one_cluster")
+@pytest.mark.parametrize(
+    ("undisturbed", "trainers"),
+    [("bowls", 1), ("bowls", 2), ("atari", 2)],
+    indirect=["undisturbed"],
+)
 def test_ray_gives_the_same_bits(
-    undisturbed: tuple[list[str], Path],
+    undisturbed: Undisturbed,
     trainers: int,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -172,7 +207,7 @@ def test_each_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_a_resume_with_fewer_or_more_trainers_gives_the_same_bits(
-    undisturbed: tuple[list[str], Path], tmp_path: Path
+    undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     options, run = undisturbed
     complete = ParameterServer.complete
@@ -199,12 +234,14 @@ def test_a_resume_with_fewer_or_more_trainers_gives_the_same_bits(
         assert {slot["trainer"] for slot in slots} <= {f"trainer-{i}" for i in range(count)}
 
 
-def test_every_version_differs(undisturbed: tuple[list[str], Path]) -> None:
+@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
+def test_every_version_differs(undisturbed: Undisturbed) -> None:
     _, run = undisturbed
     assert len(set(initializations(run))) == 4
 
 
-def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
+def test_another_seed_gives_other_bits(undisturbed: Undisturbed, tmp_path: Path) -> None:
     options, run = undisturbed
     other = [*options, "--seed", "1", "--meta.meta_steps", "1", "--runtime.kind", "local"]
     assert main(["train", *other, "--run_dir", str(tmp_path / "run")]) == 0
@@ -214,8 +251,9 @@ def test_another_seed_gives_other_bits(undisturbed: tuple[list[str], Path], tmp_
         assert before != after
 
 
+@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
 def test_contributions_are_not_zero_and_all_differ(
-    undisturbed: tuple[list[str], Path], tmp_path: Path
+    undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     options, _ = undisturbed
     with pytest.MonkeyPatch.context() as patch:
@@ -245,7 +283,7 @@ def test_contributions_are_not_zero_and_all_differ(
     indirect=["undisturbed"],
 )
 def test_ctrl_c_and_resume_give_the_same_bits(
-    undisturbed: tuple[list[str], Path], runtime: str, tmp_path: Path
+    undisturbed: Undisturbed, runtime: str, tmp_path: Path
 ) -> None:
     options, run = undisturbed
     process = leap_rl(

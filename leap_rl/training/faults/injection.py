@@ -1,8 +1,8 @@
 """Fault injection: the process that reaches a fault point for the n-th time is killed there.
 
-`leap-rl chaos` writes the plan to a file that an environment variable names; without one nothing
-happens. Visits are counted over all processes of a run, restarted ones included: each visit adds a
-byte to the fault point's file, and the length of the file is the count.
+`benchmarks/chaos.py` writes the plan to a file that an environment variable names; without one
+nothing happens. Visits are counted over all processes of a run: each adds a byte to the fault
+point's file, and the length of the file is the count.
 """
 
 from __future__ import annotations
@@ -52,22 +52,6 @@ class FaultInjector:
             return os.lseek(descriptor, 0, os.SEEK_CUR)
         finally:
             os.close(descriptor)
-
-    def write(self, path: Path) -> None:
-        """Write the plan to a file, which `fault_injector` reads."""
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"folder": self.folder, "at": dict(self.at)}))
-
-    def visits(self) -> dict[FaultPoint, int]:
-        """Return how often each fault point was reached."""
-        paths = {point: Path(self.folder) / f"{point}.visits" for point in FaultPoint}
-        return {point: path.stat().st_size for point, path in paths.items() if path.exists()}
-
-    def fired(self) -> list[tuple[FaultPoint, int]]:
-        """Return the injected failures that fired, in their order: fault point and visit."""
-        notes = sorted(Path(self.folder).glob("*.killed"), key=lambda note: note.stat().st_mtime_ns)
-        words = [note.name.split(".") for note in notes]
-        return [(FaultPoint(f"{role}.{doing}"), int(number)) for role, doing, number, _ in words]
 
 
 def fault_injector() -> OnFaultPoint:

@@ -1,4 +1,4 @@
-"""Fault points: named moments of a run at which `leap-rl chaos` kills processes.
+"""Fault points: named moments of a run at which `benchmarks/chaos.py` kills processes.
 
 The code calls `on_fault_point` at each; in a usual run that does nothing.
 """

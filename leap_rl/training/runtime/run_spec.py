@@ -1,4 +1,4 @@
-"""What a runtime runs, and what a runtime is."""
+"""What a runtime is, and the run that it is given."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ class RunSpec:
     snapshot_every_s: float
     lease_policy: LeasePolicy
     keep_checkpoints: int | None = None
-    """Of how many checkpoints the parameters stay; none for all."""
+    """How many checkpoints keep their parameters; none for all."""
     session: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Tells this driver from those before it and after it, in the leases of its trainers."""
+    """Identifies this driver in the leases of its trainers."""
     on_divergence: OnDivergence = "stop"
-    """What becomes of a task whose numbers are no longer finite."""
     on_fault_point: OnFaultPoint = no_fault
     """Fault-injection callback of all processes; must be picklable."""
 
@@ -48,7 +47,7 @@ class RunSpec:
         """Make the run's server as the folder's newest checkpoint says.
 
         Args:
-            trainers_live: Whether it takes the place of one that died, whose trainers live on.
+            trainers_live: Whether it replaces one that died, whose trainers live on.
 
         Raises:
             RunFolderError: The folder lacks something, or what it holds is damaged.
@@ -67,7 +66,7 @@ class RunSpec:
         )
 
     def make_schedule(self) -> StreamSchedule:
-        """Make the schedule of a trainer's streams and snapshots."""
+        """Make a trainer's schedule."""
         return StreamSchedule(
             stream_every_s=self.stream_every_s,
             snapshot_every_s=self.snapshot_every_s,
@@ -101,8 +100,8 @@ class Runtime(Protocol):
         """Run it; ``report`` is called with its status, several times a second at most.
 
         Raises:
-            RunFailedError: The run cannot go on.
-            KeyboardInterrupt: The user wants it stopped; the run's folder can be resumed.
+            RunFailedError: The run cannot continue.
+            KeyboardInterrupt: The user stops it; the run's folder can be resumed.
         """
 
 

@@ -52,7 +52,7 @@ class TaskRecorder:
 
     @property
     def working_s(self) -> float:
-        """Seconds of work on the task, those before a snapshot included."""
+        """Seconds of work on the task, including those before its snapshot."""
         return self._clock() - self._started_s
 
     def add(self, progress: Progress) -> None:
@@ -91,7 +91,7 @@ class TaskRecorder:
         )
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return all that was taken in, as arrays and as plain values; a pure read."""
+        """Return all that was taken in, as arrays and as plain values."""
         then, agent_steps, episodes = self._interval_mark
         metrics = {
             "updates": self.updates,
@@ -110,7 +110,7 @@ class TaskRecorder:
         return asdict(self.episodes()), metrics
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         columns = (arrays[name].tolist() for name in ("agent_steps", "returns", "lengths"))
         self._episodes = [EpisodeEnd(*row) for row in zip(*columns, strict=True)]
         self._recent.extend(episode.episode_return for episode in self._episodes)

@@ -1,9 +1,9 @@
 """A snapshot of a task between two updates: agent, environments, gradient path and records.
 
-A task that is restored from it ends with the same bits and rows as the one that it was taken of.
+A task that is restored from it ends with the same bits and rows as one that was left alone.
 
-A method that keeps its tasks takes one more of each, without path and records, when its round is
-over: `keep` it, and `go_on` with it when its game is drawn again.
+A method whose agents are carried over from round to round takes another of each when its round is
+over, without path and records: `keep` makes it, and `go_on` restores it in a later round.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRAIN_AGAIN = "delete the run's slots/*/*.snapshot to have open tasks trained fr
 
 
 def take_snapshot(task: Task, path: GradientPath, recorder: TaskRecorder) -> Bytes:
-    """Return a snapshot as uint8 [bytes]; a pure read."""
+    """Return a snapshot as uint8 [bytes]; changes nothing."""
     records, metrics = recorder.state()
     parts: dict[str, Mapping[str, NDArray[Any]]] = {
         "task": task.state(),
@@ -42,7 +42,7 @@ def take_snapshot(task: Task, path: GradientPath, recorder: TaskRecorder) -> Byt
 def restore_snapshot(
     snapshot: Bytes, task: Task, path: GradientPath, recorder: TaskRecorder
 ) -> None:
-    """Go on from a snapshot with a freshly made task, path and recorder.
+    """Restore a snapshot into a freshly made task, path and recorder.
 
     Raises:
         RunFailedError: It does not fit them: another version of something made it.
@@ -54,7 +54,7 @@ def restore_snapshot(
             part, _, name = key.partition("/")
             parts[part][name] = array
         task.restore(parts["task"])
-        # Copies: an array may be a view of the file's contents, and not even aligned.
+        # Copies: an array may be an unaligned view of the file's contents.
         path.load_state_dict(
             {name: torch.from_numpy(np.array(part)) for name, part in parts["path"].items()}
         )
@@ -67,15 +67,15 @@ def restore_snapshot(
 
 
 def keep(task: Task) -> Bytes:
-    """Return a task at the end of its round, for `go_on`, as uint8 [bytes]; a pure read.
+    """Return a task at the end of its round, for `go_on`, as uint8 [bytes].
 
-    Before `Task.end_point`: its batch is one that the agent never saw.
+    To be called before `Task.end_point`, whose batch the agent never learns from.
     """
     return np.frombuffer(seal(task.state(), {}), dtype=np.uint8)
 
 
 def go_on(kept: Bytes, task: Task, theta0: Tensor) -> None:
-    """Begin a round from `theta0`, float32 [P], with a freshly made task and what was kept of it.
+    """Begin a round from `theta0`, float32 [P], with a freshly made task and what `keep` returned.
 
     Raises:
         RunFailedError: It does not fit: another version of something made it, or it is damaged.

@@ -56,7 +56,6 @@ class Due(Enum):
 
 
 SENT = {Due.SUM: FaultPoint.TRAINER_STREAMING, Due.SNAPSHOT: FaultPoint.TRAINER_SNAPSHOTTING}
-"""What was sent, as a fault point."""
 
 
 class Link(Protocol):
@@ -172,10 +171,9 @@ class Trainer:
             kept = keep(task) if self._method.keeps_tasks else None
             end = end_of_path(task, batches=self._method.end_batches)
             path.end(end)
-            record = self._record(recorder, path, waiting_s=waiting_s)
+            whole = self._complete(assignment, task, recorder, path, waiting_s=waiting_s)
             self._on_fault_point(FaultPoint.TRAINER_COMPLETING)
             self._idle_since = self._clock()  # from here on the trainer waits for an answer
-            whole = self._complete(assignment, task, recorder, path, record)
             return self._link.complete(replace(whole, kept=kept))
         except NonFiniteError as error:
             return self._link.diverged(
@@ -200,10 +198,16 @@ class Trainer:
             live=recorder.live(),
         )
 
-    def _record(
-        self, recorder: TaskRecorder, path: GradientPath, *, waiting_s: float
-    ) -> TaskRecord:
-        return TaskRecord(
+    def _complete(
+        self,
+        assignment: Assignment,
+        task: Task,
+        recorder: TaskRecorder,
+        path: GradientPath,
+        *,
+        waiting_s: float,
+    ) -> Complete:
+        record = TaskRecord(
             trainer=self.name,
             processor=processor_kind(),
             updates=recorder.updates,
@@ -214,15 +218,6 @@ class Trainer:
             working_s=recorder.working_s,
             waiting_s=waiting_s,
         )
-
-    def _complete(
-        self,
-        assignment: Assignment,
-        task: Task,
-        recorder: TaskRecorder,
-        path: GradientPath,
-        record: TaskRecord,
-    ) -> Complete:
         agent = task.named_parameters() if assignment.keep_agent else {}
         return Complete(
             ticket=assignment.ticket,
@@ -241,10 +236,8 @@ def end_of_path(task: Task, *, batches: int) -> Point:
     if batches <= 1:
         return end
     assert end.grad is not None
-    loss, grad = (
-        torch.as_tensor(end.loss).clone(),
-        end.grad.clone(),
-    )  # views until the next one is computed
+    # Copies: the next end point overwrites these.
+    loss, grad = torch.as_tensor(end.loss).clone(), end.grad.clone()
     for _ in range(batches - 1):
         another = task.end_point(with_grad=True)
         assert another.grad is not None

@@ -1,25 +1,41 @@
-"""Actors that Ray never starts or calls twice behind our back, and calls of them that raise what
-they raised."""
+"""Actors that Ray never calls twice on its own, and calls of them that raise what they raised."""
 
 from __future__ import annotations
 
 import logging
+import random
 import time
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import ray
 from ray.exceptions import ActorUnavailableError, RayTaskError
 
-from leap_rl.training.runtime.ray.actors import pauses
+ANSWER_TIMEOUT_S = 60.0
+"""A call unanswered for this long is sent again."""
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 10.0
 
 Reference: TypeAlias = "ray.ObjectRef[Any]"
 
 _log = logging.getLogger(__name__)
 
 
+def pauses() -> Iterator[float]:
+    """Yield seconds to wait between tries: longer each time, and never the same for two callers.
+
+    After a server's death all of its trainers would otherwise come back at once, again and again.
+    """
+    dice = random.SystemRandom()  # what is computed depends on no pause
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s * dice.uniform(0.5, 1.0)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
 def actor(cls: type, **options: Any) -> Any:
-    """Return the class as an actor that Ray starts once, if not told otherwise, and never calls
-    twice."""
+    """Return the class as an actor; Ray never calls it twice, and starts it once unless told."""
     return ray.remote(cls).options(**{"max_restarts": 0, "max_task_retries": 0, **options})
 
 

@@ -1,8 +1,8 @@
 """What Ray must find in the environment before it is imported: quiet, private, quick to fail.
 
 A cluster of our own listens on loopback alone, asks for a token, and keeps its files in a folder
-that only this user can enter; it is gone when the process ends. A cluster that we join has its own
-token, which Ray finds in RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
+that only this user can enter. One that is joined has its own token, which Ray finds in
+RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # With log_to_driver=False, Ray still prints its own daemons' errors to our stdout, from a
-    # thread; this pattern skips them all.
+    # Even with log_to_driver=False Ray prints its daemons' errors to stdout; this skips them all.
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
 }
 
@@ -37,12 +36,11 @@ _OWN_CLUSTER = {
 # Defaults: what the user has set for his cluster stays.
 _JOINED_CLUSTER = {
     "RAY_AUTH_MODE": "token",
-    # A cluster that is not there: an error after seconds instead of many minutes.
+    # Fail within seconds, not many minutes, where there is no cluster.
     "RAY_NUM_REDIS_GET_RETRIES": "1",
     "RAY_py_gcs_connect_timeout_s": "3",
     "RAY_gcs_rpc_server_connect_timeout_s": "1",
 }
-
 
 LOCAL = "local"
 """An address that always starts a cluster of our own."""
@@ -90,12 +88,12 @@ def make_ray_runtime(
             refuse_without_token(address)
 
     from leap_rl.training.runtime.ray.runtime import RayRuntime
+    from leap_rl.training.runtime.ray.trainer_pool import Share
 
     return RayRuntime(
         trainers=trainers,
         address=None if address == LOCAL else address,
-        trainer_cores=trainer_cores,
-        trainer_gpus=trainer_gpus,
+        share=Share(cores=trainer_cores, gpus=trainer_gpus),
         metrics_port=metrics_port,
         interrupts=interrupts,
     )

@@ -1,8 +1,7 @@
-"""Puts what the parameter server counts on Ray's Prometheus pages; alone in knowing how.
+"""Puts what the parameter server counts on Ray's Prometheus pages.
 
-Ray's agents collect these numbers from the server's process, every ten seconds, and show them on
-the page of the server's node. A server that dies begins to count again, as another series: Ray
-labels each with the process that it comes from.
+Ray's agent collects the numbers every ten seconds and shows them on the page of the server's node.
+A restarted server begins another series: Ray labels each with its process.
 """
 
 from __future__ import annotations
@@ -21,16 +20,11 @@ from leap_rl.tracking.prometheus import SERIES, Series
 from leap_rl.training.messages import ServerStatus
 from leap_rl.training.server.counters import Counters
 
-PUBLISH_EVERY_S = 1.0
-"""As often as Ray can be told to collect."""
-
-
 _log = logging.getLogger(__name__)
 
 
 class _Counter(Counter):
-    """A counter that is there from the start: Ray's own appears with its first event, which a
-    query for the increase then misses."""
+    """A counter that shows 0: Ray's own appears with its first event, which an increase misses."""
 
     def start(self) -> None:
         """Show 0."""
@@ -38,24 +32,15 @@ class _Counter(Counter):
 
 
 class RunMetrics:
-    """Shows a run to Prometheus, as its server sees it; reads, and changes nothing.
+    """Shows a run to Prometheus, as its server sees it.
 
     Args:
-        run: The run's name, which tells it from others on the same cluster.
-        clock: Monotonic seconds.
+        run: The run's name, a label of its series.
         wall_clock: Unix seconds.
     """
 
-    def __init__(
-        self,
-        run: str,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._clock = clock
+    def __init__(self, run: str, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
-        self._next_s = clock()
         self._counted: dict[str, int] = {}
         self._messages = 0
         self._games: dict[str, float] = {}
@@ -66,16 +51,14 @@ class RunMetrics:
             self._register(run)
 
     def publish(self, status: ServerStatus, counters: Counters) -> None:
-        """Show how the run stands, unless that was done a moment ago."""
-        if self._broken or (self._clock() < self._next_s and not status.finished):
-            return
-        self._next_s = self._clock() + PUBLISH_EVERY_S
-        with self._best_effort():
-            self._publish(status, counters)
+        """Show how the run stands."""
+        if not self._broken:
+            with self._best_effort():
+                self._publish(status, counters)
 
     @contextmanager
     def _best_effort(self) -> Iterator[None]:
-        """Report what fails here, once: the run continues without its metrics."""
+        """Warn of what fails here, once."""
         try:
             yield
         except Exception as error:  # a mirror stops no run, however it breaks
@@ -142,7 +125,7 @@ class RunMetrics:
 
 
 def run_name(run_dir: str) -> str:
-    """Return what a run is called on the pages: the name of its folder."""
+    """Return what a run is called on the page."""
     return Path(run_dir).absolute().name
 
 
@@ -152,7 +135,7 @@ def label(text: str) -> str:
 
 
 def _what(series: Series) -> str:
-    """The series' own part of its name; of a counter, its name in the counters too."""
+    """Return the series' own part of its name, which `Counters` has too."""
     return series.name.removeprefix("leap_rl_").removesuffix("_total")
 
 

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -18,50 +19,34 @@ from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import ServerStatus
-from leap_rl.training.runtime.ray.actors import ANSWER_TIMEOUT_S, ServerActor
-from leap_rl.training.runtime.ray.calls import actor, ask, first_line
+from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
 from leap_rl.training.runtime.ray.folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
+from leap_rl.training.runtime.ray.server_actor import ServerActor
 from leap_rl.training.runtime.ray.trainer_pool import Share, TrainerPool, living_nodes
 from leap_rl.training.runtime.run_spec import RunSpec
 
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
 SNAPSHOTS_WITHIN_S = 2.5
-"""How long a run that is to stop waits for its trainers' snapshots."""
 OBJECT_STORE_BYTES = 512 * 2**20
 
 SERVER_RESTARTS = 20
-"""Deaths of the server that a run survives; after more it fails."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RayRuntime:
-    """Runs a run on a Ray cluster: one that it joins, or one of its own on this machine.
+    """Runs a run on a Ray cluster: one that it joins, or one of its own on this machine."""
 
-    Args:
-        trainers: How many trainers; none for one a core, at most one a slot.
-        address: The cluster to join; none starts one here and ends it with the run.
-        trainer_cores: Cores that a trainer takes.
-        trainer_gpus: GPUs that a trainer takes.
-        metrics_port: Of the Prometheus page of a cluster that is started; none for a free one.
-        interrupts: What may ask the run to stop.
-    """
-
-    def __init__(
-        self,
-        *,
-        trainers: int | None,
-        address: str | None,
-        trainer_cores: int,
-        trainer_gpus: float,
-        metrics_port: int | None = None,
-        interrupts: Interrupts | None = None,
-    ) -> None:
-        self._trainers = trainers
-        self._address = address
-        self._share = Share(cores=trainer_cores, gpus=trainer_gpus)
-        self._metrics_port = metrics_port
-        self._interrupts = interrupts or Interrupts()
+    trainers: int | None
+    """How many trainers; none for one a core, at most one a slot."""
+    address: str | None
+    """The cluster to join; none starts one here and ends it with the run."""
+    share: Share
+    """What each trainer takes of a node."""
+    metrics_port: int | None
+    """Of the Prometheus page of a cluster that is started; none for a free one."""
+    interrupts: Interrupts
 
     def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
         """Run it to its end.
@@ -70,10 +55,10 @@ class RayRuntime:
             RunFailedError: The run cannot go on, or there is no cluster.
             RunFolderError: The run's folder is damaged.
         """
-        cores_wanted = (self._trainers or 0) * self._share.cores
-        with self._interrupts, cluster(self._address, cores_wanted, self._metrics_port):
-            self._interrupts.insist()
-            self._share.check(living_nodes())
+        cores_wanted = (self.trainers or 0) * self.share.cores
+        with self.interrupts, cluster(self.address, cores_wanted, self.metrics_port):
+            self.interrupts.insist()
+            self.share.check(living_nodes())
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
@@ -81,9 +66,9 @@ class RayRuntime:
             server = actor(
                 ServerActor, num_cpus=0, scheduling_strategy=here, max_restarts=SERVER_RESTARTS
             ).remote(run_spec)
-            pool = TrainerPool(run_spec, server, self._share, trainers=self._trainers)
+            pool = TrainerPool(run_spec, server, self.share, trainers=self.trainers)
             try:
-                _supervise(server, pool, report, self._interrupts)
+                _supervise(server, pool, report, self.interrupts)
             except RayError as error:
                 raise RunFailedError(f"the parameter server died: {first_line(error)}") from None
             except KeyboardInterrupt:
@@ -121,7 +106,6 @@ def _supervise(
 
 
 def _take_snapshots(server: Any) -> None:
-    """Have the trainers' work put on disk, as far as that is done in time."""
     with suppress(RayError):
         answer = server.take_snapshots.remote(SNAPSHOTS_WITHIN_S)
         ray.wait([answer], timeout=SNAPSHOTS_WITHIN_S + 0.5)

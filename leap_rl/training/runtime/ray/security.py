@@ -1,8 +1,7 @@
 """Which clusters are not joined: those where whoever reaches a port can run code.
 
-Ray runs what it is sent. Its one guard is a token that all nodes of a cluster share and ask for. A
-cluster that listens beyond this machine without one is open to everybody on its network, and so
-would be this machine once it takes part; so would the run's folder.
+Ray runs what it is sent; its one guard is a token that all nodes of a cluster share. A node that
+joins a cluster without one is as open as that: its machine, and the run's folder.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ _WAY_OUT = (
 
 
 def refuse_without_token(address: str) -> None:
-    """Refuse to join a cluster beyond this machine while this environment turns tokens off.
-
-    Args:
-        address: Of the cluster, as host:port.
+    """Refuse a cluster beyond this machine, at host:port, where RAY_AUTH_MODE turns tokens off.
 
     Raises:
         RunFailedError: It does.
@@ -40,10 +36,7 @@ def refuse_without_token(address: str) -> None:
 
 
 def refuse_open_cluster(address: str) -> None:
-    """Refuse a cluster beyond this machine that asks nobody for a token.
-
-    Args:
-        address: Of the cluster's head, as host:port.
+    """Refuse a cluster beyond this machine, whose head is at host:port, that asks for no token.
 
     Raises:
         RunFailedError: It is one.

@@ -1,8 +1,8 @@
 """The trainers of a run on Ray: started where there is room, replaced when they die.
 
-Nodes may join and leave while a run goes on. With a fixed number of trainers, those that find no
-room wait in Ray's queue and begin when a node has some. Otherwise the pool follows the cluster: a
-trainer for each place that the nodes have, but no more than the round has slots.
+Nodes may join and leave during a run. With a fixed number of trainers, those without room wait in
+Ray's queue. Otherwise the pool follows the cluster: a trainer for each place that the nodes have,
+but no more than the round has slots.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ray.exceptions import RayError
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults.points import FaultPoint
-from leap_rl.training.runtime.ray.actors import TrainerActor
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
+from leap_rl.training.runtime.ray.trainer_actor import TrainerActor
 from leap_rl.training.runtime.run_spec import RunSpec
 
 LOOK_EVERY_S = 5.0
-"""How often the cluster is looked at for nodes that came or went."""
+"""Seconds between two looks at the cluster's nodes."""
 
 _NODE_ID = "ray.io/node-id"
 """A label that Ray gives to every node."""
@@ -55,8 +55,6 @@ class Share:
     def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
         """Refuse what no node has: Ray would wait for such a node for ever.
 
-        A cluster without any cores is a head alone, whose trainers' nodes are yet to come.
-
         Args:
             nodes: The resources of each node.
 
@@ -64,7 +62,7 @@ class Share:
             RunFailedError: There are nodes with cores, and none has as many.
         """
         if not any(node.get("CPU") for node in nodes.values()):
-            return
+            return  # a head alone, whose trainers' nodes are yet to come
         for name, option, needed in (
             ("CPU", "runtime.env_processes", self.cores),
             ("GPU", "runtime.gpus_per_trainer", self.gpus),
@@ -78,7 +76,7 @@ class Share:
 
 
 def living_nodes() -> dict[str, Mapping[str, float]]:
-    """Return the resources of each living node of the cluster, by its id."""
+    """Return the resources of each living node, by its id."""
     known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return {node["NodeID"]: node["Resources"] for node in known if node["Alive"]}
 
@@ -132,9 +130,9 @@ class TrainerPool:
             self._start()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for trainers that end; the failed raise their error.
+        """Wait for trainers that end; a trainer's own error is raised.
 
-        What the dead held is free when this returns; `fill` replaces them.
+        The slots of dead ones are free when this returns; `fill` replaces them.
         """
         if not self._lives:
             time.sleep(timeout_s)
@@ -151,13 +149,13 @@ class TrainerPool:
                 self._dismiss(life, error)
 
     def kill(self) -> None:
-        """End all of them at once; what counts is with the server."""
+        """End all of them at once."""
         for life in self._lives.values():
             ray.kill(life.actor)
         self._lives.clear()
 
     def _start(self) -> None:
-        """Start a trainer under the first free name; one that had it before is dead."""
+        """Start a trainer under the first free name."""
         taken = {life.name for life in self._lives.values()}
         names = (f"trainer-{index}" for index in itertools.count())
         name = next(name for name in names if name not in taken)
@@ -186,7 +184,6 @@ class TrainerPool:
         return self._room
 
     def _lose(self, life: _Life, error: Exception) -> None:
-        """Take note of a trainer's death."""
         self.on_fault_point(FaultPoint.DRIVER_REPLACING)
         ray.kill(life.actor)  # it may live on, out of reach, and hold its core
         self.deaths_since_progress += 1
@@ -199,7 +196,7 @@ class TrainerPool:
         self._look_again_s = 0.0  # perhaps its node is gone too
 
     def _dismiss(self, life: _Life, error: UnfitMachineError) -> None:
-        """Go on without a trainer whose node cannot compute the run's tasks, and that node."""
+        """Leave out a trainer that cannot compute the run's tasks, and its node."""
         with suppress(RayError):  # the node may be gone by now
             self._unfit_nodes.add(result_of(life.actor.node.remote()))
         self._look_again_s = 0.0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.chaos.draw import FOLLOWS, draw_faults
+from benchmarks.harness.faults import FOLLOWS, draw_faults
 from leap_rl.training.faults.points import FaultPoint
 
 VISITS = {

@@ -1,11 +1,14 @@
-"""Draws the failures to inject."""
+"""Draws the failures to inject, and reads which were."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from itertools import chain, cycle, islice
+from pathlib import Path
 
+from leap_rl.training.faults.injection import FaultInjector
 from leap_rl.training.faults.points import FaultPoint
 
 FOLLOWS: Mapping[FaultPoint, str] = {
@@ -13,11 +16,11 @@ FOLLOWS: Mapping[FaultPoint, str] = {
     FaultPoint.DRIVER_RESUMING: "driver",
     FaultPoint.SERVER_RESUMING: "server",
 }
-"""Phases that come after a death of such a process only, or once at the start."""
+"""Fault points that are reached only after a kill of such a process, or once at the start."""
 
 SURE_SHARE = 0.5
-"""Of the visits of an undisturbed run: failures are drawn from the first half of them, since later
-ones may never come. A death can take a visit with it, say that of an answer to the dead."""
+"""Failures are drawn from this first part of an undisturbed run's visits: later ones may never
+come, since a kill can take a visit with it."""
 
 
 def draw_faults(visits: Mapping[FaultPoint, int], *, kills: int, seed: int) -> dict[str, list[int]]:
@@ -36,19 +39,19 @@ def draw_faults(visits: Mapping[FaultPoint, int], *, kills: int, seed: int) -> d
     """
     dice = random.Random(seed)
     at: dict[str, list[int]] = {}
-    # Those that follow another death come last: by then it is known what there is to follow.
     plain = [point for point in FaultPoint if point not in FOLLOWS and visits.get(point)]
     dice.shuffle(plain)
+    # Those that follow another kill are drawn last, when it is known what there is to follow.
     once, again = [*plain, *FOLLOWS][:kills], islice(cycle(plain), kills * len(plain))
+    left = kills
     for point in chain(once, again):
-        if sum(map(len, at.values())) >= kills:
-            break
-        drawn = _draw(point, visits, at, dice)
+        drawn = _draw(point, visits, at, dice) if left else None
         if drawn is not None:
             at.setdefault(point, []).append(drawn)
-    if sum(map(len, at.values())) < kills:
+            left -= 1
+    if left:
         raise ValueError(
-            f"kills = {kills}: this run has not as many moments to die at; give it more "
+            f"kills = {kills}: this run has not as many moments to kill at; give it more "
             "meta-steps, tasks or agent steps"
         )
     return {point: sorted(numbers) for point, numbers in at.items()}
@@ -62,9 +65,28 @@ def _draw(
 ) -> int | None:
     """Draw the number of a visit that is still free; none if there is none left."""
     if point in FOLLOWS:
-        before = sum(len(at.get(other, ())) for other in FaultPoint if other.role == FOLLOWS[point])
+        before = any(at.get(other) for other in FaultPoint if other.role == FOLLOWS[point])
         first = 2 if point is FaultPoint.SERVER_RESUMING else 1  # its first visit is the start
-        return first if before and first not in at.get(point, ()) else None
+        return first if before and point not in at else None
     sure = max(1, int(SURE_SHARE * visits[point]))
     free = sorted(set(range(1, sure + 1)) - set(at.get(point, ())))
     return dice.choice(free) if free else None
+
+
+def write_plan(faults: FaultInjector, path: Path) -> None:
+    """Write a plan of failures to a file, which `fault_injector` reads."""
+    Path(faults.folder).mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"folder": faults.folder, "at": dict(faults.at)}))
+
+
+def visits_of(faults: FaultInjector) -> dict[FaultPoint, int]:
+    """Return how often each fault point was reached."""
+    paths = {point: Path(faults.folder) / f"{point}.visits" for point in FaultPoint}
+    return {point: path.stat().st_size for point, path in paths.items() if path.exists()}
+
+
+def fired_of(faults: FaultInjector) -> list[tuple[FaultPoint, int]]:
+    """Return the injected failures that fired, in their order: fault point and visit."""
+    notes = sorted(Path(faults.folder).glob("*.killed"), key=lambda note: note.stat().st_mtime_ns)
+    words = [note.name.split(".") for note in notes]
+    return [(FaultPoint(f"{role}.{doing}"), int(number)) for role, doing, number, _ in words]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.chaos.compare import differences
+from benchmarks.harness.differences import differences
 from leap_rl.cli import main
 from leap_rl.storage.run_folder import RunFolder
 

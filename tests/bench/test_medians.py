@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from leap_rl.bench.statistics import estimate
+from benchmarks.harness.medians import estimate
 
 
 @pytest.mark.parametrize(
@@ -12,16 +11,9 @@ from leap_rl.bench.statistics import estimate
     [(6, 1, 6), (8, 1, 8), (9, 2, 8), (20, 6, 15), (50, 18, 33)],
 )
 def test_the_interval_is_that_of_the_tables(n: int, low: int, high: int) -> None:
-    assert estimate(range(n, 0, -1)) == ((n + 1) / 2, low, high)
+    assert estimate(list(range(n, 0, -1))) == ((n + 1) / 2, low, high)
 
 
 def test_few_values_give_all_there_is() -> None:
     assert estimate([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
     assert estimate([5.0]) == (5.0, 5.0, 5.0)
-
-
-def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
-    random = np.random.default_rng(0)
-    estimates = [estimate(random.exponential(size=30).tolist()) for _ in range(2000)]
-    held = np.mean([e.low <= np.log(2) <= e.high for e in estimates])
-    assert 0.95 <= held <= 0.975  # 0.957 by the binomial distribution

@@ -1,0 +1,132 @@
+"""Tables and figures of a protocol's finished cells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.experiment import Results, shown
+from benchmarks.harness.protocol import Protocol, evaluation_cells, training_cells
+from benchmarks.harness.protocol_runs import BINS
+from benchmarks.harness.tables import write_table
+from leap_rl.evaluation.plots import Line, Panel, draw
+from leap_rl.evaluation.statistics import FloatArray, mean_interval
+
+Curves = dict[tuple[str, str], dict[str, list[list[float]]]]
+"""By pool and variant and by game: a list of series over the meta-steps, one a seed."""
+
+
+def write_report(protocol: Protocol, results: Results, path: Path) -> list[Path]:
+    """Write the tables and the figures of the cells that are finished; returns the files."""
+    files = report_training(protocol, results, path)
+    evaluated = [
+        (cell, results[key_of(cell)])
+        for cell in evaluation_cells(protocol)
+        if key_of(cell) in results
+    ]
+    if evaluated:
+        files += report_evaluation(evaluated, path.with_name(f"{path.name}_evaluation"))
+    return files
+
+
+def report_training(protocol: Protocol, results: Results, path: Path) -> list[Path]:
+    """Write what agents got while they were meta-trained, by meta-step."""
+    curves = curves_of(protocol, results, "returns")
+    ends = curves_of(protocol, results, "final_returns")
+    each = {  # agent steps of all of a meta-step's tasks
+        (cell["pool"], cell["variant"]): cell["options"]["meta.batch_size"]
+        * cell["options"]["task.agent_steps"]
+        for cell in training_cells(protocol)
+    }
+    pools = {pool for pool, _ in curves}
+    table: list[dict[str, Any]] = []
+    panels: dict[str, dict[str, Line]] = {}
+    for (pool, variant), by_game in curves.items():
+        for game, seeds in by_game.items():
+            row = row_of(game, np.array(seeds), np.array(ends[pool, variant][game]))
+            table.append({"pool": pool, "variant": variant, **row})
+            spent = [n * each[pool, variant] / 1e6 for n in range(len(seeds[0]))]
+            title = title_of(pool, game, of=by_game, pools=len(pools))
+            panels.setdefault(title, {})[variant] = band(spent, np.array(seeds))
+    label = "agent steps of meta-training, millions"
+    drawn = [Panel(lines, label, "mean return", title=at) for at, lines in panels.items()]
+    return [*write_table(table, path), *draw(drawn, path)]
+
+
+def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list[Path]:
+    """Write how new agents learned, and the verdicts."""
+    panels, rows = [], []
+    for cell, result in evaluated:
+        budget = cell["evaluation"]["agent_steps"]
+        games = cell["evaluation"]["games"]
+        for game in games:
+            steps = [(part + 1) * budget / BINS for part in range(BINS)]
+            lines = {
+                name: band(steps, np.array(by_game[game]))
+                for name, by_game in result["rewards"].items()
+            }
+            label = "reward per 1,000 agent steps"
+            title = title_of(cell["pool"], game, of=games, pools=len(evaluated))
+            panels.append(Panel(lines, "agent steps", label, title=title))
+        for table in result["tables"]:
+            against, by_game, _ = table["title"].partition(", game by game")
+            told = {"pool": cell["pool"], "compared": against}
+            rows += [told | row for row in table["rows"] if by_game]
+    verdicts = path.with_name(f"{path.name}_verdicts.md")
+    lines_of = (f"* {cell['pool']}: {said}" for cell, r in evaluated for said in r["verdicts"])
+    verdicts.write_text("\n".join(lines_of) + "\n")
+    return [*write_table(rows, path), *draw(panels, path), verdicts]
+
+
+def title_of(pool: str, game: str, *, of: Collection[str], pools: int) -> str:
+    """Return a panel's title, as short as it can be: it is of a game of a pool, one of so many."""
+    if len(of) == 1 and pools > 1:
+        return pool
+    short = game.removeprefix("MinAtar/").removesuffix("-v1")
+    return short if pools == 1 else f"{pool}: {short}"
+
+
+def band(x: Sequence[float], series: FloatArray) -> Line:
+    """Return the mean of series [n, x] and, where there are several, their least and largest."""
+    low, high = (
+        (series.min(0).tolist(), series.max(0).tolist()) if len(series) > 1 else (None, None)
+    )
+    return Line(list(x), series.mean(0).tolist(), low=low, high=high)
+
+
+def curves_of(protocol: Protocol, results: Results, of: str) -> Curves:
+    """Return a result's series of all seeds, by pool and variant and by game."""
+    found: Curves = {}
+    for cell in training_cells(protocol):
+        if key_of(cell) not in results:
+            continue
+        by_game = found.setdefault((cell["pool"], cell["variant"]), {})
+        for game, values in results[key_of(cell)][of].items():
+            by_game.setdefault(game, []).append([np.nan if v is None else v for v in values])
+    return found
+
+
+def row_of(game: str, curves: FloatArray, ends: FloatArray) -> dict[str, Any]:
+    """Return a row of the table.
+
+    Args:
+        game: Its name.
+        curves: The mean return over a task by meta-step, [seeds, meta-steps].
+        ends: The mean return at a task's end, likewise.
+    """
+    last = curves.shape[1] - 1
+    columns = {"first": 0, "1/3": last // 3, "2/3": 2 * last // 3, "last": last}
+    row = {
+        "game": game,
+        "seeds": len(curves),
+        **{name: f"{curves[:, step].mean():.2f}" for name, step in columns.items()},
+        "last, at the task's end": f"{ends[:, last].mean():.2f}",
+    }
+    if last:
+        rise = curves[:, (last + 1) // 2 :].mean(axis=1) - curves[:, 0]
+        row["later half less first"] = shown(mean_interval(rise), ".2f")
+    return row

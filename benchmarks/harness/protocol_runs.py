@@ -1,0 +1,145 @@
+"""Computes the cells of a protocol of meta-training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from pyarrow.parquet import read_table
+
+from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.runs import evaluate, meta_train, rows_of, words
+from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.results import LearningCurve
+from leap_rl.evaluation.summary_tables import summary_tables
+from leap_rl.evaluation.verdict import verdict_of
+
+Rows = list[dict[str, Any]]
+
+META = ("step_ratio", "initialization_norm", "contribution_norm")
+"""The metrics of the outer step in a cell's result."""
+
+PATH = ("first_step", "effective_segments", "mean_weight", "energy", "length", "displacement")
+"""The metrics of the paths in a cell's result, as means over the games."""
+
+FINAL_PART = 0.2
+"""The part of a task's budget, at its end, in which its final return is taken."""
+
+BINS = 20
+"""Parts of an agent's budget, each with its mean reward in a cell's result."""
+
+EVALUATION_SEED = 1000
+"""Of evaluations; no seed of a meta-training run."""
+
+
+def run_cell(cell: Cell, *, out: Path, trainers: int = 1) -> dict[str, Any]:
+    """Compute a cell; returns plain values."""
+    if "evaluation" in cell:
+        return evaluate_runs(cell, out=out, trainers=trainers)
+    return train_run(cell, out=out)
+
+
+def train_run(cell: Cell, *, out: Path) -> dict[str, Any]:
+    """Meta-train once; returns series over the meta-steps."""
+    options = dict(cell["options"])
+    meta_steps = options.pop("meta.meta_steps")
+    run = run_of(cell, out=out)
+    meta_train(run, [*words(options), "--seed", str(cell["seed"])], meta_steps=meta_steps)
+    rows = rows_of(run)[:meta_steps]
+    budget = options["task.agent_steps"]
+    ends = [final_returns(run, meta_step, budget) for meta_step in range(meta_steps)]
+    games = games_of(rows)
+    return {
+        "returns": {game: [row.get(f"return/{game}/mean") for row in rows] for game in games},
+        "final_returns": {game: [end.get(game) for end in ends] for game in games},
+        "meta": {name: [row.get(f"meta/{name}") for row in rows] for name in META},
+        "path": {name: mean_series(rows, name) for name in PATH},
+        "working_s": sum(row["time/working_s"] for row in rows),
+    }
+
+
+def run_of(cell: Cell, *, out: Path) -> Path:
+    """Return the folder of a meta-training run; more meta-steps resume the same."""
+    options = {name: value for name, value in cell["options"].items() if name != "meta.meta_steps"}
+    name = hashlib.sha256(json.dumps([options, cell["seed"]], sort_keys=True).encode()).hexdigest()
+    return out / "runs" / name[:16]
+
+
+def evaluate_runs(cell: Cell, *, out: Path, trainers: int) -> dict[str, Any]:
+    """Let agents learn from a pool's runs and from random encoders; returns what is to be said."""
+    asked = cell["evaluation"]
+    inits = [
+        f"{variant.replace(' ', '_')}="
+        + ",".join(f"{run_of(run, out=out)}@{run['options']['meta.meta_steps']}" for run in runs)
+        for variant, runs in cell["runs"].items()
+    ]
+    name = hashlib.sha256(key_of(cell).encode()).hexdigest()
+    found = evaluate(
+        out / "evaluations" / name[:16],
+        [
+            *(word for init in inits for word in ("--init", init)),
+            *("--games", json.dumps(asked["games"])),
+            *("--seeds", str(asked["agents"])),
+            *("--agent_steps", str(asked["agent_steps"])),
+            *("--own_start", json.dumps(asked.get("own_start", False))),
+            *("--seed", str(EVALUATION_SEED)),
+        ],
+        trainers=trainers,
+    )
+    summary = summarize(found)
+    return {
+        "verdicts": [verdict_of(comparison) for comparison in summary.comparisons],
+        "tables": [{"title": table.title, "rows": table.rows} for table in summary_tables(summary)],
+        "rewards": {
+            name: {game: reward_curves(found.of(name, game)) for game in found.games}
+            for name in found.initializations
+        },
+    }
+
+
+def reward_curves(agents: Sequence[LearningCurve]) -> list[list[float]]:
+    """Return each agent's reward per 1,000 agent steps in `BINS` parts of its budget."""
+    curves = []
+    for agent in agents:
+        parts = np.array_split(np.arange(len(agent.rewards)), BINS)
+        lengths = np.diff(agent.interval_ends, prepend=0)
+        curves.append([1000 * float(agent.rewards[p].sum() / lengths[p].sum()) for p in parts])
+    return curves
+
+
+def games_of(rows: Rows) -> list[str]:
+    """Return the games whose episodes the rows tell of, sorted."""
+    keys = {key for row in rows for key in row}
+    return sorted(
+        key.removeprefix("return/").removesuffix("/mean")
+        for key in keys
+        if key.startswith("return/") and key.endswith("/mean")
+    )
+
+
+def final_returns(run: Path, meta_step: int, budget: int) -> dict[str, float]:
+    """Return by game the mean return of the episodes that ended in a budget's last part."""
+    columns = ["game", "agent_steps", "episode_return"]
+    found: dict[str, list[float]] = {}
+    for row in read_table(run / "curves" / f"{meta_step:06d}.parquet", columns=columns).to_pylist():
+        if row["agent_steps"] > (1 - FINAL_PART) * budget:
+            found.setdefault(row["game"], []).append(row["episode_return"])
+    return {game: fmean(returns) for game, returns in found.items()}
+
+
+def mean_series(rows: Rows, name: str) -> list[float | None]:
+    """Return the mean over a row's games of a metric of their paths, by meta-step."""
+    found: list[float | None] = []
+    for row in rows:
+        values = [
+            value
+            for key, value in row.items()
+            if key.startswith("path/") and key.endswith(f"/{name}")
+        ]
+        found.append(fmean(values) if values else None)
+    return found

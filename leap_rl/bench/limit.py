@@ -1,0 +1,100 @@
+"""The limit of an agent's throughput: emulators or environments without an agent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from leap_rl.bench.agent import Window
+from leap_rl.bench.config import ThroughputConfig
+from leap_rl.envs.atari.emulator import Emulator
+from leap_rl.envs.atari.settings import AtariSettings
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.factory import ConfiguredTasks
+
+
+class BareEnvironments:
+    """Gymnasium's environments, stepped with random actions.
+
+    Args:
+        config: The task, of one game of Gymnasium's.
+    """
+
+    def __init__(self, config: TaskConfig) -> None:
+        tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+        (game,) = config.resolved_games
+        self._envs = tasks.make_envs(game)(0)
+        self._random = np.random.default_rng(0)
+        self._envs.reset()
+
+    def run(self, seconds: float) -> Window:
+        """Step for so long, the starts of episodes included."""
+        agent_steps, envs = 0, self._envs
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        while not agent_steps or time.perf_counter() - wall_s < seconds:
+            envs.step(self._random.integers(envs.num_actions, size=envs.num_envs))
+            agent_steps += envs.num_envs
+        return Window(
+            agent_steps=agent_steps,
+            wall_s=time.perf_counter() - wall_s,
+            cpu_s=time.process_time() - cpu_s,
+        )
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of this process so far."""
+        return time.process_time()
+
+
+class BareEmulators:
+    """Emulators that take random actions and whose screens are never read.
+
+    Args:
+        game: The game.
+        count: How many take turns; as many as an agent has, so that caches do not flatter.
+        settings: For the frames of an agent step.
+    """
+
+    def __init__(self, game: str, *, count: int, settings: AtariSettings) -> None:
+        self._emulators = [Emulator(game, settings) for _ in range(count)]
+        self._frames = settings.frameskip
+        self._random = np.random.default_rng(0)
+        for emulator in self._emulators:
+            emulator.ale.reset_game()
+
+    def run(self, seconds: float) -> Window:
+        """Step for so long; resets do not count."""
+        window_s, window_cpu_s, agent_steps = 0.0, 0.0, 0
+        emulators, frames = self._emulators, range(self._frames)
+        moves = emulators[0].actions
+        while not agent_steps or window_s < seconds:
+            actions = self._random.choice(moves, size=len(emulators)).tolist()
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            for emulator, action in zip(emulators, actions, strict=True):
+                act = emulator.ale.act
+                for _ in frames:
+                    act(action)
+            window_s += time.perf_counter() - wall_s
+            window_cpu_s += time.process_time() - cpu_s
+            agent_steps += len(emulators)
+            for emulator in emulators:
+                if emulator.ale.game_over():
+                    emulator.ale.reset_game()
+        return Window(agent_steps=agent_steps, wall_s=window_s, cpu_s=window_cpu_s)
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of this process so far."""
+        return time.process_time()
+
+
+def make_limit(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvironments:
+    """Make a process's share of what a trainer's agent plays."""
+    share = index % config.env_processes
+    shared, processes = config.envs, config.env_processes
+    count = shared * (share + 1) // processes - shared * share // processes
+    if config.task.kind == "gymnasium":
+        return BareEnvironments(replace(config.task, num_envs=count))
+    (game,) = config.task.resolved_games
+    return BareEmulators(game, count=count, settings=config.atari.settings)

@@ -1,0 +1,138 @@
+"""The parameter server's actor.
+
+Ray's own retries are off: they execute a call twice and reorder calls. What is sent may be lost or
+late; trainers repeat it until they are answered, and the server takes every message any number of
+times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import ExitStack, suppress
+
+import ray
+
+from leap_rl.compute.determinism import configure_torch
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.messages import (
+    Abandon,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    Diverged,
+    ServerStatus,
+    Stream,
+    Ticket,
+    Wait,
+    Work,
+)
+from leap_rl.training.runtime.ray.metrics import RunMetrics, run_name
+from leap_rl.training.runtime.run_spec import RunSpec
+from leap_rl.training.server.parameter_server import ParameterServer
+
+LONG_POLL_S = 10.0
+"""A claim that finds no free slot is held this long before it is answered with Wait."""
+
+
+class ServerActor:
+    """Serves the parameter server to many trainers.
+
+    All methods run on one thread, the actor's event loop: the server itself needs no lock, and
+    while a claim waits for a free slot the others are served. When the actor dies Ray starts it
+    again, and it resumes from the run's folder.
+    """
+
+    def __init__(self, run_spec: RunSpec) -> None:
+        self._run_spec = run_spec
+        self._made: ParameterServer | None = None
+        self._alone = ExitStack()
+        self._no_snapshot_yet: set[tuple[int, int]] = set()
+
+    @property
+    def _server(self) -> ParameterServer:
+        """The server, made at the first call, on the thread that will run it."""
+        if self._made is None:
+            configure_torch()
+            self._changed = asyncio.Event()
+            self._all_snapshots = asyncio.Event()
+            self._stopping = asyncio.Event()
+            # Until this process ends.
+            self._alone.enter_context(RunFolder(self._run_spec.run_dir).serving())
+            self._metrics = RunMetrics(run_name(self._run_spec.run_dir))
+            again: bool = ray.get_runtime_context().was_current_actor_reconstructed
+            self._made = self._run_spec.make_server(trainers_live=again)
+        return self._made
+
+    async def claim(self, claim: Claim) -> Work:
+        """Answer a claim, at once or when a slot is free."""
+        deadline = time.monotonic() + LONG_POLL_S
+        while True:
+            work = self._server.claim(claim)
+            left_s = deadline - time.monotonic()
+            if not isinstance(work, Wait) or left_s <= 0:
+                return work
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left_s)
+
+    async def stream(self, message: Stream) -> Continue | Abandon:
+        """Take in a sum so far."""
+        answer = self._server.stream(message)
+        if message.snapshot is not None:
+            self._note_snapshot(message.ticket)
+        return answer
+
+    async def complete(self, message: Complete) -> Counted | Abandon:
+        """Take in a whole sum."""
+        answer = self._server.complete(message)
+        self._note_snapshot(message.ticket)
+        self._changed.set()
+        return answer
+
+    async def diverged(self, message: Diverged) -> Abandon:
+        """Take in that a task's numbers are no longer finite."""
+        answer = self._server.diverged(message)
+        self._changed.set()
+        return answer
+
+    async def heartbeat(self, trainer: str, incarnation: int) -> None:
+        """Renew a trainer's leases."""
+        self._server.heartbeat(trainer, incarnation)
+
+    async def trainer_lost(self, trainer: str, cause: str) -> None:
+        """Free the slot of a dead trainer."""
+        self._server.trainer_lost(trainer, cause)
+        self._changed.set()
+
+    async def is_stopping(self) -> bool:
+        """Answer when the run is to stop, or no later than a long poll."""
+        assert self._server is not None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), LONG_POLL_S)
+        return self._stopping.is_set()
+
+    async def take_snapshots(self, within_s: float) -> None:
+        """Ask all trainers for a snapshot, and wait until those are on disk or the time is over."""
+        running = self._server.status().running
+        self._no_snapshot_yet = {(task.slot, task.attempt) for task in running}
+        self._all_snapshots.clear()
+        self._stopping.set()
+        if self._no_snapshot_yet:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_snapshots.wait(), within_s)
+
+    def _note_snapshot(self, ticket: Ticket) -> None:
+        self._no_snapshot_yet.discard((ticket.slot, ticket.attempt))
+        if not self._no_snapshot_yet:
+            self._all_snapshots.set()
+
+    async def supervise(self) -> ServerStatus:
+        """Let leases expire, and return the run's status."""
+        self._server.tick()
+        status = self._server.status()
+        self._metrics.publish(status, self._server.counters)
+        if status.slots_total > status.slots_complete + len(status.running):
+            self._changed.set()
+        return status

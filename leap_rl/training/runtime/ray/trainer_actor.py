@@ -1,0 +1,193 @@
+"""A trainer's actor, and its link to the server's."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, RayError
+
+from leap_rl.compute.determinism import configure_torch
+from leap_rl.training.messages import (
+    Abandon,
+    Claim,
+    Complete,
+    Continue,
+    Counted,
+    Diverged,
+    Stream,
+    Ticket,
+    Work,
+)
+from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, pauses
+from leap_rl.training.runtime.run_spec import RunSpec, StreamSchedule
+from leap_rl.training.trainer.trainer import Due
+
+LEAVE_WITHIN_S = 5.0
+"""A trainer that gets SIGTERM and has no answer to its snapshot by then leaves without."""
+
+HEARTBEATS_A_LEASE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A stream on its way."""
+
+    ticket: Ticket
+    has_snapshot: bool
+    reference: Reference
+    at_s: float
+
+    def has_answer(self) -> bool:
+        return bool(ray.wait([self.reference], timeout=0)[0])
+
+
+class RayLink:
+    """A trainer's way to the server actor."""
+
+    def __init__(self, server: Any, schedule: StreamSchedule) -> None:
+        self._server = server
+        self._schedule = schedule
+        self._in_flight: _Sent | None = None
+        self._updated_s: float | None = None
+        self._snapshot_now = False
+        self._leave_s: float | None = None
+
+    def snapshot_now(self) -> None:
+        """Make a snapshot due; from any thread."""
+        self._snapshot_now = True
+
+    def leave(self) -> None:
+        """Make a snapshot due, and end this process once that is answered; in the main thread."""
+        if self._leave_s is None:
+            self._snapshot_now, self._leave_s = True, time.monotonic() + LEAVE_WITHIN_S
+        if self._updated_s is None:  # it has no work, or begins with it
+            raise SystemExit(1)
+
+    def claim(self, claim: Claim) -> Work:
+        """Ask for work until there is an answer."""
+        self._updated_s = None
+        if self._leave_s is not None:
+            raise SystemExit(1)
+        work: Work = self._call(self._server.claim, claim)
+        self._schedule.start_task()
+        return work
+
+    def due(self) -> Due:
+        """What is to be sent now; called after every update."""
+        now = self._updated_s = time.monotonic()
+        if self._leave_s is not None and (self._has_left_snapshot() or now > self._leave_s):
+            raise SystemExit(1)  # as Ray would have had it at once
+        due = Due.SNAPSHOT if self._snapshot_now else self._schedule.due()
+        return Due.NOTHING if due is Due.NOTHING or self._is_on_the_way() else due
+
+    def is_alive(self, within_s: float) -> bool:
+        """Whether the task is still starting, or had an update within the last seconds."""
+        updated_s = self._updated_s
+        return updated_s is None or time.monotonic() - updated_s < within_s
+
+    def stream(self, message: Stream) -> Continue | Abandon | None:
+        """Send a stream; returns the answer to the last one."""
+        answer = self._last_answer(message.ticket)
+        if not isinstance(answer, Abandon):
+            has_snapshot = message.snapshot is not None
+            reference = self._server.stream.remote(message)
+            self._in_flight = _Sent(message.ticket, has_snapshot, reference, time.monotonic())
+            self._snapshot_now = self._snapshot_now and not has_snapshot
+            self._schedule.sent(snapshot=has_snapshot)
+        return answer
+
+    def complete(self, message: Complete) -> Counted | Abandon:
+        """Send a whole sum until there is an answer."""
+        self._updated_s = None
+        answer: Counted | Abandon = self._call(self._server.complete, message)
+        if self._leave_s is not None:
+            raise SystemExit(1)  # the next task is another trainer's
+        self._schedule.start_task()
+        return answer
+
+    def diverged(self, message: Diverged) -> Abandon:
+        """Tell that a task's numbers are no longer finite, until there is an answer."""
+        self._updated_s = None
+        answer: Abandon = self._call(self._server.diverged, message)
+        return answer
+
+    def _call(self, method: Any, message: object) -> Any:
+        for pause_s in pauses():
+            try:
+                return ray.get(method.remote(message), timeout=ANSWER_TIMEOUT_S)
+            except (GetTimeoutError, ActorUnavailableError, ObjectLostError):
+                # Perhaps it was executed, perhaps not: the server knows the message by its
+                # numbers, so the same message goes out again.
+                time.sleep(pause_s)
+        raise AssertionError
+
+    def _has_left_snapshot(self) -> bool:
+        """Whether the server has answered the snapshot that was due for leaving."""
+        sent = self._in_flight
+        return bool(not self._snapshot_now and sent and sent.has_snapshot and sent.has_answer())
+
+    def _is_on_the_way(self) -> bool:
+        sent = self._in_flight
+        late_s = time.monotonic() - ANSWER_TIMEOUT_S
+        return sent is not None and sent.at_s > late_s and not sent.has_answer()
+
+    def _last_answer(self, ticket: Ticket) -> Continue | Abandon | None:
+        sent, self._in_flight = self._in_flight, None
+        if sent is None or sent.ticket != ticket:
+            return None
+        try:
+            answer: Continue | Abandon = ray.get(sent.reference, timeout=0)
+        except (GetTimeoutError, ActorUnavailableError):
+            # The sum is in the next stream again; a snapshot is not.
+            if sent.has_snapshot:
+                self._schedule.lost()
+            return None
+        return answer
+
+
+class TrainerActor:
+    """Runs a trainer in a process of its own."""
+
+    def node(self) -> str:
+        """Return the id of the node that it runs on."""
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
+
+    def run(self, run_spec: RunSpec, name: str, incarnation: int, server: Any) -> None:
+        """Train until the run has no more work."""
+        configure_torch()
+        link = RayLink(server, run_spec.make_schedule())
+        trainer = run_spec.make_trainer(name=name, incarnation=incarnation, link=link)
+        lease_s = run_spec.lease_policy.lease_s
+        ended = threading.Event()
+
+        def send_heartbeats() -> None:
+            # A task of many emulators takes longer to start than a lease lasts, and streams come
+            # between updates only. A task that hangs must lose its slot.
+            while not ended.wait(lease_s / HEARTBEATS_A_LEASE):
+                if link.is_alive(lease_s):
+                    server.heartbeat.remote(name, incarnation)
+
+        def watch_for_stop() -> None:
+            while not ended.is_set():
+                try:
+                    if ray.get(server.is_stopping.remote(), timeout=ANSWER_TIMEOUT_S):
+                        link.snapshot_now()
+                        return
+                except RayError:  # the server is away: it is asked again when Ray restarted it
+                    ended.wait(FIRST_PAUSE_S)
+
+        for background in (send_heartbeats, watch_for_stop):
+            threading.Thread(target=background, name=background.__name__, daemon=True).start()
+        # A machine that is taken away sends SIGTERM: its last work is not lost.
+        former = signal.signal(signal.SIGTERM, lambda *_: link.leave())
+        try:
+            trainer.run()
+        finally:
+            ended.set()
+            signal.signal(signal.SIGTERM, former)
