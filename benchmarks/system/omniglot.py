@@ -35,8 +35,8 @@ from leap_rl.tasks.omniglot.config import CLASSES, OmniglotConfig
 from leap_rl.tasks.omniglot.data import DRAWERS, SIDE
 from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import Task, TaskSpec
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.messages import ServerStatus
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
@@ -237,7 +237,7 @@ def _ray_share(run_spec: RunSpec) -> dict[str, float]:
     }
 
 
-def _ignore(status: ServerStatus) -> None:
+def _ignore(status: RunStatus) -> None:
     """Nobody looks."""
 
 

@@ -32,6 +32,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_rl.tracking.status import TaskProgress
+
 FloatVector: TypeAlias = NDArray[np.float32]
 """A float32 vector; read-only on the receiving side."""
 
@@ -100,17 +102,6 @@ Work: TypeAlias = Assignment | Wait | Finished
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LiveFigures:
-    """How a running task stands; for display only."""
-
-    agent_steps: int
-    agent_steps_total: int
-    agent_steps_per_s: float
-    mean_return: float | None
-    """Mean raw return of the last episodes; none before the first has ended."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
     """A task's sum so far."""
 
@@ -119,7 +110,7 @@ class Stream:
     """Segments in the sum; a smaller one than the newest seen is out of date."""
     contribution: FloatVector
     """The sum over the first ``n`` segments, [P]."""
-    live: LiveFigures
+    progress: TaskProgress
     snapshot: Bytes | None = None
     """The task's snapshot after ``n`` segments, or none."""
 
@@ -223,36 +214,3 @@ class Abandon:
     """The slot belongs to somebody else by now, or is done; drop the task and claim again."""
 
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunningTask:
-    """A slot that a trainer works on, as last heard of."""
-
-    slot: int
-    game: str
-    trainer: str
-    attempt: int
-    live: LiveFigures | None
-    """None before the first stream."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerStatus:
-    """Where a run stands; for display and supervision."""
-
-    round: int
-    """The open round; equal to ``rounds`` when the run is finished."""
-    rounds: int
-    slots_complete: int
-    slots_total: int
-    running: tuple[RunningTask, ...]
-    durable_segments: int = 0
-    """Segments behind the snapshots of running tasks."""
-    failure: str | None = None
-    """Why the run cannot go on, where it cannot."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether all rounds are closed."""
-        return self.round >= self.rounds

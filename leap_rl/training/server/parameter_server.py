@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from safetensors.numpy import save
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.divergence import OnDivergence
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import ProtocolError
 from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
@@ -32,22 +33,16 @@ from leap_rl.training.messages import (
     Diverged,
     Finished,
     FloatVector,
-    ServerStatus,
     Stream,
     Ticket,
     Wait,
     Work,
 )
-from leap_rl.training.rounds.policy import (
-    ClosedRound,
-    DroppedSlot,
-    FilledSlot,
-    RoundPolicy,
-)
-from leap_rl.training.server.commit import agent_file, commit_round
+from leap_rl.training.rounds.policy import FilledSlot, RoundPolicy
+from leap_rl.training.server.commit import Committer
 from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.kept_agents import KeptAgents
-from leap_rl.training.server.open_round import LeasePolicy, OpenRound
+from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
 from leap_rl.training.server.slot_files import SlotSnapshot
 from leap_rl.training.server.slots import Slot, SlotState
 
@@ -55,15 +50,6 @@ MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _TrainerState:
-    incarnation: int
-    number: int = 0
-    """Of its newest claim."""
-    handed: bool = False
-    """Whether that claim was answered with work."""
 
 
 class ParameterServer:
@@ -77,8 +63,8 @@ class ParameterServer:
         on_divergence: What becomes of a task whose numbers are no longer finite.
         keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
         session: Identifies the driver; the trainers of leases with another one are gone.
-        trainers_live: Whether the trainers of the driver's leases on disk may live on: this server
-            takes the place of one that died. Otherwise the driver has started none yet.
+        trainers_live: Whether this server takes the place of one that died, whose trainers may
+            live. Otherwise the driver has started none yet.
         clock: Monotonic seconds.
         on_fault_point: Fault-injection callback.
 
@@ -100,30 +86,36 @@ class ParameterServer:
         clock: Callable[[], float] = time.monotonic,
         on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        self._on_fault_point = on_fault_point
         latest = folder.latest()
         assert latest is not None, "a run is made with its checkpoint 0"
-        self._folder = folder
         folder.rely_on_locks()
+        self._folder = folder
         self._fingerprint = fingerprint
         self._policy = policy
         self._lease_policy = lease_policy
         self._on_divergence = on_divergence
-        self._keep_checkpoints = keep_checkpoints
         self._session = session
         self._clock = clock
-        self._trainers: dict[str, _TrainerState] = {}
+        self._on_fault_point = on_fault_point
+        self._trainers: dict[str, TrainerState] = {}
+        state = folder.read_state(latest)
+        self.counters = Counters(state.get("rows", ()), restarted=trainers_live)
+        """For display."""
+        self._kept_agents = KeptAgents(folder, fingerprint, state.get("kept", {}))
+        self._committer = Committer(
+            folder,
+            fingerprint,
+            policy,
+            self._kept_agents,
+            keep_checkpoints=keep_checkpoints,
+            on_fault_point=on_fault_point,
+        )
         # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
         # that died in answering it, and that can be no older than the last round.
-        state = folder.read_state(latest)
-        slots = state.get("slots", ())
-        self.counters = Counters(state.get("rows", ()), restarted=trainers_live)
-        """For who shows how the run goes."""
-        self._kept_agents = KeptAgents(folder, fingerprint, state.get("kept", {}))
         self._committed = {
-            (latest - 1, index): int(slot["attempt"]) for index, slot in enumerate(slots)
+            (latest - 1, index): int(slot["attempt"])
+            for index, slot in enumerate(state.get("slots", ()))
         }
-        self._closed: ClosedRound | None = None
         self._open = self._open_round(latest, trainers_live=trainers_live)
         self._close_full_rounds()
         on_fault_point(FaultPoint.SERVER_RESUMING)
@@ -134,7 +126,7 @@ class ParameterServer:
         """Answer a trainer that asks for work; the same number gets the same work."""
         trainer = self._trainers.get(claim.trainer)
         if trainer is None or claim.incarnation > trainer.incarnation:
-            trainer = self._trainers[claim.trainer] = _TrainerState(incarnation=claim.incarnation)
+            trainer = self._trainers[claim.trainer] = TrainerState(incarnation=claim.incarnation)
             self._open.release(claim.trainer, "its trainer was started from scratch")
         if claim.incarnation < trainer.incarnation:
             return Finished()  # taken for dead and replaced: it must not get work again
@@ -176,10 +168,10 @@ class ParameterServer:
         else:
             self.counters.streams += 1
         if message.n >= slot.n:
-            self.counters.heard(slot.index, message.live.agent_steps)
+            self.counters.heard(slot.index, message.progress.agent_steps)
             slot.n = message.n
             slot.contribution = message.contribution
-            slot.live = message.live
+            slot.progress = message.progress
         if message.snapshot is not None and message.n > slot.durable_n:
             slot.files.write_snapshot(
                 SlotSnapshot(
@@ -190,7 +182,7 @@ class ParameterServer:
                 )
             )
             slot.durable_n, slot.trainer_failures = message.n, 0
-            self.counters.snapshot_taken(slot.index, message.live.agent_steps)
+            self.counters.snapshot_taken(slot.index, message.progress.agent_steps)
             self._on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
         self._on_fault_point(FaultPoint.SERVER_STREAMING)
         return Continue(durable_n=slot.durable_n)
@@ -215,7 +207,8 @@ class ParameterServer:
             return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
         if self._policy.keeps_agents:
             path = self._folder.agent(ticket.slot, slot.spec.game)
-            self._folder.write(path, agent_file(message.agent))
+            agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
+            self._folder.write(path, save(agent))
         filled = FilledSlot(
             spec=slot.spec,
             attempt=ticket.attempt,
@@ -265,10 +258,10 @@ class ParameterServer:
         if self._open.tick():
             self._close_full_rounds()
 
-    def status(self) -> ServerStatus:
+    def status(self) -> RunStatus:
         """Return where the run stands."""
         slots = self._open.slots
-        return ServerStatus(
+        return RunStatus(
             round=self._open.number,
             rounds=self._policy.rounds,
             slots_complete=sum(slot.state is SlotState.COMPLETE for slot in slots),
@@ -297,70 +290,29 @@ class ParameterServer:
             clock=self._clock,
             counters=self.counters,
         )
-        for slot in opened.slots:
-            self._recover(opened, slot, trainers_live=trainers_live)
+        opened.recover(self._trainers, self._session if trainers_live else None)
         return opened
-
-    def _recover(self, opened: OpenRound, slot: Slot, *, trainers_live: bool) -> None:
-        """Bring a slot to where its files say that it stood."""
-        result, lease = slot.files.read_result(), slot.files.read_lease()
-        if lease is not None:
-            slot.attempt, slot.restarts = lease.attempt, lease.restarts
-        if result is not None:
-            slot.take(result)
-            return
-        slot.roll_back()
-        if lease is None or lease.trainer is None:
-            return
-        if not trainers_live or lease.session != self._session:
-            return  # it is gone, with the driver that started it
-        slot.trainer_failures = lease.trainer_failures if slot.n == lease.durable_n else 0
-        claimed = (lease.incarnation, lease.number)
-        known = self._trainers.get(lease.trainer)
-        if known is not None and (known.incarnation, known.number) > claimed:
-            opened.free(slot, "its trainer claimed again")  # and got another slot since
-            return
-        opened.release(lease.trainer, "its trainer claimed again")
-        opened.let_run(slot, lease.trainer)
-        # A claim that is repeated must get the work that it got.
-        self._trainers[lease.trainer] = _TrainerState(*claimed, handed=True)
 
     def _close_full_rounds(self) -> None:
         results, number = self._open.results, self._open.number
         if results is None:
             return
-        filled = [slot for slot in results if isinstance(slot, FilledSlot)]
-        dropped = [slot for slot in results if isinstance(slot, DroppedSlot)]
-        if all(slot.spec.validates for slot in filled):
+        if all(slot.spec.validates for slot in results if isinstance(slot, FilledSlot)):
+            dropped = next(slot for slot in results if not isinstance(slot, FilledSlot))
             self._open.failure = (
                 f"round {number} has no task left: all were dropped, the first one since "
-                f"{dropped[0].spec.game} {dropped[0].reason}"
+                f"{dropped.spec.game} {dropped.reason}"
             )
             return
-        if self._closed is None:  # once, however often writing what it leaves may fail
-            elapsed_s = self._open.elapsed_s
-            self._closed = self._policy.close(number, filled, dropped=dropped, elapsed_s=elapsed_s)
-        commit_round(
-            self._folder,
-            number,
-            results,
-            self._closed,
-            kept_agents=self._kept_agents,
-            fingerprint=self._fingerprint,
-            keep_checkpoints=self._keep_checkpoints,
-            on_fault_point=self._on_fault_point,
-        )
-        self._committed.update(
-            ((number, index), slot.attempt) for index, slot in enumerate(results)
-        )
-        for row in self._closed.rows:
+        rows = self._committer.commit(self._open, results)
+        self._committed |= {(number, index): slot.attempt for index, slot in enumerate(results)}
+        for row in rows:
             self.counters.committed(row.axis, row.values)
         self._open = self._open_round(number + 1)
-        self._closed = None  # only now: unless the next round opens, this one is committed again
 
     # -- slots --------------------------------------------------------------------------------
 
-    def _next_work(self, claim: Claim, trainer: _TrainerState) -> Work:
+    def _next_work(self, claim: Claim, trainer: TrainerState) -> Work:
         self._close_full_rounds()  # where the checkpoint could not be written before
         finished = self._open.number >= self._policy.rounds
         if finished or self._open.failure is not None:
@@ -400,14 +352,7 @@ class ParameterServer:
         """Stop the run, restart the task or drop it, as the config says."""
         what = f"{slot.name} {reason}"
         if self._on_divergence == "drop_task":
-            dropped = DroppedSlot(
-                spec=slot.spec,
-                attempt=slot.attempt,
-                restarts=slot.restarts,
-                reason=reason,
-                agent_steps=agent_steps,
-            )
-            slot.complete(dropped)
+            slot.drop(reason, agent_steps)
             self.counters.tasks_dropped += 1
             _log.warning("%s; it is dropped", what)
             self._close_full_rounds()
@@ -426,18 +371,10 @@ class ParameterServer:
     def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:
         """Return the running slot that the ticket's attempt owns, or why there is none."""
         self._check_fingerprint(ticket)
-        if ticket.round != self._open.number:
+        slot = self._open.owned(ticket)
+        if isinstance(slot, str):
             self.counters.abandons += 1
-            return Abandon(
-                reason=f"round {ticket.round} is closed; round {self._open.number} is open"
-            )
-        slot = self._open.slots[ticket.slot]
-        if slot.attempt != ticket.attempt or slot.state is not SlotState.RUNNING:
-            self.counters.abandons += 1
-            return Abandon(
-                reason=f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
-                f"this is attempt {ticket.attempt}"
-            )
+            return Abandon(reason=slot)
         return slot
 
     def _is_counted(self, ticket: Ticket) -> bool:

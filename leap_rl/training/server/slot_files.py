@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from leap_rl.storage.checked import checked
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
@@ -36,14 +37,14 @@ class Lease:
     """Which trainer works on a slot; on disk before the trainer gets its answer."""
 
     attempt: int
-    trainer: str | None
-    """None when it is gone, with the driver that started it."""
-    incarnation: int
-    number: int
+    trainer: str | None = None
+    """None where the slot waits for its next attempt."""
+    incarnation: int = 0
+    number: int = 0
     """Of the claim that it answers."""
-    trainer_failures: int
+    trainer_failures: int = 0
     """Trainers lost on the slot since its task last got further, by then."""
-    durable_n: int
+    durable_n: int = 0
     """Segments behind the slot's snapshot by then."""
     restarts: int = 0
     """How often the slot's task was started again with another seed."""
@@ -85,7 +86,7 @@ class SlotFiles:
     def read_lease(self) -> Lease | None:
         """Return who works on the slot, or none."""
         return self._read(
-            self._path.with_suffix(".lease"), lambda _, header: _checked(Lease, header)
+            self._path.with_suffix(".lease"), lambda _, header: checked(Lease, header)
         )
 
     def write_snapshot(self, taken: SlotSnapshot) -> None:
@@ -103,7 +104,7 @@ class SlotFiles:
         """
         taken = self._read(
             self._path.with_suffix(".snapshot"),
-            lambda arrays, header: _checked(SlotSnapshot, {**header, **arrays}),
+            lambda arrays, header: checked(SlotSnapshot, {**header, **arrays}),
         )
         return None if taken is None or taken.restarts != restarts else taken
 
@@ -131,9 +132,9 @@ class SlotFiles:
         attempt, restarts = int(header["attempt"]), int(header["restarts"])
         if "dropped" in header:
             dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
-            return _checked(DroppedSlot, {"spec": self._spec, **dropped})
+            return checked(DroppedSlot, {"spec": self._spec, **dropped})
         record = dict(header["record"])
-        record["curve"] = tuple(_checked(CurvePoint, point) for point in record["curve"])
+        record["curve"] = tuple(checked(CurvePoint, point) for point in record["curve"])
         return FilledSlot(
             spec=self._spec,
             attempt=attempt,
@@ -141,7 +142,7 @@ class SlotFiles:
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
             kept=arrays.pop("kept", None),
-            record=_checked(TaskRecord, record),
+            record=checked(TaskRecord, record),
             episodes=Episodes(**arrays),
         )
 
@@ -171,32 +172,3 @@ class SlotFiles:
         if header != self._head:
             raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
         return whole
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)
-
-
-_CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "int": lambda value: type(value) is int and value >= 0,
-    "float": _is_number,
-    "str": lambda value: isinstance(value, str),
-    "str | None": lambda value: value is None or isinstance(value, str),
-    "Mapping[str, float]": lambda value: (
-        isinstance(value, dict) and all(map(_is_number, value.values()))
-    ),
-}
-"""Whether a value is of a field's type, by its annotation."""
-
-
-def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass of what a header holds.
-
-    Raises:
-        TypeError: A value is of another type, is missing, or is not known.
-    """
-    for one in fields(kind):  # type: ignore[arg-type]
-        check = _CHECKS.get(str(one.type))
-        if check is not None and one.name in values and not check(values[one.name]):
-            raise TypeError(f"{one.name} = {values[one.name]!r:.80}")
-    return kind(**values)

@@ -23,6 +23,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostErr
 
 from leap_rl.compute.determinism import configure_torch
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -32,7 +33,6 @@ from leap_rl.training.messages import (
     Counted,
     Diverged,
     FloatVector,
-    ServerStatus,
     Stream,
     Ticket,
     Wait,
@@ -174,7 +174,7 @@ class ServerActor:
         if not self._to_freeze:
             self._frozen.set()
 
-    async def supervise(self) -> ServerStatus:
+    async def supervise(self) -> RunStatus:
         """Look after leases and return where the run stands."""
         self._server.tick()
         status = self._server.status()
