@@ -24,11 +24,11 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.rows import evaluation_row
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import CurvePoint, FloatVector
 from leap_rl.training.rounds.agents import RANDOM, REWARDS, Agent, agents_of, rewards_file
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.rows import evaluation_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,7 +187,7 @@ class EvaluationPolicy:
                 for key, here in now.items()
                 if (episodes := sum(one.episodes for one in here))
             }
-            rows.append(LoggedRow(axis="agent_steps", values=evaluation_row(agent_steps, means)))
+            rows.append(evaluation_row(agent_steps, means))
         return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
 
     def _task_seed(self, game: str, seed: int) -> int:
