@@ -124,6 +124,11 @@ def make_server(
     )
 
 
+def newest_sum(server: ParameterServer, slot: int) -> tuple[int, FloatVector | None]:
+    """A slot's number of segments and its newest sum in the open round."""
+    return server._open.slots[slot].n, server._open.slots[slot].contribution
+
+
 def claim(trainer: str = "a", number: int = 1, incarnation: int = 1) -> Claim:
     return Claim(trainer=trainer, incarnation=incarnation, number=number)
 

@@ -32,19 +32,15 @@ from leap_rl.training.messages import (
     Counted,
     Diverged,
     Finished,
-    FloatVector,
     Stream,
     Ticket,
     Wait,
     Work,
 )
-from leap_rl.training.rounds.policy import FilledSlot, RoundPolicy
-from leap_rl.training.server.commit import Committer
-from leap_rl.training.server.counters import Counters
-from leap_rl.training.server.kept_agents import KeptAgents
+from leap_rl.training.rounds.policy import RoundPolicy
 from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
-from leap_rl.training.server.slot_files import SlotSnapshot
-from leap_rl.training.server.slots import Slot, SlotState
+from leap_rl.training.server.run_rounds import RunRounds
+from leap_rl.training.server.slots import Slot
 
 MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""
@@ -86,39 +82,32 @@ class ParameterServer:
         clock: Callable[[], float] = time.monotonic,
         on_fault_point: OnFaultPoint = no_fault,
     ) -> None:
-        latest = folder.latest()
-        assert latest is not None, "a run is made with its checkpoint 0"
-        folder.rely_on_locks()
         self._folder = folder
         self._fingerprint = fingerprint
         self._policy = policy
-        self._lease_policy = lease_policy
         self._on_divergence = on_divergence
         self._session = session
-        self._clock = clock
         self._on_fault_point = on_fault_point
         self._trainers: dict[str, TrainerState] = {}
-        state = folder.read_state(latest)
-        self.counters = Counters(state.get("rows", ()), restarted=trainers_live)
-        """For display."""
-        self._kept_agents = KeptAgents(folder, fingerprint, state.get("kept", {}))
-        self._committer = Committer(
-            folder,
-            fingerprint,
-            policy,
-            self._kept_agents,
+        self._rounds = RunRounds(
+            folder=folder,
+            fingerprint=fingerprint,
+            policy=policy,
+            lease_policy=lease_policy,
             keep_checkpoints=keep_checkpoints,
+            trainers=self._trainers,
+            session=session,
+            trainers_live=trainers_live,
+            clock=clock,
             on_fault_point=on_fault_point,
         )
-        # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
-        # that died in answering it, and that can be no older than the last round.
-        self._committed = {
-            (latest - 1, index): int(slot["attempt"])
-            for index, slot in enumerate(state.get("slots", ()))
-        }
-        self._open = self._open_round(latest, trainers_live=trainers_live)
-        self._close_full_rounds()
+        self.counters = self._rounds.counters
+        """For display."""
         on_fault_point(FaultPoint.SERVER_RESUMING)
+
+    @property
+    def _open(self) -> OpenRound:
+        return self._rounds.open
 
     # -- what trainers call -------------------------------------------------------------------
 
@@ -173,15 +162,7 @@ class ParameterServer:
             slot.contribution = message.contribution
             slot.progress = message.progress
         if message.snapshot is not None and message.n > slot.durable_n:
-            slot.files.write_snapshot(
-                SlotSnapshot(
-                    restarts=slot.restarts,
-                    n=message.n,
-                    contribution=message.contribution,
-                    snapshot=message.snapshot,
-                )
-            )
-            slot.durable_n, slot.trainer_failures = message.n, 0
+            slot.write_snapshot(message.n, message.contribution, message.snapshot)
             self.counters.snapshot_taken(slot.index, message.progress.agent_steps)
             self._on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
         self._on_fault_point(FaultPoint.SERVER_STREAMING)
@@ -196,7 +177,7 @@ class ParameterServer:
         """
         ticket = message.ticket
         self._check_fingerprint(ticket)
-        if self._is_counted(ticket):
+        if self._rounds.is_counted(ticket):
             self.counters.repeats_refused += 1
             return Counted(next=self.claim(message.claim))
         slot = self._owned_slot(ticket)
@@ -209,21 +190,11 @@ class ParameterServer:
             path = self._folder.agent(ticket.slot, slot.spec.game)
             agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
             self._folder.write(path, save(agent))
-        filled = FilledSlot(
-            spec=slot.spec,
-            attempt=ticket.attempt,
-            restarts=slot.restarts,
-            contribution=message.contribution,
-            record=message.record,
-            episodes=message.episodes,
-            kept=message.kept,
-        )
-        slot.complete(filled)
+        slot.fill(message)
         self.counters.tasks_completed += 1
         self.counters.heard(slot.index, message.record.agent_steps)
         self._on_fault_point(FaultPoint.SERVER_COMPLETING)
-        slot.n, slot.contribution = message.n, message.contribution
-        self._close_full_rounds()
+        self._rounds.close_if_full()
         return Counted(next=self.claim(message.claim))
 
     def diverged(self, message: Diverged) -> Abandon:
@@ -256,66 +227,17 @@ class ParameterServer:
     def tick(self) -> None:
         """Free the slots whose leases are over, and close a round that is late; called often."""
         if self._open.tick():
-            self._close_full_rounds()
+            self._rounds.close_if_full()
 
     def status(self) -> RunStatus:
         """Return where the run stands."""
-        slots = self._open.slots
-        return RunStatus(
-            round=self._open.number,
-            rounds=self._policy.rounds,
-            slots_complete=sum(slot.state is SlotState.COMPLETE for slot in slots),
-            slots_total=len(slots),
-            running=self._open.running(),
-            durable_segments=sum(
-                slot.durable_n for slot in slots if slot.state is SlotState.RUNNING
-            ),
-            failure=self._open.failure,
-        )
-
-    def newest_sum(self, slot: int) -> tuple[int, FloatVector | None]:
-        """Return a slot's number of segments and its newest sum, [P], in the open round."""
-        return self._open.slots[slot].n, self._open.slots[slot].contribution
-
-    # -- rounds -------------------------------------------------------------------------------
-
-    def _open_round(self, number: int, *, trainers_live: bool = True) -> OpenRound:
-        finished = number >= self._policy.rounds
-        opened = OpenRound(
-            number,
-            () if finished else self._policy.open(number),
-            folder=self._folder,
-            fingerprint=self._fingerprint,
-            lease_policy=self._lease_policy,
-            clock=self._clock,
-            counters=self.counters,
-        )
-        opened.recover(self._trainers, self._session if trainers_live else None)
-        return opened
-
-    def _close_full_rounds(self) -> None:
-        results, number = self._open.results, self._open.number
-        if results is None:
-            return
-        if all(slot.spec.validates for slot in results if isinstance(slot, FilledSlot)):
-            dropped = next(slot for slot in results if not isinstance(slot, FilledSlot))
-            self._open.failure = (
-                f"round {number} has no task left: all were dropped, the first one since "
-                f"{dropped.spec.game} {dropped.reason}"
-            )
-            return
-        rows = self._committer.commit(self._open, results)
-        self._committed |= {(number, index): slot.attempt for index, slot in enumerate(results)}
-        for row in rows:
-            self.counters.committed(row.axis, row.values)
-        self._open = self._open_round(number + 1)
+        return self._rounds.status()
 
     # -- slots --------------------------------------------------------------------------------
 
     def _next_work(self, claim: Claim, trainer: TrainerState) -> Work:
-        self._close_full_rounds()  # where the checkpoint could not be written before
-        finished = self._open.number >= self._policy.rounds
-        if finished or self._open.failure is not None:
+        self._rounds.close_if_full()  # where the checkpoint could not be written before
+        if self._rounds.finished:
             return Finished()
         slot = self._open.pending()
         if slot is None:
@@ -345,7 +267,7 @@ class ParameterServer:
             keep_agent=self._policy.keeps_agents,
             durable_n=slot.n,
             snapshot=snapshot,
-            kept=self._kept_agents.read(slot.spec.game) if goes_on else None,
+            kept=self._rounds.kept_agents.read(slot.spec.game) if goes_on else None,
         )
 
     def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:
@@ -355,7 +277,7 @@ class ParameterServer:
             slot.drop(reason, agent_steps)
             self.counters.tasks_dropped += 1
             _log.warning("%s; it is dropped", what)
-            self._close_full_rounds()
+            self._rounds.close_if_full()
         elif self._on_divergence == "restart_task" and slot.restarts < MAX_RESTARTS:
             slot.restart()
             self.counters.tasks_restarted += 1
@@ -376,12 +298,6 @@ class ParameterServer:
             self.counters.abandons += 1
             return Abandon(reason=slot)
         return slot
-
-    def _is_counted(self, ticket: Ticket) -> bool:
-        if ticket.round == self._open.number and ticket.slot < len(self._open.slots):
-            slot = self._open.slots[ticket.slot]
-            return slot.state is SlotState.COMPLETE and slot.attempt == ticket.attempt
-        return self._committed.get((ticket.round, ticket.slot)) == ticket.attempt
 
     def _check_fingerprint(self, ticket: Ticket) -> None:
         if ticket.fingerprint != self._fingerprint:

@@ -18,9 +18,9 @@ import numpy as np
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.status import TaskProgress
-from leap_rl.training.messages import Bytes, Claim, Episodes, FloatVector, TaskRecord
+from leap_rl.training.messages import Bytes, Claim, Complete, Episodes, FloatVector, TaskRecord
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
-from leap_rl.training.server.slot_files import Lease, SlotFiles
+from leap_rl.training.server.slot_files import Lease, SlotFiles, SlotSnapshot
 
 
 class SlotState(Enum):
@@ -106,6 +106,13 @@ class Slot:
         self.n, self.durable_n, self.contribution = taken.n, taken.n, taken.contribution
         return taken.snapshot
 
+    def write_snapshot(self, n: int, contribution: FloatVector, snapshot: Bytes) -> None:
+        """Put a snapshot after `n` segments on disk, with their sum, [P]."""
+        self.files.write_snapshot(
+            SlotSnapshot(restarts=self.restarts, n=n, contribution=contribution, snapshot=snapshot)
+        )
+        self.durable_n, self.trainer_failures = n, 0
+
     def free(self) -> None:
         """Take it from its trainer, which is lost."""
         self._leave(SlotState.PENDING)
@@ -118,6 +125,21 @@ class Slot:
         self.restarts, self.trainer_failures = restarts, 0
         self.n, self.durable_n, self.contribution = 0, 0, None
         self._leave(SlotState.PENDING)
+
+    def fill(self, message: Complete) -> None:
+        """Complete it with a trainer's whole sum."""
+        self.complete(
+            FilledSlot(
+                spec=self.spec,
+                attempt=self.attempt,
+                restarts=self.restarts,
+                contribution=message.contribution,
+                record=message.record,
+                episodes=message.episodes,
+                kept=message.kept,
+            )
+        )
+        self.n, self.contribution = message.n, message.contribution
 
     def drop(self, reason: str, agent_steps: int) -> None:
         """Complete it without a contribution."""
