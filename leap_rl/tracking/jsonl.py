@@ -8,19 +8,13 @@ from pathlib import Path
 
 from leap_rl.storage.links import naming, read_regular
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import Sink, refuse_non_finite
+from leap_rl.tracking.sink import Sink
 
 
 class JsonlSink(Sink):
     """Appends rows to a file, each flushed to the operating system before `write` returns.
 
-    A process that was killed while it wrote leaves a torn last line; opening cuts it off.
-
-    Args:
-        path: the file; made if it is missing, its folder is not.
-
-    Raises:
-        OSError: it cannot be opened; the message names the file.
+    A killed process may leave a torn last line; opening cuts it off.
     """
 
     name = "metrics.jsonl"
@@ -34,10 +28,9 @@ class JsonlSink(Sink):
         """Append `row` as one line.
 
         Raises:
-            ValueError: a value is NaN or infinite, which JSON cannot say; nothing is written.
-            OSError: it could not be written; the message names the file.
+            ValueError: A value is NaN or infinite, which JSON cannot say; nothing is written.
+            OSError: It could not be written; the message names the file.
         """
-        refuse_non_finite(row)
         line = (json.dumps(dict(row), allow_nan=False) + "\n").encode()
         with naming(self._path):
             while line:  # a disk that becomes full takes a part, then refuses
@@ -49,16 +42,15 @@ class JsonlSink(Sink):
 
 
 def read_rows(path: Path) -> list[dict[str, float | int]]:
-    """All whole rows of a file that may still be written to, in order; none if it is missing.
+    """Return all whole rows of a file that may still be written to; none if it is missing.
 
     Raises:
-        ValueError: a line other than a torn last one is no JSON object; the message numbers it.
+        ValueError: A line other than a torn last one is no JSON object; the message numbers it.
     """
     if not path.exists():
         return []
-    lines = read_regular(path).split(b"\n")
     # What follows the last newline is empty, or a line that is being written or was torn.
-    whole = lines[:-1]
+    whole = read_regular(path).split(b"\n")[:-1]
     rows = []
     for number, line in enumerate(whole, start=1):
         row = _parse(line)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import Cell, Sink, TrackingError, refuse_non_finite
+from leap_rl.tracking.sink import Cell, Sink, TrackingError
 
 
 class Tracker:
     """Hands each row to all sinks, in their order. The last one is the truth, the others mirror it.
 
-    Usable as a context manager, which closes the sinks, and tells them of an error that left it; a
-    run that was asked to stop has none.
+    A mirror that fails is reported once, and the run continues without it. As a context manager it
+    closes the sinks, and reports an error that leaves it to them; a KeyboardInterrupt is none.
     """
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
@@ -32,11 +32,13 @@ class Tracker:
             OSError: the sink that is the truth could not write it.
         """
         assert axis in row, f"the row lacks its axis {axis}"
-        refuse_non_finite(row)
+        for key, value in row.items():
+            if not math.isfinite(value):
+                raise ValueError(f"{key} = {value}: only finite numbers can be recorded")
         self._show(lambda sink: sink.write(row, axis))
 
     def log_clip(self, name: str, path: Path) -> None:
-        """Record a film, an .mp4, in every sink that can show it."""
+        """Record a video, an .mp4, in every sink that can show it."""
         self._show(lambda sink: sink.write_clip(name, path))
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -50,14 +52,7 @@ class Tracker:
     def log_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
     ) -> None:
-        """Record an initialization in every sink that keeps such files.
-
-        Args:
-            meta_step: The meta-steps behind it.
-            path: Its file, which must stay.
-            newest: Whether the run has none after it yet.
-            metadata: Plain values that say what it is.
-        """
+        """Record an initialization's file, which must stay, in every sink that can show it."""
         self._show(
             lambda sink: sink.write_initialization(
                 meta_step, path, newest=newest, metadata=metadata
@@ -70,7 +65,7 @@ class Tracker:
             try:
                 show(mirror)
             except Exception as error:  # a mirror stops no run, however it breaks
-                report_mirror(mirror.name, error)
+                _report_mirror(mirror.name, error)
                 self._sinks = tuple(sink for sink in self._sinks if sink is not mirror)
                 with suppress(Exception):
                     mirror.close()
@@ -89,7 +84,7 @@ class Tracker:
                 try:
                     mirror.close()
                 except Exception as error:
-                    report_mirror(mirror.name, error)
+                    _report_mirror(mirror.name, error)
 
     def __enter__(self) -> Tracker:
         return self
@@ -108,8 +103,7 @@ class Tracker:
                         sink.fail(" ".join(str(error).split()) or type(error).__name__)
 
 
-def report_mirror(name: str, error: Exception) -> None:
-    """Print that a mirror has failed, why, and that the run continues without it."""
+def _report_mirror(name: str, error: Exception) -> None:
     reason = " ".join(str(error).split()) or type(error).__name__
     print(
         f"leap-rl: {name} has failed ({reason}); the run continues without it, and metrics.jsonl "
@@ -127,15 +121,15 @@ def open_tracker(
     place: str | None = None,
     rows: int | None = None,
 ) -> Tracker:
-    """Open the sinks that `config` asks for; a resumed run goes on in the same files.
+    """Open the sinks that `config` asks for; a resumed run continues in the same files.
 
     Args:
-        config: which mirrors to keep.
-        run_folder: a folder on this machine; made if it is missing.
-        run_config: the resolved config as plain scalars, lists and dicts, shown with the wandb run.
-        kind: the command, `train` or `learn`; wandb's job type.
-        place: where the run lives, as its user would name it; the folder, if nothing is said.
-        rows: how many the run's checkpoints hold. Further ones in metrics.jsonl are cut off: a
+        config: Which mirrors to open.
+        run_folder: A folder on this machine; made if it is missing.
+        run_config: The resolved config as plain values, shown with the wandb run.
+        kind: The command; wandb's job type.
+        place: The run's folder or URL in messages; `run_folder` by default.
+        rows: How many the run's checkpoints hold. Further ones in metrics.jsonl are cut off: a
             lost checkpoint's, which is computed again.
 
     Raises:
@@ -156,7 +150,7 @@ def open_tracker(
             except TrackingError:  # what the user asked for cannot be
                 raise
             except Exception as error:
-                report_mirror(name, error)
+                _report_mirror(name, error)
             else:
                 stack.callback(sinks[-1].close)
 
@@ -164,21 +158,22 @@ def open_tracker(
             from leap_rl.tracking.wandb import WandbSink
 
             past = read_rows(run_folder / "metrics.jsonl")
-            make_wandb = partial(
-                WandbSink,
-                config,
-                run_folder=run_folder,
-                run_config=run_config,
-                kind=kind,
-                past=past,
-                place=place or str(run_folder),
+            where = place or str(run_folder)
+            add_mirror(
+                WandbSink.name,
+                lambda: WandbSink(
+                    config,
+                    run_folder=run_folder,
+                    run_config=run_config,
+                    kind=kind,
+                    past=past,
+                    place=where,
+                ),
             )
-            add_mirror(WandbSink.name, make_wandb)
         if config.tensorboard:
             from leap_rl.tracking.tensorboard import TensorBoardSink
 
-            make_tensorboard = partial(TensorBoardSink, run_folder / "tensorboard")
-            add_mirror(TensorBoardSink.name, make_tensorboard)
+            add_mirror(TensorBoardSink.name, lambda: TensorBoardSink(run_folder / "tensorboard"))
         sinks.append(JsonlSink(run_folder / "metrics.jsonl"))
         stack.pop_all()
     return Tracker(sinks)

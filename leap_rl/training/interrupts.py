@@ -1,13 +1,13 @@
-"""How a run is stopped from outside: Ctrl-C, SIGTERM, or the time that it was given.
+"""How a run is stopped from outside: Ctrl-C, SIGTERM, or the end of its time.
 
-The first of them asks the run to stop: it finishes what it is writing, and its folder can be
+The first signal asks the run to stop: it finishes what it is writing, and its folder can be
 resumed. The second leaves at once, and so does the first if the run has not stopped within seconds.
-What is on disk is whole in any case, since all writes are atomic.
+All writes are atomic, so the folder is whole in any case.
 
-Python raises a KeyboardInterrupt wherever the main thread is, be it where nothing can catch it,
-such as in another library's callback. So the wish to stop is remembered too, and loops look at it.
-Where an exception must not come from anywhere, as between the halves of a write, it is held back
-and the loop alone looks (:meth:`Interrupts.held_back`).
+Python raises a KeyboardInterrupt wherever the main thread is, even in another library's callback,
+where nothing catches it. So the request is remembered too, and loops check it. Where an exception
+must not interrupt, as between the halves of a write, :meth:`Interrupts.held_back` leaves it to the
+loop.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from types import FrameType
 from typing import Any, Final
 
 STOP_WITHIN_S: Final = 6.0
-"""A run that was asked to stop and has not by then is left at once."""
+"""A run that has not stopped by then is left at once."""
 
 LATECOMER_S: Final = 0.5
-"""A batch system ends all processes of a run together: this one may hear of it last."""
+"""A batch system ends all processes of a run together; this one may get its signal last."""
 
 ONE_WISH_S: Final = 0.3
-"""Signals so close together are one: `timeout`, say, sends two, to the process and to its group."""
+"""Signals so close together are one: `timeout` sends two, to the process and to its group."""
 
 
 class StopReason(Enum):
@@ -52,7 +52,7 @@ _SIGNALS: Final = frozenset(int(number) for number in _REASONS)
 
 
 class Interrupts:
-    """Listens, while it is entered, for what asks a run to stop. Enter it in the main thread.
+    """Listens for signals while it is entered.
 
     Signals reach Python in the main thread only; entered in another one, or a second time, it
     changes nothing.
@@ -60,7 +60,7 @@ class Interrupts:
     Args:
         stop_after_s: Ask the run to stop this many seconds after ``started_s``; none for never.
         started_s: On the monotonic clock.
-        farewell: What to print when the run is left at once, if anything.
+        farewell: Printed when the run is left at once.
         leave: Ends this process at once, with an exit status.
     """
 
@@ -96,17 +96,13 @@ class Interrupts:
         if self._wanted.is_set():
             raise KeyboardInterrupt
 
-    def explain_failure(self) -> bool:
-        """Whether what fails just now does so because the run is to stop."""
-        return self._wanted.wait(LATECOMER_S)
-
     @contextmanager
     def explaining(self, *failures: type[Exception]) -> Iterator[None]:
-        """Raise a KeyboardInterrupt for such failures here that come of the wish to stop."""
+        """Raise a KeyboardInterrupt in place of failures that come of being stopped."""
         try:
             yield
         except failures:
-            if self.explain_failure():
+            if self._wanted.wait(LATECOMER_S):
                 raise KeyboardInterrupt from None
             raise
 
@@ -116,7 +112,7 @@ class Interrupts:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Raise nothing here; who works here calls :meth:`check` where it may stop."""
+        """Raise nothing inside; the code there calls :meth:`check` where it may stop."""
         self._held_back += 1
         try:
             yield

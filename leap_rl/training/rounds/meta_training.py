@@ -35,14 +35,7 @@ OUTER_OPTIMIZER = "outer_optimizer.safetensors"
 
 
 def draw_games(seed: int, meta_step: int, games: Sequence[str], batch_size: int) -> list[str]:
-    """Draw a meta-step's games without replacement; all of them come before any comes again.
-
-    Args:
-        seed: The run's seed.
-        meta_step: The meta-step.
-        games: The pool.
-        batch_size: How many to draw; more than the pool holds fill it more than once.
-    """
+    """Draw a meta-step's games without replacement; all of them come before any comes again."""
     # Sorting by a keyed hash is a uniform shuffle that no library's next version can change.
     batch: list[str] = []
     for repetition in range(-(-batch_size // len(games))):
@@ -100,11 +93,9 @@ class MetaTrainingFactory:
         return MetaTraining(self, outer, agent_steps=agent_steps, validation_state=validation_state)
 
     def adopt(self, files: Mapping[str, bytes], *, keep_optimizer: bool) -> dict[str, bytes]:
-        """Return the files of the checkpoint that a fork starts with.
+        """Return the files of the checkpoint that a fork starts with, from those of a run's.
 
-        Args:
-            files: Those of a run's checkpoint, by name.
-            keep_optimizer: Whether the outer optimizer keeps its state, or starts from scratch.
+        Without `keep_optimizer` the outer optimizer starts from scratch.
 
         Raises:
             ValueError: They do not fit this run's parameters or its optimizer.

@@ -33,24 +33,17 @@ from leap_rl.training.rounds.rows import evaluation_row
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationFactory:
-    """Makes an evaluation's first checkpoint, and its policy from it.
-
-    Args:
-        seed: The evaluation's; games and seeds of agents derive theirs from it.
-        games: To learn.
-        seeds: Agents of each run in each game.
-        agent_steps: Budget of each agent.
-        layout: Of the shared parameters.
-        random_initialization: Draws an encoder, float32 [P], from a seed; none for no baseline.
-        save_agents: Whether trained agents are kept.
-    """
+    """Makes an evaluation's first checkpoint, and its policy from it."""
 
     seed: int
     games: tuple[str, ...]
     seeds: int
+    """Agents of each run in each game."""
     agent_steps: int
+    """Budget of each agent."""
     layout: Layout
     random_initialization: Callable[[int], Tensor] | None
+    """Draws an encoder, float32 [P], from a seed; none for no baseline."""
     save_agents: bool = False
 
     def write_first_checkpoint(
@@ -59,13 +52,13 @@ class EvaluationFactory:
         given: Mapping[str, Sequence[tuple[str, Tensor]]],
         own_starts: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the given initializations, and what is made of them.
+        """Write the given initializations, and the description of their agents.
 
         Args:
             folder: The evaluation's.
             given: By group, the name of each of its runs and its initialization, float32 [P].
-            own_starts: The groups whose runs' own random starts are among those given, and the
-                name of that group; its runs have the same order.
+            own_starts: For groups whose runs' own random starts are given as a group too, the name
+                of that one; its runs have the same order.
         """
         every = [theta0 for group in given.values() for _, theta0 in group]
         files = {

@@ -41,16 +41,9 @@ class TrainerState:
 
 
 class OpenRound:
-    """The slots of one round; :meth:`recover` brings them to where the run's folder has them.
+    """The slots of one round, none where the run is finished.
 
-    Args:
-        number: The round; slots of the one before are removed.
-        specs: Its tasks, in slot order; none where the run is finished.
-        folder: The run's.
-        fingerprint: SHA-256 of the run's defining config.
-        lease_policy: When a slot is taken from its trainer, and the round from its slots.
-        clock: Monotonic seconds.
-        counters: Counts what happens here.
+    The files of the round before are removed; :meth:`recover` reads those of this one.
     """
 
     def __init__(
@@ -88,9 +81,6 @@ class OpenRound:
         Args:
             trainers: Those known by now; the owners of running slots are added.
             session: The driver whose trainers may live; None where none does.
-
-        Raises:
-            RunFolderError: A file does not belong there, or cannot be read.
         """
         for slot in self.slots:
             result, lease = slot.files.read_result(), slot.files.read_lease()
@@ -186,10 +176,7 @@ class OpenRound:
         """Free the slots whose leases are over, and fill all of them where the round is late.
 
         A server that stalls, on a slow disk say, hears nobody meanwhile: the time it missed is
-        added to the leases.
-
-        Returns:
-            Whether the round was late, and is to be closed.
+        added to the leases. Returns whether the round was late, and is to be closed.
         """
         now, lease_policy = self._clock(), self._lease_policy
         missed_s = now - self._ticked_s - lease_policy.lease_s / TICKS_A_LEASE

@@ -147,8 +147,8 @@ class ParameterServer:
         slot.heard = True
         self._open.renew(slot)
         if not np.isfinite(message.contribution).all():
-            # What becomes of its slot must not hang on when a trainer happened to stream, so that
-            # only `complete` may restart or drop it.
+            # A slot's fate must not depend on when its trainer streamed: only `complete` may
+            # restart or drop it.
             if self._on_divergence == "stop":
                 return self._diverged(slot, _not_finite(message.n), agent_steps=0)
             return Continue(durable_n=slot.durable_n)
@@ -198,15 +198,10 @@ class ParameterServer:
         return Counted(next=self.claim(message.claim))
 
     def diverged(self, message: Diverged) -> Abandon:
-        """Hear that a task's numbers are no longer finite, and decide on its slot.
-
-        Raises:
-            ProtocolError: The message belongs to another run.
-            OSError: What was decided could not be written.
-        """
+        """Decide on the slot of a task whose numbers are no longer finite."""
         slot = self._owned_slot(message.ticket)
         if isinstance(slot, Abandon):
-            return slot  # it was decided before
+            return slot
         return self._diverged(slot, message.reason, agent_steps=message.agent_steps)
 
     def heartbeat(self, trainer: str, incarnation: int) -> None:
@@ -220,7 +215,7 @@ class ParameterServer:
     # -- what the driver calls ----------------------------------------------------------------
 
     def trainer_lost(self, trainer: str, cause: str) -> None:
-        """Free what a trainer held that the runtime says is dead, and of what."""
+        """Free the slot of a trainer that the runtime says is dead."""
         self.counters.trainers_lost += 1
         self._open.release(trainer, cause)
 
@@ -249,11 +244,11 @@ class ParameterServer:
         return self._assignment(slot)
 
     def _assignment(self, slot: Slot) -> Assignment:
-        """Roll a slot back to its newest snapshot, and return the work that goes on from there."""
+        """Roll a slot back to its newest snapshot, and return the work from there."""
         snapshot = slot.roll_back()
         self.counters.handed_out(slot.index, snapshot=snapshot is not None)
-        # A task whose numbers went bad starts from scratch, since its agent would go on as it did.
-        goes_on = snapshot is None and slot.restarts == 0
+        # A task that diverged starts from scratch, since its agent would diverge again.
+        carries_over = snapshot is None and slot.restarts == 0
         return Assignment(
             ticket=Ticket(
                 fingerprint=self._fingerprint,
@@ -267,7 +262,7 @@ class ParameterServer:
             keep_agent=self._policy.keeps_agents,
             durable_n=slot.n,
             snapshot=snapshot,
-            kept=self._rounds.kept_agents.read(slot.spec.game) if goes_on else None,
+            kept=self._rounds.kept_agents.read(slot.spec.game) if carries_over else None,
         )
 
     def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:

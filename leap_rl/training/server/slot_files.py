@@ -1,11 +1,11 @@
-"""The files of an open round's slots: leases, snapshots, completed slots; agents and curves.
+"""The files of an open round's slots.
 
     NNN.lease         who works on slot NNN, at which attempt
     NNN.snapshot      its task's snapshot, with the sum so far
     NNN.safetensors   its whole sum and record, or why it was dropped: the slot is complete
 
-Each is one sealed file, so that it is there whole or not at all, and damage is told. A damaged one
-is set aside: what it held is computed again, to the same bits.
+Each is one sealed file, there whole or not at all. A damaged one is set aside, with a warning: what
+it held is computed again, to the same bits.
 """
 
 from __future__ import annotations
@@ -57,20 +57,22 @@ class SlotSnapshot:
     """A snapshot of a slot's task after ``n`` segments, with their sum, [P]."""
 
     restarts: int
-    """Which of the slot's tasks: how often it was started again by then."""
+    """How often the task had been started again."""
     n: int
     contribution: FloatVector
     snapshot: Bytes
 
 
 class SlotFiles:
-    """Reads and writes the files of one slot.
+    """Reads and writes the files of one slot; those of another task or run are refused.
+
+    All that is written is synced to disk before the call returns.
 
     Args:
-        path: Where the completed slot goes; the others lie beside it.
+        path: Of the completed slot; the others lie beside it.
         spec: The slot's task.
-        fingerprint: SHA-256 of the run's defining config. A file of another task or run is refused.
-        folder: The run's folder, which all of them lie in.
+        fingerprint: SHA-256 of the run's defining config.
+        folder: The run's.
     """
 
     def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
@@ -80,7 +82,7 @@ class SlotFiles:
         self._spec = spec
 
     def write_lease(self, lease: Lease) -> None:
-        """Write who works on the slot, synced to disk before it returns."""
+        """Write who works on the slot."""
         self._write(self._path.with_suffix(".lease"), {}, asdict(lease))
 
     def read_lease(self) -> Lease | None:
@@ -90,18 +92,13 @@ class SlotFiles:
         )
 
     def write_snapshot(self, taken: SlotSnapshot) -> None:
-        """Write a snapshot, synced to disk before it returns."""
+        """Write a snapshot, with its sum."""
         arrays: Arrays = {"contribution": taken.contribution, "snapshot": taken.snapshot}
         header = {"n": taken.n, "restarts": taken.restarts}
         self._write(self._path.with_suffix(".snapshot"), arrays, header)
 
     def read_snapshot(self, *, restarts: int) -> SlotSnapshot | None:
-        """Return the newest snapshot, or none.
-
-        Args:
-            restarts: How often the slot's task was started again; a snapshot of an earlier one is
-                none.
-        """
+        """Return the newest snapshot of the task after so many restarts, or none."""
         taken = self._read(
             self._path.with_suffix(".snapshot"),
             lambda arrays, header: checked(SlotSnapshot, {**header, **arrays}),
@@ -109,7 +106,7 @@ class SlotFiles:
         return None if taken is None or taken.restarts != restarts else taken
 
     def write_result(self, slot: FilledSlot | DroppedSlot) -> None:
-        """Write what completes a slot, synced to disk before it returns."""
+        """Write what completes the slot."""
         header: dict[str, Any] = {"attempt": slot.attempt, "restarts": slot.restarts}
         if isinstance(slot, DroppedSlot):
             arrays: Arrays = {}
