@@ -52,7 +52,7 @@ def film_agents(
             console.message(f"filming {game} from {initialization}: {shown(clip)}")
             title = f"{game}, {initialization}"
             _film(agent, game, clip, root=folder.path, config=config, title=title, check=check)
-        tracker.log_clip(f"clip/{initialization}/{game}", clip)
+        tracker.log_file(f"clip/{initialization}/{game}", clip)
 
 
 def clip_path(folder: RunFolder, initialization: str, game: str) -> Path:

@@ -41,7 +41,7 @@ def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
         tracker.log_table("evaluation/comparisons", COMPARISONS, list(_comparisons(summary)))
         said = [*map(verdict_of, summary.comparisons), *notes_of(summary)]
         tracker.log_table("evaluation/verdict", ["verdict"], [[sentence] for sentence in said])
-    tracker.log_page("evaluation/report", write_report([folder]))
+    tracker.log_file("evaluation/report", write_report([folder]))
 
 
 def _agents(summary: Summary) -> Iterable[list[Cell]]:

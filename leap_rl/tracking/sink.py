@@ -36,16 +36,13 @@ class Sink(ABC):
     def close(self) -> None:
         """Write out what is buffered. Nothing is written afterwards."""
 
-    def write_clip(self, name: str, path: Path) -> None:  # noqa: B027
-        """Record a film, an .mp4."""
+    def write_file(self, name: str, path: Path) -> None:  # noqa: B027
+        """Record a video (.mp4) or a self-contained page (.html)."""
 
     def write_table(  # noqa: B027
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
     ) -> None:
         """Record a table."""
-
-    def write_page(self, name: str, path: Path) -> None:  # noqa: B027
-        """Record a self-contained page of HTML."""
 
     def write_initialization(  # noqa: B027
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]

@@ -37,17 +37,13 @@ class Tracker:
                 raise ValueError(f"{key} = {value}: only finite numbers can be recorded")
         self._show(lambda sink: sink.write(row, axis))
 
-    def log_clip(self, name: str, path: Path) -> None:
-        """Record a video, an .mp4, in every sink that can show it."""
-        self._show(lambda sink: sink.write_clip(name, path))
+    def log_file(self, name: str, path: Path) -> None:
+        """Record a video (.mp4) or a self-contained page (.html) in sinks that can show it."""
+        self._show(lambda sink: sink.write_file(name, path))
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Record a table in every sink that can show it."""
         self._show(lambda sink: sink.write_table(name, columns, rows))
-
-    def log_page(self, name: str, path: Path) -> None:
-        """Record a self-contained page of HTML in every sink that can show it."""
-        self._show(lambda sink: sink.write_page(name, path))
 
     def log_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]

@@ -132,9 +132,12 @@ class WandbSink(Sink):
             self._run.log(dict(row))
         self._rows += 1
 
-    def write_clip(self, name: str, path: Path) -> None:
-        """Log a film; wandb copies the file."""
-        self._run.log({name: wandb.Video(str(path), format="mp4")})
+    def write_file(self, name: str, path: Path) -> None:
+        """Log a video or a page; wandb copies the file."""
+        if path.suffix == ".mp4":
+            self._run.log({name: wandb.Video(str(path), format="mp4")})
+        else:
+            self._run.log({name: wandb.Html(path, inject=False)})
 
     def write_table(
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
@@ -142,10 +145,6 @@ class WandbSink(Sink):
         """Log a table; what is not finite is left empty."""
         data = [[_finite(cell) for cell in row] for row in rows]
         self._run.log({name: wandb.Table(list(columns), data, allow_mixed_types=True)})
-
-    def write_page(self, name: str, path: Path) -> None:
-        """Log an HTML page; wandb copies the file."""
-        self._run.log({name: wandb.Html(path, inject=False)})
 
     def write_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]

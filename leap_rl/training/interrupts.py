@@ -44,11 +44,7 @@ class StopReason(Enum):
     TERMINATED = 128 + signal.SIGTERM
 
 
-_REASONS: Final = {
-    signal.SIGINT: StopReason.INTERRUPTED,
-    signal.SIGTERM: StopReason.TERMINATED,
-}
-_SIGNALS: Final = frozenset(int(number) for number in _REASONS)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
@@ -147,7 +143,7 @@ class Interrupts:
         self._main_thread = threading.get_ident()
         self._former_inlet = signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
         self._former: dict[signal.Signals, Any] = {
-            number: signal.signal(number, self._handle) for number in _REASONS
+            number: signal.signal(number, self._handle) for number in _SIGNALS
         }
         # Last: if the time is over already, what it sends must find the handlers in place.
         self._watcher = threading.Thread(target=self._watch, name="interrupts", daemon=True)
@@ -157,7 +153,7 @@ class Interrupts:
         """Listen again after another library, as Ray does, has put its own handlers in place."""
         if self._depth and threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
-            for number in _REASONS:
+            for number in _SIGNALS:
                 signal.signal(number, self._handle)
 
     def _listen_no_more(self) -> None:
@@ -170,7 +166,7 @@ class Interrupts:
         os.close(self._outlet)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._want(_REASONS[signal.Signals(number)])
+        self._want(StopReason(128 + number))
         if not self._held_back:
             raise KeyboardInterrupt
 
@@ -192,7 +188,7 @@ class Interrupts:
                 numbers = os.read(self._outlet, 64)
                 if 0 in numbers:
                     return
-                reasons = [_REASONS[signal.Signals(n)] for n in numbers if n in _SIGNALS]
+                reasons = [StopReason(128 + n) for n in numbers if n in _SIGNALS]
                 while own and StopReason.INTERRUPTED in reasons:
                     reasons.remove(StopReason.INTERRUPTED)
                     own -= 1

@@ -169,9 +169,6 @@ class Recorder(Sink):
         if self.fails:
             raise OSError("disk full")
 
-    def write_clip(self, name: str, path: Path) -> None:
-        self.log.append(f"{self.who} showed {name}")
-
     def fail(self, reason: str) -> None:
         self.log.append(f"{self.who} told of {reason}")
         if reason in self.log:

@@ -161,13 +161,13 @@ class EvaluationPolicy:
     ) -> ClosedRound:
         """Make rows of the learning curves: means over runs and seeds, point by point."""
         by_spec = {slot.spec: slot.record.curve for slot in slots}
-        specs = self.open(round_number)
-        curves: dict[tuple[str, str], list[tuple[CurvePoint, ...]]] = {}
-        for spec, agent in zip(specs, self.agents(), strict=True):
-            if spec in by_spec:
-                curves.setdefault((agent.initialization, agent.game), []).append(by_spec[spec])
+        specs, agents = self.open(round_number), self.agents()
         of_slots = {slot: by_spec[spec] for slot, spec in enumerate(specs) if spec in by_spec}
-        points = max((len(curve) for of_one in curves.values() for curve in of_one), default=0)
+        curves: dict[tuple[str, str], list[tuple[CurvePoint, ...]]] = {}
+        for slot, curve in of_slots.items():
+            key = (agents[slot].initialization, agents[slot].game)
+            curves.setdefault(key, []).append(curve)
+        points = max(map(len, of_slots.values()), default=0)
         rows = []
         for point in range(points):
             now = {

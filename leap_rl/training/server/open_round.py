@@ -114,10 +114,6 @@ class OpenRound:
         results = [slot.result for slot in self.slots if slot.result is not None]
         return results if results and len(results) == len(self.slots) else None
 
-    def pending(self) -> Slot | None:
-        """Return the first slot that nobody works on."""
-        return next((slot for slot in self.slots if slot.state is SlotState.PENDING), None)
-
     def held_by(self, trainer: str) -> Slot | None:
         """Return the slot that a trainer works on."""
         return next((slot for slot in self.slots if slot.owner == trainer), None)
@@ -150,7 +146,7 @@ class OpenRound:
 
     def let_run(self, slot: Slot, trainer: str) -> None:
         """Let a trainer work on a slot for a lease."""
-        slot.run(trainer)
+        slot.state, slot.owner, slot.heard = SlotState.RUNNING, trainer, False
         self.renew(slot)
 
     def renew(self, slot: Slot) -> None:

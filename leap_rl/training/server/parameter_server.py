@@ -40,7 +40,7 @@ from leap_rl.training.messages import (
 from leap_rl.training.rounds.policy import RoundPolicy
 from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
 from leap_rl.training.server.run_rounds import RunRounds
-from leap_rl.training.server.slots import Slot
+from leap_rl.training.server.slots import Slot, SlotState
 
 MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""
@@ -234,7 +234,8 @@ class ParameterServer:
         self._rounds.close_if_full()  # where the checkpoint could not be written before
         if self._rounds.finished:
             return Finished()
-        slot = self._open.pending()
+        free = (slot for slot in self._open.slots if slot.state is SlotState.PENDING)
+        slot = next(free, None)
         if slot is None:
             return Wait()
         slot.hand_out(claim, self._session)

@@ -92,10 +92,6 @@ class Slot:
             )
         )
 
-    def run(self, trainer: str) -> None:
-        """Let a trainer work on it."""
-        self.state, self.owner, self.heard = SlotState.RUNNING, trainer, False
-
     def roll_back(self) -> Bytes | None:
         """Return to the newest snapshot, or to the task's start; returns the snapshot."""
         taken = self.files.read_snapshot(restarts=self.restarts)
