@@ -72,16 +72,12 @@ class Interrupts:
         self._deadline_s = None if stop_after_s is None else started_s + stop_after_s
         self._farewell = farewell
         self._leave = leave
-        self._reason: StopReason | None = None
+        self.reason: StopReason | None = None
+        """Why the run is to stop, if it is."""
         self._wanted = threading.Event()
         self._depth = 0
         self._held_back = 0
         self._cleanups: list[Callable[[], object]] = []
-
-    @property
-    def reason(self) -> StopReason | None:
-        """Why the run is to stop, if it is."""
-        return self._reason
 
     def is_set(self) -> bool:
         """Whether the run is to stop."""
@@ -171,8 +167,8 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _want(self, reason: StopReason) -> None:
-        if self._reason is None:
-            self._reason = reason
+        if self.reason is None:
+            self.reason = reason
         self._wanted.set()
 
     # -- in a thread of its own ---------------------------------------------------------------
@@ -207,7 +203,7 @@ class Interrupts:
                     return
 
     def _leave_at_once(self) -> None:
-        assert self._reason is not None
+        assert self.reason is not None
         if self._farewell is not None:
             if sys.stderr.isatty():
                 self._farewell = f"\x1b[?25h\r\n{self._farewell}"  # bars hide the cursor
@@ -217,7 +213,7 @@ class Interrupts:
         for cleanup in self._cleanups:
             with suppress(Exception):
                 cleanup()
-        self._leave(self._reason.value)
+        self._leave(self.reason.value)
 
 
 def kill_descendants(pid: int) -> None:

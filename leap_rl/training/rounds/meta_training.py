@@ -120,11 +120,11 @@ class MetaTraining:
         outer: OuterStep,
         *,
         agent_steps: int,
-        validation_state: ValidationState | None = None,
+        validation_state: ValidationState,
     ) -> None:
         self._plan = plan
         self._outer = outer
-        self._validation_state = validation_state or ValidationState()
+        self._validation_state = validation_state
         self._agent_steps = agent_steps
         self._theta0: FloatVector = outer.theta.numpy().copy()
 

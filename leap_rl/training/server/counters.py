@@ -31,31 +31,8 @@ class Counters:
         self.tasks_cut_off = 0
         self.row: Row = {}
         """Of the newest committed meta-step; empty before the first."""
-        self._heard: dict[int, int] = {}
-        self._durable: dict[int, int] = {}
         for row in rows:
             self.committed(row["axis"], row["values"])
-
-    def handed_out(self, slot: int, *, snapshot: bool) -> None:
-        """Note that a task begins, or resumes from its snapshot."""
-        if not snapshot:
-            self._heard[slot] = 0
-        elif slot in self._durable:  # or the snapshot was taken in by a server that died
-            self._heard[slot] = self._durable[slot]
-
-    def heard(self, slot: int, agent_steps: int) -> None:
-        """Count a task's new agent steps.
-
-        After a server's death, those between its last message and this one's first are not counted.
-        """
-        before = self._heard.get(slot, agent_steps)
-        self._heard[slot] = agent_steps
-        self.agent_steps += max(0, agent_steps - before)
-
-    def snapshot_taken(self, slot: int, agent_steps: int) -> None:
-        """Count a snapshot on disk."""
-        self.snapshots += 1
-        self._durable[slot] = agent_steps
 
     def committed(self, axis: str, row: Row) -> None:
         """Take a row on disk, if it is a meta-step's."""

@@ -157,13 +157,13 @@ class ParameterServer:
         else:
             self.counters.streams += 1
         if message.n >= slot.n:
-            self.counters.heard(slot.index, message.progress.agent_steps)
+            self.counters.agent_steps += slot.new_steps(message.progress.agent_steps)
             slot.n = message.n
             slot.contribution = message.contribution
             slot.progress = message.progress
         if message.snapshot is not None and message.n > slot.durable_n:
-            slot.write_snapshot(message.n, message.contribution, message.snapshot)
-            self.counters.snapshot_taken(slot.index, message.progress.agent_steps)
+            slot.write_snapshot(message, message.snapshot)
+            self.counters.snapshots += 1
             self._on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
         self._on_fault_point(FaultPoint.SERVER_STREAMING)
         return Continue(durable_n=slot.durable_n)
@@ -192,7 +192,7 @@ class ParameterServer:
             self._folder.write(path, save(agent))
         slot.fill(message)
         self.counters.tasks_completed += 1
-        self.counters.heard(slot.index, message.record.agent_steps)
+        self.counters.agent_steps += slot.new_steps(message.record.agent_steps)
         self._on_fault_point(FaultPoint.SERVER_COMPLETING)
         self._rounds.close_if_full()
         return Counted(next=self.claim(message.claim))
@@ -247,7 +247,7 @@ class ParameterServer:
     def _assignment(self, slot: Slot) -> Assignment:
         """Roll a slot back to its newest snapshot, and return the work from there."""
         snapshot = slot.roll_back()
-        self.counters.handed_out(slot.index, snapshot=snapshot is not None)
+        slot.counted_steps = 0 if snapshot is None else slot.durable_steps
         # A task that diverged starts from scratch, since its agent would diverge again.
         carries_over = snapshot is None and slot.restarts == 0
         return Assignment(

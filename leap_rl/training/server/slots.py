@@ -18,7 +18,15 @@ import numpy as np
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.status import TaskProgress
-from leap_rl.training.messages import Bytes, Claim, Complete, Episodes, FloatVector, TaskRecord
+from leap_rl.training.messages import (
+    Bytes,
+    Claim,
+    Complete,
+    Episodes,
+    FloatVector,
+    Stream,
+    TaskRecord,
+)
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 from leap_rl.training.server.slot_files import Lease, SlotFiles, SlotSnapshot
 
@@ -58,6 +66,10 @@ class Slot:
     contribution: FloatVector | None = None
     """The newest sum of the newest attempt, [P]."""
     progress: TaskProgress = field(default_factory=TaskProgress, repr=False)
+    counted_steps: int | None = None
+    """Agent steps of the task that are counted; None before this server has heard of it."""
+    durable_steps: int | None = None
+    """The same, at the newest snapshot that this server has taken in."""
     result: FilledSlot | DroppedSlot | None = field(default=None, repr=False)
     """What completed it."""
 
@@ -75,6 +87,15 @@ class Slot:
             f"{self.spec.game} (slot {self.index} of round {self.round}, task seed "
             f"{self.task_seed})"
         )
+
+    def new_steps(self, agent_steps: int) -> int:
+        """Count a task's agent steps; returns how many are new.
+
+        After a server's death, those between its last message and this one's first are not counted.
+        """
+        before = agent_steps if self.counted_steps is None else self.counted_steps
+        self.counted_steps = agent_steps
+        return max(0, agent_steps - before)
 
     def hand_out(self, claim: Claim, session: str) -> None:
         """Write that the next attempt is the claim's trainer's, under a driver's session."""
@@ -102,12 +123,18 @@ class Slot:
         self.n, self.durable_n, self.contribution = taken.n, taken.n, taken.contribution
         return taken.snapshot
 
-    def write_snapshot(self, n: int, contribution: FloatVector, snapshot: Bytes) -> None:
-        """Put a snapshot after `n` segments on disk, with their sum, [P]."""
+    def write_snapshot(self, message: Stream, snapshot: Bytes) -> None:
+        """Put a stream's snapshot on disk, with its sum."""
         self.files.write_snapshot(
-            SlotSnapshot(restarts=self.restarts, n=n, contribution=contribution, snapshot=snapshot)
+            SlotSnapshot(
+                restarts=self.restarts,
+                n=message.n,
+                contribution=message.contribution,
+                snapshot=snapshot,
+            )
         )
-        self.durable_n, self.trainer_failures = n, 0
+        self.durable_n, self.trainer_failures = message.n, 0
+        self.durable_steps = message.progress.agent_steps
 
     def free(self) -> None:
         """Take it from its trainer, which is lost."""
