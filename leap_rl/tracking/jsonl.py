@@ -14,13 +14,18 @@ from leap_rl.tracking.sink import Sink
 class JsonlSink(Sink):
     """Appends rows to a file, each flushed to the operating system before `write` returns.
 
-    A killed process may leave a torn last line; opening cuts it off.
+    A killed process may leave a torn last line; opening cuts it off, and all rows after the first
+    `keep_rows`, if those are given.
     """
 
     name = "metrics.jsonl"
 
-    def __init__(self, path: Path) -> None:
-        _cut_torn_line(path)
+    def __init__(self, path: Path, *, keep_rows: int | None = None) -> None:
+        if path.exists():
+            whole = read_regular(path).split(b"\n")[:-1]
+            if whole and _parse(whole[-1]) is None:
+                whole.pop()
+            os.truncate(path, sum(len(line) + 1 for line in whole[:keep_rows]))
         self._path = path
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115
 
@@ -64,29 +69,9 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
     return rows
 
 
-def cut_rows(path: Path, rows: int) -> None:
-    """Cut a file off after so many rows; one that is missing stays so."""
-    if path.exists():
-        content = read_regular(path)
-        end = sum(len(line) + 1 for line in content.split(b"\n")[:rows])
-        if end < len(content):
-            os.truncate(path, end)
-
-
 def _parse(line: bytes) -> dict[str, float | int] | None:
     try:
         row = json.loads(line)
     except ValueError:
         return None
     return row if isinstance(row, dict) else None
-
-
-def _cut_torn_line(path: Path) -> None:
-    if not path.exists():
-        return
-    content = read_regular(path)
-    end = content.rfind(b"\n") + 1
-    start_of_last = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
-    if _parse(content[start_of_last:end]) is None:
-        end = start_of_last
-    os.truncate(path, end)

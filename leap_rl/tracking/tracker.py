@@ -132,44 +132,33 @@ def open_tracker(
         TrackingError: wandb is to be online, and has no key or is refused.
     """
     # The sinks' modules are imported only when used: wandb alone takes most of a second.
-    from leap_rl.tracking.jsonl import JsonlSink, cut_rows, read_rows
+    from leap_rl.tracking.jsonl import JsonlSink, read_rows
 
     run_folder.mkdir(parents=True, exist_ok=True)
-    if rows is not None:
-        cut_rows(run_folder / "metrics.jsonl", rows)
-    with ExitStack() as stack:
-        sinks: list[Sink] = []
+    truth = JsonlSink(run_folder / "metrics.jsonl", keep_rows=rows)
+    openers: dict[str, Callable[[], Sink]] = {}
+    if config.wandb != "disabled":
+        from leap_rl.tracking.wandb import WandbSink
 
-        def add_mirror(name: str, make: Callable[[], Sink]) -> None:
-            try:
-                sinks.append(make())
-            except TrackingError:  # what the user asked for cannot be
-                raise
-            except Exception as error:
-                _report_mirror(name, error)
-            else:
-                stack.callback(sinks[-1].close)
+        openers[WandbSink.name] = lambda: WandbSink(
+            config,
+            run_folder=run_folder,
+            run_config=run_config,
+            kind=kind,
+            past=read_rows(run_folder / "metrics.jsonl"),
+            place=place or str(run_folder),
+        )
+    if config.tensorboard:
+        from leap_rl.tracking.tensorboard import TensorBoardSink
 
-        if config.wandb != "disabled":
-            from leap_rl.tracking.wandb import WandbSink
-
-            past = read_rows(run_folder / "metrics.jsonl")
-            where = place or str(run_folder)
-            add_mirror(
-                WandbSink.name,
-                lambda: WandbSink(
-                    config,
-                    run_folder=run_folder,
-                    run_config=run_config,
-                    kind=kind,
-                    past=past,
-                    place=where,
-                ),
-            )
-        if config.tensorboard:
-            from leap_rl.tracking.tensorboard import TensorBoardSink
-
-            add_mirror(TensorBoardSink.name, lambda: TensorBoardSink(run_folder / "tensorboard"))
-        sinks.append(JsonlSink(run_folder / "metrics.jsonl"))
-        stack.pop_all()
-    return Tracker(sinks)
+        openers[TensorBoardSink.name] = lambda: TensorBoardSink(run_folder / "tensorboard")
+    mirrors: list[Sink] = []
+    for name, opener in openers.items():
+        try:
+            mirrors.append(opener())
+        except TrackingError:  # what the user asked for cannot be
+            truth.close()
+            raise
+        except Exception as error:
+            _report_mirror(name, error)
+    return Tracker([*mirrors, truth])
