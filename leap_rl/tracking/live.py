@@ -1,4 +1,4 @@
-"""How a run stands, for who looks at it from elsewhere: RUN/live.json, while the driver lives.
+"""RUN/live.json: how a run stands, for `leap-rl watch`, while its driver lives.
 
     {"written": ..., "status": {...}}   the newest status, and when it was, in Unix seconds
 

@@ -23,7 +23,7 @@ class TrackingError(ValueError):
 
 
 class Sink(ABC):
-    """Takes rows, and what else it can show; the methods of what it cannot do nothing."""
+    """Takes rows, and shows other media if it can; the methods here do nothing."""
 
     name: ClassVar[str]
     """In messages to the user."""
@@ -34,7 +34,7 @@ class Sink(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Write out what is buffered. Nothing is written afterwards."""
+        """Flush and close. Nothing is written afterwards."""
 
     def write_file(self, name: str, path: Path) -> None:  # noqa: B027
         """Record a video (.mp4) or a self-contained page (.html)."""

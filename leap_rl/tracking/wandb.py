@@ -142,7 +142,7 @@ class WandbSink(Sink):
     def write_table(
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
     ) -> None:
-        """Log a table; what is not finite is left empty."""
+        """Log a table; cells that are not finite are left empty."""
         data = [[_finite(cell) for cell in row] for row in rows]
         self._run.log({name: wandb.Table(list(columns), data, allow_mixed_types=True)})
 

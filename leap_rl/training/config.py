@@ -41,7 +41,7 @@ class RuntimeConfig:
     """Seconds between two streams of a task's sum so far."""
 
     snapshot_every_s: float = 60.0
-    """Seconds between two snapshots of a task, from which another trainer goes on when this one is
+    """Seconds between two snapshots of a task, from which another trainer resumes when this one is
     lost: the most work that a death costs."""
 
     lease_s: float = 60.0

@@ -28,7 +28,7 @@ class LearningFactory:
     games: tuple[str, ...]
     layout: Layout
     unit: Unit = "agent_steps"
-    """What the tasks call what they count as agent steps."""
+    """The unit of the tasks' budgets."""
 
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write the initialization, float32 [P], that every agent starts from."""

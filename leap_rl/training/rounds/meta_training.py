@@ -63,7 +63,7 @@ class MetaTrainingFactory:
     layout: Layout
     frames_per_agent_step: int
     unit: Unit = "agent_steps"
-    """What the tasks call what they count as agent steps."""
+    """The unit of the tasks' budgets."""
     validation: Validation | None = None
     """Which games judge the initialization meanwhile."""
 

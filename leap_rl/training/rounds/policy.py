@@ -70,7 +70,7 @@ class ClosedRound:
 
 
 class RoundPolicy(Protocol):
-    """Says what a run's rounds consist of. Owned by the server; never called twice at a time."""
+    """The rounds of a run. The server calls one method at a time."""
 
     @property
     def rounds(self) -> int:

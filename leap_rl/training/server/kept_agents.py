@@ -44,7 +44,7 @@ class KeptAgents:
             agent: Bytes = arrays["agent"]
         except (OSError, SealError, KeyError) as error:
             raise RunFolderError(
-                f"{path}: cannot be gone on from ({error}); a fork of the run at checkpoint "
+                f"{path}: cannot be resumed from ({error}); a fork of the run at checkpoint "
                 f"{number} starts with new agents"
             ) from None
         return agent

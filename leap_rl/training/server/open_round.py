@@ -154,7 +154,7 @@ class OpenRound:
         slot.lease_until_s = self._clock() + self._lease_policy.lease_s
 
     def release(self, trainer: str, cause: str) -> None:
-        """Free what a trainer works on, which is lost or asks for something else."""
+        """Free the slot of a trainer, if it has one."""
         slot = self.held_by(trainer)
         if slot is not None:
             self.free(slot, cause)

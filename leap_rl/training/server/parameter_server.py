@@ -190,7 +190,8 @@ class ParameterServer:
             path = self._folder.agent(ticket.slot, slot.spec.game)
             agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
             self._folder.write(path, save(agent))
-        slot.fill(message)
+        slot.fill(message.contribution, message.record, message.episodes, kept=message.kept)
+        slot.n = message.n
         self.counters.tasks_completed += 1
         self.counters.agent_steps += slot.new_steps(message.record.agent_steps)
         self._on_fault_point(FaultPoint.SERVER_COMPLETING)

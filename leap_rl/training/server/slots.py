@@ -21,7 +21,6 @@ from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
     Bytes,
     Claim,
-    Complete,
     Episodes,
     FloatVector,
     Stream,
@@ -149,24 +148,33 @@ class Slot:
         self.n, self.durable_n, self.contribution = 0, 0, None
         self._leave(SlotState.PENDING)
 
-    def fill(self, message: Complete) -> None:
-        """Complete it with a trainer's whole sum."""
-        self.complete(
+    def fill(
+        self,
+        contribution: FloatVector,
+        record: TaskRecord,
+        episodes: Episodes,
+        *,
+        kept: Bytes | None = None,
+        cut_off: bool = False,
+    ) -> None:
+        """Complete it with a sum, [P]."""
+        self._complete(
             FilledSlot(
                 spec=self.spec,
                 attempt=self.attempt,
                 restarts=self.restarts,
-                contribution=message.contribution,
-                record=message.record,
-                episodes=message.episodes,
-                kept=message.kept,
+                cut_off=cut_off,
+                contribution=contribution,
+                record=record,
+                episodes=episodes,
+                kept=kept,
             )
         )
-        self.n, self.contribution = message.n, message.contribution
+        self.contribution = contribution
 
     def drop(self, reason: str, agent_steps: int) -> None:
         """Complete it without a contribution."""
-        self.complete(
+        self._complete(
             DroppedSlot(
                 spec=self.spec,
                 attempt=self.attempt,
@@ -196,32 +204,22 @@ class Slot:
             working_s=0.0,
             waiting_s=0.0,
         )
-        self.complete(
-            FilledSlot(
-                spec=self.spec,
-                attempt=self.attempt,
-                restarts=self.restarts,
-                cut_off=True,
-                contribution=self.contribution,
-                record=record,
-                episodes=Episodes(
-                    agent_steps=np.empty(0, dtype=np.int64),
-                    returns=np.empty(0, dtype=np.float64),
-                    lengths=np.empty(0, dtype=np.int64),
-                ),
-            )
+        episodes = Episodes(
+            agent_steps=np.empty(0, dtype=np.int64),
+            returns=np.empty(0, dtype=np.float64),
+            lengths=np.empty(0, dtype=np.int64),
         )
-
-    def complete(self, result: FilledSlot | DroppedSlot) -> None:
-        """Fill it, once what it is filled with is on disk."""
-        self.files.write_result(result)
-        self.take(result)
+        self.fill(self.contribution, record, episodes, cut_off=True)
 
     def take(self, result: FilledSlot | DroppedSlot) -> None:
         """Take a result that is on disk."""
         self._leave(SlotState.COMPLETE)
         self.attempt, self.restarts = result.attempt, result.restarts
         self.result = result
+
+    def _complete(self, result: FilledSlot | DroppedSlot) -> None:
+        self.files.write_result(result)  # before it counts
+        self.take(result)
 
     def _leave(self, state: SlotState) -> None:
         self.state, self.owner, self.progress = state, None, TaskProgress()
