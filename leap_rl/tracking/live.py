@@ -13,8 +13,9 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from leap_rl.storage.checked import checked
 from leap_rl.storage.durable_files import write_atomically
@@ -87,18 +88,13 @@ def _best_effort() -> Iterator[None]:
         pass
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveStatus:
+class LiveStatus(NamedTuple):
     """A run as its driver saw it last."""
 
     status: RunStatus
+    """With the time that has passed since counted as elapsed."""
     age_s: float
     """How long ago that was, by this machine's clock; never less than 0."""
-
-    @property
-    def now(self) -> RunStatus:
-        """The status, with the time that has passed since counted as elapsed."""
-        return replace(self.status, elapsed_s=self.status.elapsed_s + self.age_s)
 
 
 def read_live(folder: Path) -> LiveStatus | None:
@@ -118,7 +114,7 @@ def read_live(folder: Path) -> LiveStatus | None:
         return None
     if status.rounds < 1 or status.agent_steps_total < 1:
         return None
-    return LiveStatus(status=status, age_s=age_s)
+    return LiveStatus(replace(status, elapsed_s=status.elapsed_s + age_s), age_s)
 
 
 def _can_be_shown(value: object) -> bool:

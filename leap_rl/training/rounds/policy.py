@@ -7,9 +7,9 @@ says which tasks fill them, what they start from, and what closing the round doe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
@@ -101,8 +101,5 @@ class RoundPolicy(Protocol):
         """
 
 
-class RoundPolicyFactory(Protocol):
-    """Makes a run's policy as its newest checkpoint says; small and picklable."""
-
-    def __call__(self, folder: RunFolder) -> RoundPolicy:
-        """Restore the policy from the folder's newest checkpoint."""
+RoundPolicyFactory: TypeAlias = Callable[[RunFolder], RoundPolicy]
+"""Restores a run's policy from the folder's newest checkpoint; small and picklable."""
