@@ -61,11 +61,11 @@ class WandbSink(Sink):
     environment, code or git state.
 
     Args:
-        config: Mode (`offline` or `online`), project, entity, group and tags.
+        config: Mode, project, entity, group and tags.
         run_folder: wandb's files go into its `wandb` folder.
         run_config: The resolved config; must hold no secrets.
         kind: The command, as wandb's job type.
-        past: The rows that the run has logged already, in order.
+        past: The rows that the run has logged already.
         place: The run's folder or URL, for `leap-rl resume`.
 
     Raises:

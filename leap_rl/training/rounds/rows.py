@@ -50,11 +50,11 @@ def meta_step_row(
         step: The outer step's result.
         dropped: The tasks that do not count.
         initialization_norm: Before the step.
-        meta_step_s: Wall clock, from the first slot's opening to the commit.
+        meta_step_s: Wall clock, from opening to closing the round.
         agent_steps_before: Of all meta-steps before this one.
-        frames_per_agent_step: 0 for tasks that have no frames.
-        validation: Metrics of the initialization that the meta-step began with; mostly none.
-        unit: What agent steps are called in the row; a task that counts examples has no episodes.
+        frames_per_agent_step: 0 for tasks without frames.
+        validation: Metrics of the initialization before the step; mostly none.
+        unit: A task that counts examples has no episodes.
     """
     new_agent_steps = sum(slot.record.agent_steps for slot in slots)
     agent_steps = agent_steps_before + new_agent_steps

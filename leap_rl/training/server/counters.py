@@ -11,9 +11,7 @@ from leap_rl.tracking.metrics import Row
 class Counters:
     """Counts, each named like its Prometheus series, and the newest committed row.
 
-    Args:
-        rows: Of the checkpoint that the server begins with.
-        restarted: Whether the server takes the place of one that died.
+    `rows` are those of the checkpoint that the server begins with.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]] = (), *, restarted: bool = False) -> None:

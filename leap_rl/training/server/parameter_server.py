@@ -52,10 +52,10 @@ class ParameterServer:
     """Hands out a run's tasks, takes in their sums, and closes its rounds.
 
     Args:
-        folder: The run's folder; holds at least checkpoint 0.
+        folder: The run's; holds at least checkpoint 0.
         fingerprint: SHA-256 of the run's defining config; messages of another are refused.
-        policy: What the rounds consist of, restored from the folder's newest checkpoint.
-        lease_policy: When a slot is taken from its trainer, and a round from its slots.
+        policy: Restored from the folder's newest checkpoint.
+        lease_policy: When a slot is taken from its trainer, and a late round is closed.
         on_divergence: What becomes of a task whose numbers are no longer finite.
         keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
         session: Identifies the driver; the trainers of leases with another one are gone.

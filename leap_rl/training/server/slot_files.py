@@ -66,13 +66,8 @@ class SlotSnapshot:
 class SlotFiles:
     """Reads and writes the files of one slot; those of another task or run are refused.
 
-    All that is written is synced to disk before the call returns.
-
-    Args:
-        path: Of the completed slot; the others lie beside it.
-        spec: The slot's task.
-        fingerprint: SHA-256 of the run's defining config.
-        folder: The run's.
+    All that is written is synced to disk before the call returns. `path` is the completed slot's;
+    the others lie beside it.
     """
 
     def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
