@@ -74,7 +74,7 @@ def film_agents(
                 tell=lambda picture: check(),
                 root=folder.path,
             )
-        tracker.log_clip(f"clip/{name}/{game}", clip)
+        tracker.log_file(f"clip/{name}/{game}", clip)
 
 
 def clip_path(folder: RunFolder, initialization: str, game: str) -> Path:

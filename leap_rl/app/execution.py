@@ -21,12 +21,12 @@ from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
+from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import open_tracker
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults.injection import fault_injector
 from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.interrupts import Interrupts, StopReason
-from leap_rl.training.messages import ServerStatus
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.runtime.run_spec import RunSpec, Runtime
 from leap_rl.training.server.open_round import LeasePolicy
@@ -132,7 +132,7 @@ def _run_rounds(
             config, folder, tracker, console, first_checkpoint=first, on_fault_point=on_fault_point
         )
 
-        def report(status: ServerStatus) -> None:
+        def report(status: RunStatus) -> None:
             folder.check()
             monitor.report(status)
 

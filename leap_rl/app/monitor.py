@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from leap_rl.config import Config, TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
+from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker
-from leap_rl.tracking.views import RunView, TaskView
 from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.initialization import FILE_NAME
-from leap_rl.training.messages import ServerStatus
 
 
 class Monitor:
@@ -56,14 +56,26 @@ class Monitor:
         for number in range(first_checkpoint + 1, self._next_checkpoint):
             self._log_initialization(number)  # again: who logged it may have died
 
-    def report(self, status: ServerStatus) -> None:
+    def report(self, status: RunStatus) -> None:
         """Take in how the run stands."""
         while self._next_checkpoint <= status.round:
             self._on_fault_point(FaultPoint.DRIVER_LOGGING)
             self._log_checkpoint(self._next_checkpoint)
             self._next_checkpoint += 1
         self._slots_total = status.slots_total or self._slots_total
-        self._console.show(self._view(status))
+        self._console.show(
+            replace(
+                status,
+                # A finished run has no open slots any more: all of the last round's are done.
+                slots_complete=self._slots_total if status.finished else status.slots_complete,
+                slots_total=self._slots_total,
+                command=self._config.command,
+                agent_steps_total=self._config.task.budget,
+                unit=self._config.task.unit,
+                elapsed_s=time.monotonic() - self._started,
+                last_row=self._last_row,
+            )
+        )
 
     def _log_checkpoint(self, number: int) -> None:
         for row in self._folder.read_state(number)["rows"]:
@@ -91,33 +103,6 @@ class Monitor:
                 newest=number == newest,
                 metadata={"method": config.meta.method, "seed": config.seed},
             )
-
-    def _view(self, status: ServerStatus) -> RunView:
-        tasks = tuple(
-            TaskView(
-                slot=task.slot,
-                game=task.game,
-                trainer=task.trainer,
-                agent_steps=task.live.agent_steps if task.live else 0,
-                agent_steps_total=self._config.task.budget,
-                agent_steps_per_s=task.live.agent_steps_per_s if task.live else 0.0,
-                mean_return=task.live.mean_return if task.live else None,
-            )
-            for task in status.running
-        )
-        return RunView(
-            kind=self._config.command,
-            meta_step=status.round,
-            meta_steps=status.rounds,
-            # A finished run has no open slots any more: all of the last round's are done.
-            slots_done=self._slots_total if status.finished else status.slots_complete,
-            slots_total=self._slots_total,
-            tasks=tasks,
-            agent_steps_per_s=sum(task.agent_steps_per_s for task in tasks),
-            elapsed_s=time.monotonic() - self._started,
-            last_row=self._last_row,
-            unit=self._config.task.unit,
-        )
 
 
 def rows_of(config: Config, folder: RunFolder, *, first_checkpoint: int) -> int:

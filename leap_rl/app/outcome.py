@@ -34,7 +34,7 @@ def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
         tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
         said = [[sentence] for sentence in summary.verdict]
         tracker.log_table("evaluation/verdict", ["verdict"], said)
-    tracker.log_page("evaluation/report", write_report([folder]))
+    tracker.log_file("evaluation/report", write_report([folder]))
 
 
 def agents_of(summary: Summary) -> Iterable[list[Cell]]:

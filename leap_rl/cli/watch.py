@@ -14,7 +14,7 @@ from leap_rl.config import Config, TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.run_lock import Holder
-from leap_rl.tracking.console import make_console, print_view
+from leap_rl.tracking.console import make_console, print_status
 from leap_rl.tracking.live import read_live
 
 LOOK_EVERY_S = 0.5
@@ -45,7 +45,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
             folder.refresh()
             live = read_live(folder.path)
             if live is not None:
-                console.show(live.now)
+                console.show(live.status)
             elif not seen:
                 console.message(_silent(folder, holder))
             seen = True
@@ -62,7 +62,7 @@ def _print_once(folder: RunFolder, config: Config) -> None:
     elif live is None:
         print(_silent(folder, holder))
     else:
-        print_view(live.now, sys.stdout)
+        print_status(live.status, sys.stdout)
         if live.age_s > OLD_S:
             print(f"as of {live.age_s:,.0f} s ago")
 

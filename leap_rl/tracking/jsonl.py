@@ -8,25 +8,24 @@ from pathlib import Path
 
 from leap_rl.storage.links import naming, read_regular
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import Sink, refuse_non_finite
+from leap_rl.tracking.sink import Sink
 
 
 class JsonlSink(Sink):
     """Appends rows to a file, each flushed to the operating system before `write` returns.
 
-    A process that was killed while it wrote leaves a torn last line; opening cuts it off.
-
-    Args:
-        path: the file; made if it is missing, its folder is not.
-
-    Raises:
-        OSError: it cannot be opened; the message names the file.
+    A killed process may leave a torn last line; opening cuts it off, and all rows after the first
+    `keep_rows`, if those are given.
     """
 
     name = "metrics.jsonl"
 
-    def __init__(self, path: Path) -> None:
-        _cut_torn_line(path)
+    def __init__(self, path: Path, *, keep_rows: int | None = None) -> None:
+        if path.exists():
+            whole = read_regular(path).split(b"\n")[:-1]
+            if whole and _parse(whole[-1]) is None:
+                whole.pop()
+            os.truncate(path, sum(len(line) + 1 for line in whole[:keep_rows]))
         self._path = path
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115
 
@@ -34,10 +33,9 @@ class JsonlSink(Sink):
         """Append `row` as one line.
 
         Raises:
-            ValueError: a value is NaN or infinite, which JSON cannot say; nothing is written.
-            OSError: it could not be written; the message names the file.
+            ValueError: A value is NaN or infinite, which JSON cannot say; nothing is written.
+            OSError: It could not be written; the message names the file.
         """
-        refuse_non_finite(row)
         line = (json.dumps(dict(row), allow_nan=False) + "\n").encode()
         with naming(self._path):
             while line:  # a disk that becomes full takes a part, then refuses
@@ -49,16 +47,15 @@ class JsonlSink(Sink):
 
 
 def read_rows(path: Path) -> list[dict[str, float | int]]:
-    """All whole rows of a file that may still be written to, in order; none if it is missing.
+    """Return all whole rows of a file that may still be written to; none if it is missing.
 
     Raises:
-        ValueError: a line other than a torn last one is no JSON object; the message numbers it.
+        ValueError: A line other than a torn last one is no JSON object; the message numbers it.
     """
     if not path.exists():
         return []
-    lines = read_regular(path).split(b"\n")
     # What follows the last newline is empty, or a line that is being written or was torn.
-    whole = lines[:-1]
+    whole = read_regular(path).split(b"\n")[:-1]
     rows = []
     for number, line in enumerate(whole, start=1):
         row = _parse(line)
@@ -72,29 +69,9 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
     return rows
 
 
-def cut_rows(path: Path, rows: int) -> None:
-    """Cut a file off after so many rows; one that is missing stays so."""
-    if path.exists():
-        content = read_regular(path)
-        end = sum(len(line) + 1 for line in content.split(b"\n")[:rows])
-        if end < len(content):
-            os.truncate(path, end)
-
-
 def _parse(line: bytes) -> dict[str, float | int] | None:
     try:
         row = json.loads(line)
     except ValueError:
         return None
     return row if isinstance(row, dict) else None
-
-
-def _cut_torn_line(path: Path) -> None:
-    if not path.exists():
-        return
-    content = read_regular(path)
-    end = content.rfind(b"\n") + 1
-    start_of_last = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
-    if _parse(content[start_of_last:end]) is None:
-        end = start_of_last
-    os.truncate(path, end)

@@ -21,16 +21,10 @@ from leap_rl.tracking.sink import Sink
 
 
 class TensorBoardSink(Sink):
-    """Writes each figure as a scalar at the row's axis value. A resume adds one more event file.
+    """Writes each metric as a scalar at the row's axis value. A resume adds one more event file.
 
     tensorboardX's own writer has a queue and a thread. When a write fails the thread dies, and
-    whoever fills the queue then waits for ever. So a row is written here, in one call.
-
-    Args:
-        folder: where the event files go; made if it is missing.
-
-    Raises:
-        OSError: the file cannot be made.
+    filling the queue then waits for ever. So a row is written here, in one call.
     """
 
     name = "TensorBoard"
@@ -45,11 +39,7 @@ class TensorBoardSink(Sink):
         self._write(Event(wall_time=now, file_version="brain.Event:2"))
 
     def write(self, row: Row, axis: Axis) -> None:
-        """Write the row's metrics, but for the axis itself, and hand them to the file.
-
-        Raises:
-            OSError: they could not be written.
-        """
+        """Append the row's metrics, but for the axis itself."""
         summary = Summary()
         for key, value in row.items():
             if key != axis:
@@ -75,7 +65,7 @@ def check_events(content: bytes) -> None:
     """Check the records of an event file.
 
     Raises:
-        ValueError: One is not what was written; where a kill has torn the last one is not told.
+        ValueError: One is damaged. A last one that a kill has torn is not.
     """
     at = 0
     while at + 12 <= len(content):

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
-from leap_rl.tracking.sink import Cell, Sink, TrackingError, refuse_non_finite
+from leap_rl.tracking.sink import Cell, Sink, TrackingError
 
 
 class Tracker:
     """Hands each row to all sinks, in their order. The last one is the truth, the others mirror it.
 
-    Usable as a context manager, which closes the sinks, and tells them of an error that left it; a
-    run that was asked to stop has none.
+    A mirror that fails is reported once, and the run continues without it. As a context manager it
+    closes the sinks, and reports an error that leaves it to them; a KeyboardInterrupt is none.
     """
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
@@ -32,32 +32,23 @@ class Tracker:
             OSError: the sink that is the truth could not write it.
         """
         assert axis in row, f"the row lacks its axis {axis}"
-        refuse_non_finite(row)
+        for key, value in row.items():
+            if not math.isfinite(value):
+                raise ValueError(f"{key} = {value}: only finite numbers can be recorded")
         self._show(lambda sink: sink.write(row, axis))
 
-    def log_clip(self, name: str, path: Path) -> None:
-        """Record a film, an .mp4, in every sink that can show it."""
-        self._show(lambda sink: sink.write_clip(name, path))
+    def log_file(self, name: str, path: Path) -> None:
+        """Record a video (.mp4) or a self-contained page (.html) in sinks that can show it."""
+        self._show(lambda sink: sink.write_file(name, path))
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Record a table in every sink that can show it."""
         self._show(lambda sink: sink.write_table(name, columns, rows))
 
-    def log_page(self, name: str, path: Path) -> None:
-        """Record a self-contained page of HTML in every sink that can show it."""
-        self._show(lambda sink: sink.write_page(name, path))
-
     def log_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
     ) -> None:
-        """Record an initialization in every sink that keeps such files.
-
-        Args:
-            meta_step: The meta-steps behind it.
-            path: Its file, which must stay.
-            newest: Whether the run has none after it yet.
-            metadata: Plain values that say what it is.
-        """
+        """Record an initialization's file, which must stay, in every sink that can show it."""
         self._show(
             lambda sink: sink.write_initialization(
                 meta_step, path, newest=newest, metadata=metadata
@@ -70,7 +61,7 @@ class Tracker:
             try:
                 show(mirror)
             except Exception as error:  # a mirror stops no run, however it breaks
-                report_mirror(mirror.name, error)
+                _report_mirror(mirror.name, error)
                 self._sinks = tuple(sink for sink in self._sinks if sink is not mirror)
                 with suppress(Exception):
                     mirror.close()
@@ -89,7 +80,7 @@ class Tracker:
                 try:
                     mirror.close()
                 except Exception as error:
-                    report_mirror(mirror.name, error)
+                    _report_mirror(mirror.name, error)
 
     def __enter__(self) -> Tracker:
         return self
@@ -108,8 +99,7 @@ class Tracker:
                         sink.fail(" ".join(str(error).split()) or type(error).__name__)
 
 
-def report_mirror(name: str, error: Exception) -> None:
-    """Print that a mirror has failed, why, and that the run continues without it."""
+def _report_mirror(name: str, error: Exception) -> None:
     reason = " ".join(str(error).split()) or type(error).__name__
     print(
         f"leap-rl: {name} has failed ({reason}); the run continues without it, and metrics.jsonl "
@@ -127,58 +117,48 @@ def open_tracker(
     place: str | None = None,
     rows: int | None = None,
 ) -> Tracker:
-    """Open the sinks that `config` asks for; a resumed run goes on in the same files.
+    """Open the sinks that `config` asks for; a resumed run continues in the same files.
 
     Args:
-        config: which mirrors to keep.
-        run_folder: a folder on this machine; made if it is missing.
-        run_config: the resolved config as plain scalars, lists and dicts, shown with the wandb run.
-        kind: the command, `train` or `learn`; wandb's job type.
-        place: where the run lives, as its user would name it; the folder, if nothing is said.
-        rows: how many the run's checkpoints hold. Further ones in metrics.jsonl are cut off: a
+        config: Which mirrors to open.
+        run_folder: A folder on this machine; made if it is missing.
+        run_config: The resolved config as plain values, shown with the wandb run.
+        kind: The command; wandb's job type.
+        place: The run's folder or URL in messages; `run_folder` by default.
+        rows: How many the run's checkpoints hold. Further ones in metrics.jsonl are cut off: a
             lost checkpoint's, which is computed again.
 
     Raises:
         TrackingError: wandb is to be online, and has no key or is refused.
     """
     # The sinks' modules are imported only when used: wandb alone takes most of a second.
-    from leap_rl.tracking.jsonl import JsonlSink, cut_rows, read_rows
+    from leap_rl.tracking.jsonl import JsonlSink, read_rows
 
     run_folder.mkdir(parents=True, exist_ok=True)
-    if rows is not None:
-        cut_rows(run_folder / "metrics.jsonl", rows)
-    with ExitStack() as stack:
-        sinks: list[Sink] = []
+    truth = JsonlSink(run_folder / "metrics.jsonl", keep_rows=rows)
+    openers: dict[str, Callable[[], Sink]] = {}
+    if config.wandb != "disabled":
+        from leap_rl.tracking.wandb import WandbSink
 
-        def add_mirror(name: str, make: Callable[[], Sink]) -> None:
-            try:
-                sinks.append(make())
-            except TrackingError:  # what the user asked for cannot be
-                raise
-            except Exception as error:
-                report_mirror(name, error)
-            else:
-                stack.callback(sinks[-1].close)
+        openers[WandbSink.name] = lambda: WandbSink(
+            config,
+            run_folder=run_folder,
+            run_config=run_config,
+            kind=kind,
+            past=read_rows(run_folder / "metrics.jsonl"),
+            place=place or str(run_folder),
+        )
+    if config.tensorboard:
+        from leap_rl.tracking.tensorboard import TensorBoardSink
 
-        if config.wandb != "disabled":
-            from leap_rl.tracking.wandb import WandbSink
-
-            past = read_rows(run_folder / "metrics.jsonl")
-            make_wandb = partial(
-                WandbSink,
-                config,
-                run_folder=run_folder,
-                run_config=run_config,
-                kind=kind,
-                past=past,
-                place=place or str(run_folder),
-            )
-            add_mirror(WandbSink.name, make_wandb)
-        if config.tensorboard:
-            from leap_rl.tracking.tensorboard import TensorBoardSink
-
-            make_tensorboard = partial(TensorBoardSink, run_folder / "tensorboard")
-            add_mirror(TensorBoardSink.name, make_tensorboard)
-        sinks.append(JsonlSink(run_folder / "metrics.jsonl"))
-        stack.pop_all()
-    return Tracker(sinks)
+        openers[TensorBoardSink.name] = lambda: TensorBoardSink(run_folder / "tensorboard")
+    mirrors: list[Sink] = []
+    for name, opener in openers.items():
+        try:
+            mirrors.append(opener())
+        except TrackingError:  # what the user asked for cannot be
+            truth.close()
+            raise
+        except Exception as error:
+            _report_mirror(name, error)
+    return Tracker([*mirrors, truth])

@@ -23,9 +23,8 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ from leap_rl.tracking.wandb_folder import (
 )
 
 ANSWER_TIMEOUT_S = 3.0
-"""For the server's first answer, whatever it is."""
+"""For the server's first answer."""
 INIT_TIMEOUT_S = 30.0
 """For the wandb run to be made, once the server has answered."""
 FINISH_TIMEOUT_S = 60.0
@@ -52,26 +51,25 @@ AWAY_TIMEOUT_S = 5.0
 """The same, where it does not."""
 
 _REFUSED = re.compile(r"returned error 4(?!08|29)\d\d")
-"""In what wandb says of a server that answered, and will not think better of it."""
+"""In wandb's error of a server that refuses for good."""
 
 
 class WandbSink(Sink):
-    """Logs to one wandb run, whose id is kept in the run folder for a resume.
+    """Logs to one wandb run, whose id stays in the run folder for a resume.
 
-    wandb is kept from recording anything but what it is handed here: no console output, machine
-    statistics, environment, code or git state. Whatever fails in it later is told once on stderr,
-    and stops nothing.
+    wandb records nothing but what it is handed here: no console output, machine statistics,
+    environment, code or git state.
 
     Args:
-        config: mode (`offline` or `online`), project, entity, group and tags.
-        run_folder: the run's folder; wandb's files go into its `wandb` folder.
-        run_config: the resolved config; must hold no secrets.
-        kind: the command, as wandb's job type.
-        past: the rows that the run has logged already, in order.
-        place: where the run lives, as `leap-rl resume` is to be told.
+        config: Mode, project, entity, group and tags.
+        run_folder: wandb's files go into its `wandb` folder.
+        run_config: The resolved config; must hold no secrets.
+        kind: The command, as wandb's job type.
+        past: The rows that the run has logged already.
+        place: The run's folder or URL, for `leap-rl resume`.
 
     Raises:
-        TrackingError: online without an API key, or the server refuses the run.
+        TrackingError: Online without an API key, or the server refuses the run.
     """
 
     name = "wandb"
@@ -88,7 +86,6 @@ class WandbSink(Sink):
     ) -> None:
         self._kind = kind
         self._exit_code = 0
-        self._broken = False
         self._run_folder = run_folder
         self._place = place
         self._id = run_id(run_folder)
@@ -115,40 +112,39 @@ class WandbSink(Sink):
         # Rows come before all else that is logged, so wandb's step is the number of a row.
         self._there: int = self._run.starting_step
         self._rows = 0
-        for row in past:
-            self.write(row, axis_of(row))
-        for source in read_sources(run_folder):
-            self._publish(
-                source.artifact,
-                Path(source.file),
-                metadata={"meta_step": source.meta_step},
-                uses=True,
-            )
+        try:
+            for row in past:
+                self.write(row, axis_of(row))
+            for source in read_sources(run_folder):
+                metadata = {"meta_step": source.meta_step}
+                self._publish(source.artifact, Path(source.file), metadata=metadata, uses=True)
+        except Exception:
+            _end_service()
+            raise
 
     def write(self, row: Row, axis: Axis) -> None:
         """Log `row`, unless wandb has it; the first row's axis becomes the x axis of charts."""
         if self._rows == 0:
             for each in AXES:
-                self._try(partial(self._run.define_metric, each))
-            self._try(lambda: self._run.define_metric("*", step_metric=axis))
+                self._run.define_metric(each)
+            self._run.define_metric("*", step_metric=axis)
         if self._rows >= self._there:
-            self._log(lambda: dict(row))
+            self._run.log(dict(row))
         self._rows += 1
 
-    def write_clip(self, name: str, path: Path) -> None:
-        """Log a film; wandb copies the file."""
-        self._log(lambda: {name: wandb.Video(str(path), format="mp4")})
+    def write_file(self, name: str, path: Path) -> None:
+        """Log a video or a page; wandb copies the file."""
+        if path.suffix == ".mp4":
+            self._run.log({name: wandb.Video(str(path), format="mp4")})
+        else:
+            self._run.log({name: wandb.Html(path, inject=False)})
 
     def write_table(
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
     ) -> None:
-        """Log a table; what is not finite is left empty."""
+        """Log a table; cells that are not finite are left empty."""
         data = [[_finite(cell) for cell in row] for row in rows]
-        self._log(lambda: {name: wandb.Table(list(columns), data, allow_mixed_types=True)})
-
-    def write_page(self, name: str, path: Path) -> None:
-        """Log an HTML page; wandb copies the file."""
-        self._log(lambda: {name: wandb.Html(path, inject=False)})
+        self._run.log({name: wandb.Table(list(columns), data, allow_mixed_types=True)})
 
     def write_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
@@ -168,7 +164,7 @@ class WandbSink(Sink):
         """Send an alert, which reaches people where they asked wandb for it, and mark the run."""
         self._exit_code = 1
         title = f"leap-rl {self._kind} failed"
-        self._try(lambda: self._run.alert(title=title, text=reason, level="ERROR"))
+        self._run.alert(title=title, text=reason, level="ERROR")
 
     def close(self) -> None:
         """Finish the wandb run. Offline, wandb's own process may write its last bytes after this;
@@ -195,20 +191,15 @@ class WandbSink(Sink):
                 else f"wandb did not write everything to {self._run_folder}/wandb within "
                 f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {self._place}` writes it again"
             )
-        elif errors:
-            self._give_up(errors[0])
-        if thread.is_alive() or self._broken:
             _end_service()
+        elif errors:
+            _end_service()
+            raise errors[0]
 
     def _start_online(self, arguments: Mapping[str, Any]) -> wandb.Run | None:
-        """Return the run, or none where the server is away, which is told.
-
-        Raises:
-            TrackingError: No key is there, or the server refuses the run.
-        """
+        """Return the run; none, and a message, where the server is away."""
         try:
-            # With the prompt, a missing key would be asked for on the terminal. Nobody is asked
-            # whether it is a good one.
+            # With the prompt, a missing key would be asked for on the terminal.
             has_key = wandb.login(prompt=False, verify=False)
         except wandb.errors.Error as error:
             raise TrackingError(_no_online(_first_line(error))) from error
@@ -261,9 +252,6 @@ class WandbSink(Sink):
             ),
         )
 
-    def _log(self, make: Callable[[], dict[str, Any]]) -> None:
-        self._try(lambda: self._run.log(make()))
-
     def _publish(
         self,
         name: str,
@@ -279,38 +267,18 @@ class WandbSink(Sink):
         second is refused offline. The message that they send in the end asks nobody: an artifact
         that the run `uses` is found by its content, and declared, when it is uploaded.
         """
-
-        def publish() -> None:
-            said = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-            artifact = wandb.Artifact(name, type=INITIALIZATION, metadata=said)
-            artifact.add_file(str(path), skip_cache=True, policy="immutable")
-            artifact.finalize()
-            assert self._run._interface is not None
-            self._run._interface.publish_artifact(
-                self._run, artifact, aliases, is_user_created=True, use_after_commit=uses
-            )
-
-        self._try(publish)
-
-    def _try(self, action: Callable[[], object]) -> None:
-        if self._broken:
-            return
-        try:
-            action()
-        except Exception as error:  # a mirror stops no run, however it breaks
-            self._give_up(error)
-
-    def _give_up(self, error: Exception) -> None:
-        if not self._broken:
-            self._broken = True
-            _tell(
-                f"wandb has failed ({_first_line(error)}); the run goes on without it, and "
-                f"`leap-rl resume {self._place}` makes up for it"
-            )
+        said = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        artifact = wandb.Artifact(name, type=INITIALIZATION, metadata=said)
+        artifact.add_file(str(path), skip_cache=True, policy="immutable")
+        artifact.finalize()
+        assert self._run._interface is not None
+        self._run._interface.publish_artifact(
+            self._run, artifact, aliases, is_user_created=True, use_after_commit=uses
+        )
 
 
 def _silence(url: str) -> str | None:
-    """Return why a server does not answer within a few seconds; None where it does, anyhow."""
+    """Return why a server does not answer within a few seconds; None if it does."""
     reasons: list[str | None] = []
 
     def ask() -> None:
@@ -333,8 +301,8 @@ def _silence(url: str) -> str | None:
 
 
 def _end_service() -> None:
-    """End wandb's process, if it is ours: the interpreter's exit would wait for it."""
-    with suppress(Exception, SystemExit):  # it may be gone; what had to be told was
+    """End wandb's process, if this one started it: the interpreter's exit would wait for it."""
+    with suppress(Exception, SystemExit):  # it may be gone
         connection = wandb.setup()._connection
         if connection is not None and connection._proc is not None:
             connection._proc._process.kill()

@@ -1,8 +1,8 @@
-"""What a run's `wandb` folder holds besides wandb's own files. Imports no wandb.
+"""Files in a run's `wandb` folder besides wandb's own. Imports no wandb.
 
-RUN/wandb/run_id.txt                    the wandb run's id, for every process that goes on
-RUN/wandb/sources.json                  the initializations that it starts from, and their runs'
-RUN/wandb/offline-run-.../*.synced      marks what `wandb sync` is to pass over
+RUN/wandb/run_id.txt                    the wandb run's id, for every process that resumes
+RUN/wandb/sources.json                  the initializations that it starts from
+RUN/wandb/offline-run-.../*.synced      marks files that `wandb sync` is to skip
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INITIALIZATION = "initialization"
 
 _FILE_NAME = "initialization.safetensors"
 _ID = re.compile(r"[^\s/\\#?%:]{1,128}")
-"""What wandb takes for a run's id."""
+"""A run's id in wandb."""
 _ARTIFACT = re.compile(rf"{INITIALIZATION}-[\w.-]{{1,100}}", re.ASCII)
 
 
@@ -49,9 +49,9 @@ def artifact_name(run_id: str) -> str:
 
 
 def run_id(run_folder: Path) -> str:
-    """Return the id that a former process of this run left, or a new one, left for the next.
+    """Return the id in the run's folder; a new one is written there.
 
-    A new one is that which the agent of a sweep chose (`WANDB_RUN_ID`), where there is one.
+    In a sweep its agent chooses the id (`WANDB_RUN_ID`).
     """
     path = run_folder / "wandb" / "run_id.txt"
     if (known := _read_id(path)) is not None:
@@ -62,13 +62,7 @@ def run_id(run_folder: Path) -> str:
 
 
 def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
-    """Note which initializations a new run starts from, as far as they are known to wandb.
-
-    Args:
-        run_folder: The new run's.
-        files: Initializations; those that lie in no run's checkpoint, or in that of a run without
-            a wandb run, are passed over.
-    """
+    """Note which initializations a new run starts from, if they are checkpoints of wandb runs."""
     with suppress(OSError):  # nothing is lost but an edge in a graph
         found = [source for file in files if (source := _source(str(file))) is not None]
         if found:
@@ -78,10 +72,10 @@ def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
 
 
 def read_sources(run_folder: Path) -> list[Source]:
-    """Return what was noted, without files that are gone or are no longer what they were.
+    """Return what was noted, without files that are gone or have changed.
 
-    The folder may be somebody else's, and what is returned is uploaded: no file is returned that is
-    not an initialization.
+    The folder may be somebody else's, and what is returned is uploaded: every file is checked to be
+    an initialization.
     """
     path = run_folder / "wandb" / "sources.json"
     try:
@@ -92,10 +86,9 @@ def read_sources(run_folder: Path) -> list[Source]:
 
 
 def pass_over_older_files(run_folder: Path) -> None:
-    """Mark the offline files of former processes, so that `wandb sync` passes them over.
+    """Mark the offline files of former processes, so that `wandb sync` skips them.
 
-    Each offline file holds the whole run. `wandb sync` writes every file's rows from the run's
-    first on, and files of the same run over each other.
+    Each offline file holds the whole run, and `wandb sync` would write them over each other.
     """
     for folder in (run_folder / "wandb").glob("offline-run-*"):
         for file in folder.glob("*.wandb"):

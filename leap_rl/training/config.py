@@ -41,7 +41,7 @@ class RuntimeConfig:
     """Seconds between two streams of a task's sum so far."""
 
     snapshot_every_s: float = 60.0
-    """Seconds between two snapshots of a task, from which another trainer goes on when this one is
+    """Seconds between two snapshots of a task, from which another trainer resumes when this one is
     lost: the most work that a death costs."""
 
     lease_s: float = 60.0
@@ -73,64 +73,54 @@ class RuntimeConfig:
         """
         if self.kind not in get_args(RuntimeKind):
             raise ValueError(f"runtime.kind = {self.kind!r}: must be local or ray")
-        if self.trainers != "auto" and self.trainers < 1:
-            raise ValueError(f"runtime.trainers = {self.trainers}: must be at least 1, or auto")
-        if self.kind == "local" and self.trainers not in (1, "auto"):
-            raise ValueError(
-                f"runtime.trainers = {self.trainers}: runtime.kind = local has one trainer; "
-                "use runtime.kind = ray for more"
-            )
-        if self.kind == "local" and self.address is not None:
-            raise ValueError(
-                f"runtime.address = {self.address}: runtime.kind = local joins no cluster; "
-                "use runtime.kind = ray"
-            )
-        self._check_metrics_port()
-        if self.env_processes < 1:
-            raise ValueError(f"runtime.env_processes = {self.env_processes}: must be at least 1")
-        share = self.gpus_per_trainer
-        if share != "auto" and not (0 <= share <= 1 or (share > 1 and float(share).is_integer())):
-            raise ValueError(
-                f"runtime.gpus_per_trainer = {share}: must be auto, between 0 and 1, or a whole "
-                "number"
-            )
+        enough = self.trainers == "auto" or self.trainers >= 1
+        self._require("trainers", enough, "must be at least 1, or auto")
+        for name in ("env_processes", "max_attempts"):
+            self._require(name, getattr(self, name) >= 1, "must be at least 1")
         for name in ("stream_every_s", "snapshot_every_s", "lease_s"):
-            value = getattr(self, name)
-            if not value > 0:
-                raise ValueError(f"runtime.{name} = {value}: must be greater than 0")
-        if self.lease_s <= 2 * self.stream_every_s:
-            raise ValueError(
-                f"runtime.lease_s = {self.lease_s}: must be more than twice "
-                f"runtime.stream_every_s = {self.stream_every_s}, since streams renew the lease"
-            )
-        if self.stop_after_s is not None and not 0 < self.stop_after_s < math.inf:
-            raise ValueError(
-                f"runtime.stop_after_s = {self.stop_after_s}: must be greater than 0 and finite, "
-                "or null"
-            )
-        if self.keep_checkpoints is not None and self.keep_checkpoints < 1:
-            raise ValueError(
-                f"runtime.keep_checkpoints = {self.keep_checkpoints}: must be at least 1, or null"
-            )
-        if self.max_driver_restarts < 0:
-            raise ValueError(
-                f"runtime.max_driver_restarts = {self.max_driver_restarts}: must be at least 0"
-            )
-        if self.max_attempts < 1:
-            raise ValueError(f"runtime.max_attempts = {self.max_attempts}: must be at least 1")
-
-    def _check_metrics_port(self) -> None:
-        if self.metrics_port is None:
-            return
-        what = f"runtime.metrics_port = {self.metrics_port}"
-        if not 1 <= self.metrics_port <= 65535:
-            raise ValueError(f"{what}: must be between 1 and 65535, or null")
+            self._require(name, getattr(self, name) > 0, "must be greater than 0")
+        self._require("max_driver_restarts", self.max_driver_restarts >= 0, "must be at least 0")
+        keep, stop, port = self.keep_checkpoints, self.stop_after_s, self.metrics_port
+        self._require("keep_checkpoints", keep is None or keep >= 1, "must be at least 1, or null")
+        finite = stop is None or 0 < stop < math.inf
+        self._require("stop_after_s", finite, "must be greater than 0 and finite, or null")
+        is_port = port is None or 1 <= port <= 65535
+        self._require("metrics_port", is_port, "must be between 1 and 65535, or null")
+        share = self.gpus_per_trainer
+        self._require(
+            "gpus_per_trainer",
+            share == "auto" or 0 <= share <= 1 or (share > 1 and float(share).is_integer()),
+            "must be auto, between 0 and 1, or a whole number",
+        )
+        self._require(
+            "lease_s",
+            self.lease_s > 2 * self.stream_every_s,
+            f"must be more than twice runtime.stream_every_s = {self.stream_every_s}, since "
+            "streams renew the lease",
+        )
         if self.kind == "local":
-            raise ValueError(
-                f"{what}: runtime.kind = local shows no metrics; use runtime.kind = ray"
+            self._require(
+                "trainers",
+                self.trainers in (1, "auto"),
+                "runtime.kind = local has one trainer; use runtime.kind = ray for more",
             )
-        if self.address is not None:
-            raise ValueError(
-                f"{what}: the cluster of runtime.address has pages of its own; give the port to "
-                "its nodes, as in ray start --metrics-export-port, and null here"
+            self._require(
+                "address",
+                self.address is None,
+                "runtime.kind = local joins no cluster; use runtime.kind = ray",
             )
+            self._require(
+                "metrics_port",
+                port is None,
+                "runtime.kind = local shows no metrics; use runtime.kind = ray",
+            )
+        self._require(
+            "metrics_port",
+            port is None or self.address is None,
+            "the cluster of runtime.address has pages of its own; give the port to its nodes, as "
+            "in ray start --metrics-export-port, and null here",
+        )
+
+    def _require(self, name: str, holds: bool, rule: str) -> None:
+        if not holds:
+            raise ValueError(f"runtime.{name} = {getattr(self, name)}: {rule}")

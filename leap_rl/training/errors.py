@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class RunFailedError(RuntimeError):
-    """A run cannot go on; what its last checkpoint holds is kept."""
+    """A run cannot continue; its checkpoints stay."""
 
 
 class UnfitMachineError(RunFailedError):
-    """A trainer's machine cannot compute what the run is made of; others may."""
+    """A trainer's machine cannot compute the run's tasks; others may."""
 
 
 class ProtocolError(RunFailedError):

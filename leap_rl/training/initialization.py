@@ -42,10 +42,6 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
 def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
     """Read shared parameters from a file, by its path or URL.
 
-    Args:
-        url: The file; an initialization of a run.
-        layout: Names and shapes of the shared parameters.
-
     Returns:
         The parameters, float32 [P], and the file's SHA-256 in hexadecimal.
 

@@ -1,13 +1,13 @@
-"""How a run is stopped from outside: Ctrl-C, SIGTERM, or the time that it was given.
+"""How a run is stopped from outside: Ctrl-C, SIGTERM, or the end of its time.
 
-The first of them asks the run to stop: it finishes what it is writing, and its folder can be
+The first signal asks the run to stop: it finishes what it is writing, and its folder can be
 resumed. The second leaves at once, and so does the first if the run has not stopped within seconds.
-What is on disk is whole in any case, since all writes are atomic.
+All writes are atomic, so the folder is whole in any case.
 
-Python raises a KeyboardInterrupt wherever the main thread is, be it where nothing can catch it,
-such as in another library's callback. So the wish to stop is remembered too, and loops look at it.
-Where an exception must not come from anywhere, as between the halves of a write, it is held back
-and the loop alone looks (:meth:`Interrupts.held_back`).
+Python raises a KeyboardInterrupt wherever the main thread is, even in another library's callback,
+where nothing catches it. So the request is remembered too, and loops check it. Where an exception
+must not interrupt, as between the halves of a write, :meth:`Interrupts.held_back` leaves it to the
+loop.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from types import FrameType
 from typing import Any, Final
 
 STOP_WITHIN_S: Final = 6.0
-"""A run that was asked to stop and has not by then is left at once."""
+"""A run that has not stopped by then is left at once."""
 
 LATECOMER_S: Final = 0.5
-"""A batch system ends all processes of a run together: this one may hear of it last."""
+"""A batch system ends all processes of a run together; this one may get its signal last."""
 
 ONE_WISH_S: Final = 0.3
-"""Signals so close together are one: `timeout`, say, sends two, to the process and to its group."""
+"""Signals so close together are one: `timeout` sends two, to the process and to its group."""
 
 
 class StopReason(Enum):
@@ -44,15 +44,11 @@ class StopReason(Enum):
     TERMINATED = 128 + signal.SIGTERM
 
 
-_REASONS: Final = {
-    signal.SIGINT: StopReason.INTERRUPTED,
-    signal.SIGTERM: StopReason.TERMINATED,
-}
-_SIGNALS: Final = frozenset(int(number) for number in _REASONS)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Listens, while it is entered, for what asks a run to stop. Enter it in the main thread.
+    """Listens for signals while it is entered.
 
     Signals reach Python in the main thread only; entered in another one, or a second time, it
     changes nothing.
@@ -60,7 +56,7 @@ class Interrupts:
     Args:
         stop_after_s: Ask the run to stop this many seconds after ``started_s``; none for never.
         started_s: On the monotonic clock.
-        farewell: What to print when the run is left at once, if anything.
+        farewell: Printed when the run is left at once.
         leave: Ends this process at once, with an exit status.
     """
 
@@ -76,16 +72,12 @@ class Interrupts:
         self._deadline_s = None if stop_after_s is None else started_s + stop_after_s
         self._farewell = farewell
         self._leave = leave
-        self._reason: StopReason | None = None
+        self.reason: StopReason | None = None
+        """Why the run is to stop, if it is."""
         self._wanted = threading.Event()
         self._depth = 0
         self._held_back = 0
         self._cleanups: list[Callable[[], object]] = []
-
-    @property
-    def reason(self) -> StopReason | None:
-        """Why the run is to stop, if it is."""
-        return self._reason
 
     def is_set(self) -> bool:
         """Whether the run is to stop."""
@@ -96,17 +88,13 @@ class Interrupts:
         if self._wanted.is_set():
             raise KeyboardInterrupt
 
-    def explain_failure(self) -> bool:
-        """Whether what fails just now does so because the run is to stop."""
-        return self._wanted.wait(LATECOMER_S)
-
     @contextmanager
     def explaining(self, *failures: type[Exception]) -> Iterator[None]:
-        """Raise a KeyboardInterrupt for such failures here that come of the wish to stop."""
+        """Raise a KeyboardInterrupt in place of failures that come of being stopped."""
         try:
             yield
         except failures:
-            if self.explain_failure():
+            if self._wanted.wait(LATECOMER_S):
                 raise KeyboardInterrupt from None
             raise
 
@@ -116,7 +104,7 @@ class Interrupts:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Raise nothing here; who works here calls :meth:`check` where it may stop."""
+        """Raise nothing inside; the code there calls :meth:`check` where it may stop."""
         self._held_back += 1
         try:
             yield
@@ -151,7 +139,7 @@ class Interrupts:
         self._main_thread = threading.get_ident()
         self._former_inlet = signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
         self._former: dict[signal.Signals, Any] = {
-            number: signal.signal(number, self._handle) for number in _REASONS
+            number: signal.signal(number, self._handle) for number in _SIGNALS
         }
         # Last: if the time is over already, what it sends must find the handlers in place.
         self._watcher = threading.Thread(target=self._watch, name="interrupts", daemon=True)
@@ -161,7 +149,7 @@ class Interrupts:
         """Listen again after another library, as Ray does, has put its own handlers in place."""
         if self._depth and threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
-            for number in _REASONS:
+            for number in _SIGNALS:
                 signal.signal(number, self._handle)
 
     def _listen_no_more(self) -> None:
@@ -174,13 +162,13 @@ class Interrupts:
         os.close(self._outlet)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._want(_REASONS[signal.Signals(number)])
+        self._want(StopReason(128 + number))
         if not self._held_back:
             raise KeyboardInterrupt
 
     def _want(self, reason: StopReason) -> None:
-        if self._reason is None:
-            self._reason = reason
+        if self.reason is None:
+            self.reason = reason
         self._wanted.set()
 
     # -- in a thread of its own ---------------------------------------------------------------
@@ -196,7 +184,7 @@ class Interrupts:
                 numbers = os.read(self._outlet, 64)
                 if 0 in numbers:
                     return
-                reasons = [_REASONS[signal.Signals(n)] for n in numbers if n in _SIGNALS]
+                reasons = [StopReason(128 + n) for n in numbers if n in _SIGNALS]
                 while own and StopReason.INTERRUPTED in reasons:
                     reasons.remove(StopReason.INTERRUPTED)
                     own -= 1
@@ -215,7 +203,7 @@ class Interrupts:
                     return
 
     def _leave_at_once(self) -> None:
-        assert self._reason is not None
+        assert self.reason is not None
         if self._farewell is not None:
             if sys.stderr.isatty():
                 self._farewell = f"\x1b[?25h\r\n{self._farewell}"  # bars hide the cursor
@@ -225,7 +213,7 @@ class Interrupts:
         for cleanup in self._cleanups:
             with suppress(Exception):
                 cleanup()
-        self._leave(self._reason.value)
+        self._leave(self.reason.value)
 
 
 def kill_descendants(pid: int) -> None:

@@ -1,7 +1,7 @@
-"""What crosses a process between trainers and the parameter server.
+"""The messages between trainers and the parameter server.
 
 Trainers pull work; the server is the single source of truth. Every call may arrive twice, late
-or never, so each message says what it belongs to and repeating one changes nothing:
+or never, so each message names its run, slot and attempt, and repeating one changes nothing:
 
     claim    -> Assignment | Wait | Finished
     stream   -> Continue | Abandon           the sum so far, sent now and then, not waited for
@@ -17,8 +17,8 @@ since number 32 has been answered before.
 
 Now and then a stream carries a snapshot: the task's after the same n segments. Say that of
 n=20_000 was answered Continue(durable_n=20_000) when ``trainer-2`` died at n=21_300. Slot 4 rolls
-back to n=20_000, and ``Ticket(round=7, slot=4, attempt=2)`` goes out with that snapshot: whoever
-gets it repeats 1,300 segments and ends with the same sum.
+back to n=20_000, and ``Ticket(round=7, slot=4, attempt=2)`` goes out with that snapshot: its
+trainer repeats 1,300 segments and ends with the same sum.
 
 Dimensions: P flattened shared parameters, E episodes, R points of a learning curve.
 """
@@ -32,6 +32,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from leap_rl.tracking.status import TaskProgress
+
 FloatVector: TypeAlias = NDArray[np.float32]
 """A float32 vector; read-only on the receiving side."""
 
@@ -42,7 +44,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
-    """What a message of a running task belongs to."""
+    """The run, slot and attempt of a running task's message."""
 
     fingerprint: str
     """SHA-256 of the run's defining config: a message of another run is refused."""
@@ -59,9 +61,9 @@ class Claim:
     """A trainer asks for work."""
 
     trainer: str
-    """The trainer's name, kept when it is started from scratch."""
+    """The trainer's name, the same when it is started from scratch."""
     incarnation: int
-    """Which life of the trainer, from 1: a new one frees what the old one held."""
+    """Counts the starts of the trainer, from 1: a new one frees what the old one held."""
     number: int
     """Counts the claims of an incarnation: the same number gets the same answer."""
 
@@ -82,7 +84,7 @@ class Assignment:
     snapshot: Bytes | None = None
     """A snapshot to resume from, or none."""
     kept: Bytes | None = None
-    """The agent of the game's last round, for methods that keep their tasks; none for its first
+    """The agent of the game's last round, for methods that carry agents over; none for its first
     round, and where there is a snapshot."""
 
 
@@ -100,17 +102,6 @@ Work: TypeAlias = Assignment | Wait | Finished
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LiveFigures:
-    """How a running task stands; for display only."""
-
-    agent_steps: int
-    agent_steps_total: int
-    agent_steps_per_s: float
-    mean_return: float | None
-    """Mean raw return of the last episodes; none before the first has ended."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
     """A task's sum so far."""
 
@@ -119,7 +110,7 @@ class Stream:
     """Segments in the sum; a smaller one than the newest seen is out of date."""
     contribution: FloatVector
     """The sum over the first ``n`` segments, [P]."""
-    live: LiveFigures
+    progress: TaskProgress
     snapshot: Bytes | None = None
     """The task's snapshot after ``n`` segments, or none."""
 
@@ -156,7 +147,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRecord:
-    """What a finished task leaves behind besides its sum."""
+    """What a finished task reports besides its sum."""
 
     trainer: str
     processor: str
@@ -194,13 +185,12 @@ class Complete:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diverged:
-    """A task's numbers are no longer finite; the server decides what becomes of its slot."""
+    """A task's numbers are no longer finite; the server decides on its slot."""
 
     ticket: Ticket
     agent_steps: int
-    """What the task had done."""
     reason: str
-    """What went bad, and after how many updates."""
+    """What is not finite, and after how many updates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,39 +210,6 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Abandon:
-    """The slot belongs to somebody else by now, or is done; drop the task and claim again."""
+    """The slot is another attempt's by now, or complete; drop the task and claim again."""
 
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunningTask:
-    """A slot that a trainer works on, as last heard of."""
-
-    slot: int
-    game: str
-    trainer: str
-    attempt: int
-    live: LiveFigures | None
-    """None before the first stream."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerStatus:
-    """Where a run stands; for display and supervision."""
-
-    round: int
-    """The open round; equal to ``rounds`` when the run is finished."""
-    rounds: int
-    slots_complete: int
-    slots_total: int
-    running: tuple[RunningTask, ...]
-    durable_segments: int = 0
-    """Segments behind the snapshots of running tasks."""
-    failure: str | None = None
-    """Why the run cannot go on, where it cannot."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether all rounds are closed."""
-        return self.round >= self.rounds

@@ -113,7 +113,9 @@ def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
 
     def is_at_work() -> bool:
         live = read_live(folder.path)
-        return live is not None and any(task.agent_steps > 100 for task in live.view.tasks)
+        return live is not None and any(
+            task.progress.agent_steps > 100 for task in live.status.running
+        )
 
     wait_until(is_at_work, process)
     process.send_signal(signal.SIGTERM)

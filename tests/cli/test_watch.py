@@ -92,8 +92,8 @@ def test_a_run_that_goes_on_is_shown_once(
         (line,) = watched(capsys, stopped, "--once")
         assert f"process {os.getpid()} on " in line
         assert line.endswith("works on it, and has shown nothing yet")
-        many = tuple(replace(VIEW.tasks[0], slot=slot, game=f"game_{slot}") for slot in range(60))
-        console.show(replace(VIEW, tasks=many))
+        many = tuple(replace(VIEW.running[0], slot=slot, game=f"game_{slot}") for slot in range(60))
+        console.show(replace(VIEW, running=many))
         before = files(stopped)
         lines = watched(capsys, stopped, "--once")
         assert files(stopped) == before

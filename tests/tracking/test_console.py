@@ -12,10 +12,9 @@ from leap_rl.tracking.console import (
     PlainConsole,
     QuietConsole,
     RichConsole,
-    RunView,
-    TaskView,
     make_console,
 )
+from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
 
 LONG_NAME = "a_game_whose_name_is_longer_than_any_terminal_is_wide_" * 3
 ROW = {
@@ -32,34 +31,25 @@ ROW = {
 }
 
 
-def task(slot: int, **changes: object) -> TaskView:
-    metrics = TaskView(
-        slot=slot,
-        game="pong",
-        trainer=f"trainer-{slot}",
-        agent_steps=1_250_000,
-        agent_steps_total=5_000_000,
-        agent_steps_per_s=1_234.0,
-        mean_return=-20.5,
-    )
-    return replace(metrics, **changes)
+def task(
+    slot: int, game: str = "pong", *, agent_steps: int = 1_250_000, mean: float | None = -20.5
+) -> TaskStatus:
+    progress = TaskProgress(agent_steps=agent_steps, agent_steps_per_s=1_234.0, mean_return=mean)
+    return TaskStatus(slot=slot, game=game, trainer=f"trainer-{slot}", attempt=1, progress=progress)
 
 
-VIEW = RunView(
-    kind="train",
-    meta_step=0,
-    meta_steps=100,
-    slots_done=3,
+VIEW = RunStatus(
+    round=0,
+    rounds=100,
+    slots_complete=3,
     slots_total=16,
-    tasks=(task(3), task(4, game="breakout", mean_return=None)),
-    agent_steps_per_s=2_468.0,
-    elapsed_s=0.0,
-    last_row=None,
+    running=(task(3), task(4, "breakout", mean=None)),
+    agent_steps_total=5_000_000,
 )
-IDLE = replace(VIEW, tasks=(), slots_done=0)
+IDLE = replace(VIEW, running=(), slots_complete=0)
 
 
-def plain(*views: RunView, every_s: float = 10.0) -> list[str]:
+def plain(*views: RunStatus, every_s: float = 10.0) -> list[str]:
     stream = io.StringIO()
     with PlainConsole(stream, every_s=every_s) as console:
         for view in views:
@@ -67,16 +57,16 @@ def plain(*views: RunView, every_s: float = 10.0) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def at(elapsed_s: float, **changes: object) -> RunView:
+def at(elapsed_s: float, **changes: object) -> RunStatus:
     return replace(VIEW, elapsed_s=elapsed_s, **changes)
 
 
 def test_plain_says_at_the_start_what_is_to_come() -> None:
     assert plain(IDLE) == ["training: 100 meta-steps in all, 16 tasks each"]
-    assert plain(replace(IDLE, meta_step=12)) == [
+    assert plain(replace(IDLE, round=12)) == [
         "training: from meta-step 12, 100 meta-steps in all, 16 tasks each"
     ]
-    assert plain(replace(IDLE, kind="learn", meta_steps=1, slots_total=1)) == ["learning: 1 game"]
+    assert plain(replace(IDLE, command="learn", rounds=1, slots_total=1)) == ["learning: 1 game"]
 
 
 def test_plain_prints_its_first_progress_soon_and_then_now_and_then() -> None:
@@ -99,7 +89,7 @@ def test_plain_progress_has_the_figures() -> None:
 
 def test_plain_progress_lists_a_few_of_many_games() -> None:
     tasks = tuple(task(slot, game=LONG_NAME if slot == 9 else f"g{slot}") for slot in range(40))
-    (line,) = plain(at(0.0, tasks=tasks), at(3.0, tasks=tasks))[1:]
+    (line,) = plain(at(0.0, running=tasks), at(3.0, running=tasks))[1:]
     assert line.endswith("g3 25% return -20.5, and 36 more")
 
 
@@ -124,28 +114,28 @@ def test_names_with_a_slash_are_told_whole() -> None:
 
 
 def test_a_learning_row_is_no_finished_meta_step() -> None:
-    view = replace(IDLE, kind="learn", last_row={"agent_steps": 5, "return/pong/mean": 1.0})
+    view = replace(IDLE, command="learn", last_row={"agent_steps": 5, "return/pong/mean": 1.0})
     assert len(plain(view)) == 1
 
 
 def test_the_time_left_is_judged_by_the_pace_since_the_first_view() -> None:
     # Resumed at meta-step 50 of 100; 10 more took 100 s, so the other 40 take 400 s.
-    first = replace(IDLE, meta_step=50, elapsed_s=5.0, slots_done=0)
-    then = at(105.0, meta_step=60, slots_done=0, tasks=(task(0, agent_steps=0),))
+    first = replace(IDLE, round=50, elapsed_s=5.0, slots_complete=0)
+    then = at(105.0, round=60, slots_complete=0, running=(task(0, agent_steps=0),))
     (line,) = plain(first, then, replace(then, elapsed_s=107.0))[1:]
     assert "about 0:06:48 left" in line  # 40 of 10 in (107 - 5) s
 
 
 def test_running_tasks_count_as_parts_of_the_meta_step() -> None:
     half = task(0, agent_steps=2_500_000)
-    start = at(0.0, meta_steps=1, slots_done=0, slots_total=2, tasks=(task(0, agent_steps=0),))
-    then = at(10.0, meta_steps=1, slots_done=1, slots_total=2, tasks=(half,))
+    start = at(0.0, rounds=1, slots_complete=0, slots_total=2, running=(task(0, agent_steps=0),))
+    then = at(10.0, rounds=1, slots_complete=1, slots_total=2, running=(half,))
     (line,) = plain(start, then)[1:]
     assert "about 0:00:03 left" in line  # 3/4 in 10 s
 
 
 def test_a_view_after_the_end_is_shown_as_the_last_meta_step() -> None:
-    over = at(9.0, meta_step=100, slots_done=0, slots_total=0)
+    over = at(9.0, round=100, slots_complete=0, slots_total=0)
     (line,) = plain(VIEW, over)[1:]
     assert line.startswith(
         "meta-step 100 of 100, 0 of 0 tasks done, 0:00:09 elapsed, about 0:00:00"
@@ -160,7 +150,7 @@ def rich(width: int, height: int = 24) -> tuple[RichConsole, io.StringIO]:
     return RichConsole(terminal), stream
 
 
-def drawn(width: int, view: RunView, height: int = 24) -> list[str]:
+def drawn(width: int, view: RunStatus, height: int = 24) -> list[str]:
     """The lines of one view's last drawing, as a terminal would show them."""
     console, stream = rich(width, height)
     with console:
@@ -198,7 +188,7 @@ def test_rich_draws_the_figures_at_any_usual_width(width: int) -> None:
 @pytest.mark.parametrize("height", [1, 6, 24])
 def test_rich_stays_within_a_small_terminal(width: int, height: int) -> None:
     tasks = tuple(task(slot, game=LONG_NAME) for slot in range(40))
-    lines = drawn(width, at(1.0, tasks=tasks), height)
+    lines = drawn(width, at(1.0, running=tasks), height)
     assert all(len(line) <= width for line in lines)
     assert len(lines) <= height
     if width >= 30 and height == 24:

@@ -70,12 +70,3 @@ def test_damage_before_the_last_line_is_an_error_that_numbers_the_line(path: Pat
     path.write_bytes(b'{"meta_step": 0}\nxx\n{"meta_step": 2}\n')
     with pytest.raises(ValueError, match=r"line 2: not a JSON object"):
         read_rows(path)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_value_that_is_not_finite_is_refused_by_name(path: Path, value: float) -> None:
-    sink = JsonlSink(path)
-    with pytest.raises(ValueError, match="meta/step_norm = "):
-        sink.write({"meta_step": 0, "meta/step_norm": value}, "meta_step")
-    sink.close()
-    assert path.read_bytes() == b""

@@ -3,32 +3,30 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leap_rl.tracking.console import Console, RunView, TaskView
+from leap_rl.tracking.console import Console
 from leap_rl.tracking.live import LIVE, LiveConsole, read_live
+from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
 
-TASK = TaskView(
+TASK = TaskStatus(
     slot=3,
     game="freeway@mode=4",
     trainer="trainer-0",
-    agent_steps=10,
-    agent_steps_total=100,
-    agent_steps_per_s=2.5,
-    mean_return=None,
+    attempt=1,
+    progress=TaskProgress(agent_steps=10, agent_steps_per_s=2.5),
 )
-VIEW = RunView(
-    kind="train",
-    meta_step=1,
-    meta_steps=3,
-    slots_done=0,
+VIEW = RunStatus(
+    round=1,
+    rounds=3,
+    slots_complete=0,
     slots_total=2,
-    tasks=(TASK, replace(TASK, slot=4, mean_return=-1.5)),
-    agent_steps_per_s=5.0,
+    running=(TASK, replace(TASK, slot=4, progress=TaskProgress(mean_return=-1.5))),
+    agent_steps_total=100,
     elapsed_s=60.0,
     last_row={"meta_step": 0, "return/pong/mean": 1.0},
 )
@@ -40,7 +38,7 @@ class Recorder(Console):
     def __init__(self) -> None:
         self.calls: list[object] = []
 
-    def show(self, view: RunView) -> None:
+    def show(self, view: RunStatus) -> None:
         self.calls.append(view)
 
     def message(self, text: str) -> None:
@@ -64,7 +62,7 @@ def test_a_view_is_read_as_it_was_shown(tmp_path: Path) -> None:
         console.show(VIEW)
         live = read_live(tmp_path)
         assert live is not None
-        assert live.view == VIEW
+        assert replace(live.status, elapsed_s=VIEW.elapsed_s) == VIEW
         assert live.age_s < 30
     assert shown.calls == ["hello", VIEW, "closed"]
 
@@ -77,12 +75,12 @@ def test_the_time_since_it_was_written_has_elapsed_too(tmp_path: Path) -> None:
         (tmp_path / LIVE).write_text(json.dumps(document))
         live = read_live(tmp_path)
         assert live is not None
-        assert live.now.elapsed_s == pytest.approx(67, abs=5)
+        assert live.status.elapsed_s == pytest.approx(67, abs=5)
         document["written"] = time.time() + 1000  # another machine's clock
         (tmp_path / LIVE).write_text(json.dumps(document))
         ahead = read_live(tmp_path)
         assert ahead is not None
-        assert ahead.now.elapsed_s == 60
+        assert ahead.status.elapsed_s == 60
 
 
 def test_it_is_written_once_in_a_while_and_gone_at_the_end(tmp_path: Path) -> None:
@@ -91,10 +89,10 @@ def test_it_is_written_once_in_a_while_and_gone_at_the_end(tmp_path: Path) -> No
     seen = []
     for tick in range(10):
         clock.now_s = 100.0 + 0.25 * tick
-        console.show(replace(VIEW, meta_step=tick))
+        console.show(replace(VIEW, round=tick))
         live = read_live(tmp_path)
         assert live is not None
-        seen.append(live.view.meta_step)
+        seen.append(live.status.round)
     assert seen == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
     console.close()
     assert list(tmp_path.iterdir()) == []
@@ -133,20 +131,20 @@ def test_it_does_not_write_through_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"kind": "\x1b]0;owned\x07"},
-        {"kind": 4},
-        {"meta_step": "1"},
-        {"meta_steps": 0},
+        {"command": "\x1b]0;owned\x07"},
+        {"command": 4},
+        {"round": "1"},
+        {"rounds": 0},
+        {"agent_steps_total": 0},
         {"elapsed_s": float("inf")},
-        {"agent_steps_per_s": float("nan")},
         {"last_row": {"a": "b"}},
         {"last_row": {"a\x1b": 1}},
         {"last_row": [1]},
-        {"tasks": [{}]},
-        {"tasks": [{**vars(TASK), "game": "\x1b[2J"}]},
-        {"tasks": [{**vars(TASK), "agent_steps_total": 0}]},
-        {"tasks": [{**vars(TASK), "mean_return": "high"}]},
-        {"tasks": None},
+        {"running": [{}]},
+        {"running": [{**asdict(TASK), "game": "\x1b[2J"}]},
+        {"running": [{**asdict(TASK), "progress": {"mean_return": "high"}}]},
+        {"running": [{**asdict(TASK), "progress": {"agent_steps_per_s": float("nan")}}]},
+        {"running": None},
         {"more": 1},
     ],
     ids=str,
@@ -159,12 +157,12 @@ def test_a_strangers_file_is_shown_only_if_it_is_a_view(
         path = tmp_path / LIVE
         document = json.loads(path.read_text())
         assert read_live(tmp_path) is not None
-        document["view"].update(change)
+        document["status"].update(change)
         path.write_text(json.dumps(document))
         assert read_live(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ["", "[", "[]", "{}", "null", '{"view": 1}', '{"view": {}}'])
+@pytest.mark.parametrize("text", ["", "[", "[]", "{}", "null", '{"status": 1}', '{"status": {}}'])
 def test_what_is_no_view_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / LIVE).write_text(text)
     assert read_live(tmp_path) is None

@@ -12,19 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 def test_the_docs_explain_exactly_the_registered_metrics() -> None:
     documented = re.findall(r"^\| `([^`]+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(documented) == sorted(metric.pattern for metric in METRICS)
-
-
-def test_the_docs_give_the_registered_units() -> None:
-    documented = re.findall(
-        r"^\| `([^`]+)` \| ([^|]+?) \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert dict(documented) == {metric.pattern: metric.unit for metric in METRICS}
-
-
-def test_the_metrics_are_distinct_and_explained() -> None:
-    assert len({metric.pattern for metric in METRICS}) == len(METRICS)
-    assert all(metric.meaning.endswith(".") and metric.unit for metric in METRICS)
+    assert sorted(documented) == sorted(METRICS)
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def test_tables_and_pages_come_back(tmp_path: Path) -> None:
     with open_run(OFFLINE, tmp_path / "run") as tracker:
         table = [["pong", 1.5], ["breakout", float("nan")], ["qbert", 3]]
         tracker.log_table("evaluation/agents", ["game", "area"], table)
-        tracker.log_page("evaluation/report", page)
+        tracker.log_file("evaluation/report", page)
     wandb_file.end()
     (file,) = files_of(tmp_path / "run")
     media = wandb_file.media(file)

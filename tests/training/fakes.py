@@ -18,6 +18,7 @@ from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
+from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
     Assignment,
     Claim,
@@ -25,7 +26,6 @@ from leap_rl.training.messages import (
     Counted,
     Episodes,
     FloatVector,
-    LiveFigures,
     Stream,
     TaskRecord,
     Ticket,
@@ -124,6 +124,11 @@ def make_server(
     )
 
 
+def newest_sum(server: ParameterServer, slot: int) -> tuple[int, FloatVector | None]:
+    """A slot's number of segments and its newest sum in the open round."""
+    return server._open.slots[slot].n, server._open.slots[slot].contribution
+
+
 def claim(trainer: str = "a", number: int = 1, incarnation: int = 1) -> Claim:
     return Claim(trainer=trainer, incarnation=incarnation, number=number)
 
@@ -138,9 +143,7 @@ def stream(ticket: Ticket, n: int, values: FloatVector | None = None) -> Stream:
         ticket=ticket,
         n=n,
         contribution=contribution(ticket.slot, n) if values is None else values,
-        live=LiveFigures(
-            agent_steps=n, agent_steps_total=10, agent_steps_per_s=1.0, mean_return=None
-        ),
+        progress=TaskProgress(agent_steps=n, agent_steps_per_s=1.0),
     )
 
 

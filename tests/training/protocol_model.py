@@ -23,6 +23,7 @@ import numpy as np
 from leap_rl.storage import durable_files, links
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
+from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -34,7 +35,6 @@ from leap_rl.training.messages import (
     Episodes,
     Finished,
     FloatVector,
-    LiveFigures,
     Stream,
     TaskRecord,
     Ticket,
@@ -239,9 +239,7 @@ class Life:
             ticket=ticket,
             n=self.n,
             contribution=total(ticket.round, ticket.slot, self.n),
-            live=LiveFigures(
-                agent_steps=self.n, agent_steps_total=9, agent_steps_per_s=1.0, mean_return=None
-            ),
+            progress=TaskProgress(agent_steps=self.n, agent_steps_per_s=1.0),
             snapshot=snapshot(ticket.round, ticket.slot, self.n) if snapshots and self.n else None,
         )
 

@@ -31,7 +31,7 @@ from leap_rl.training.rounds.policy import FilledSlot
 from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slot_files import SlotFiles
-from tests.training.fakes import FINGERPRINT, FakeClock
+from tests.training.fakes import FINGERPRINT, FakeClock, newest_sum
 from tests.training.protocol_model import (
     Answer,
     Averaging,
@@ -113,7 +113,7 @@ class Watched:
             key = (status.round, slot)
             files = self._files(key)
             filled, stored = files.read_result(), files.read_snapshot(restarts=0)
-            n, newest = self.server.newest_sum(slot)
+            n, newest = newest_sum(self.server, slot)
             if newest is None:
                 assert n == 0
             else:

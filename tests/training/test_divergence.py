@@ -23,6 +23,7 @@ from tests.training.fakes import (
     complete,
     contribution,
     make_server,
+    newest_sum,
     pass_time,
     stream,
     with_snapshot,
@@ -141,7 +142,7 @@ def test_when_a_sum_was_streamed_decides_nothing(
     server.stream(with_snapshot(ticket, 2))
     bad = replace(stream(ticket, 3, bad_sum(0)), snapshot=np.zeros(7, np.uint8))
     assert server.stream(bad) == Continue(durable_n=2)
-    assert server.newest_sum(0)[0] == 2
+    assert newest_sum(server, 0)[0] == 2
     assert server.stream(stream(ticket, 4)) == Continue(durable_n=2)
     assert isinstance(server.complete(complete(ticket, claim(number=2), 5, bad_sum(0))), Abandon)
     assert server.status().slots_complete == (1 if on_divergence == "drop_task" else 0)

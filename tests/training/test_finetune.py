@@ -124,8 +124,9 @@ def shared_of(agent: object) -> Tensor:
     return agent.named_parameters()["theta"]
 
 
-@pytest.mark.parametrize("updates", [1, 3])
-@pytest.mark.parametrize("make", [BOWLS, CATCH], ids=["bowls", "catch"])
+@pytest.mark.parametrize(
+    ("make", "updates"), [(BOWLS, 1), (BOWLS, 3), (CATCH, 3)], ids=["bowls-1", "bowls-3", "catch-3"]
+)
 def test_rounds_give_the_bits_of_a_loop_over_live_agents(
     make: ConfiguredTasks, updates: int
 ) -> None:

@@ -49,7 +49,7 @@ def test_where_it_is_held_back_a_loop_looks_for_it() -> None:
     with stop, stop.held_back():
         stop.check()
         kill_self(signal.SIGINT)
-        assert stop.explain_failure()
+        assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):
             stop.check()
 
@@ -127,7 +127,7 @@ def test_two_signals_at_once_are_one() -> None:
 
 def test_a_signal_after_the_time_was_over_leaves_at_once() -> None:
     left: list[int] = []
-    with Interrupts(stop_after_s=0.01, leave=left.append) as stop, stop.held_back():
+    with Interrupts(stop_after_s=0.3, leave=left.append) as stop, stop.held_back():
         wait_until(stop.is_set)
         time.sleep(interrupts.ONE_WISH_S + 0.1)
         kill_self(signal.SIGINT)

@@ -109,7 +109,7 @@ def test_an_agent_that_is_damaged_or_of_another_run_is_told(folder: RunFolder) -
     path = folder.kept_agent(0, "b")
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(RunFolderError, match=r"b\.safetensors: cannot be gone on from .*digest"):
+    with pytest.raises(RunFolderError, match=r"b\.safetensors: cannot be resumed from .*digest"):
         start(folder).claim(claim())
     path.write_bytes(folder.kept_agent(0, "a").read_bytes())
     with pytest.raises(RunFolderError, match="another game or run"):
@@ -118,7 +118,7 @@ def test_an_agent_that_is_damaged_or_of_another_run_is_told(folder: RunFolder) -
     with pytest.raises(RunFolderError, match="another game or run"):
         start(folder).claim(claim())
     path.unlink()
-    with pytest.raises(RunFolderError, match="cannot be gone on from"):
+    with pytest.raises(RunFolderError, match="cannot be resumed from"):
         start(folder).claim(claim())
 
 

@@ -18,6 +18,7 @@ from tests.training.fakes import (
     disk_full,
     fill_round,
     make_server,
+    newest_sum,
     pass_time,
     stream,
 )
@@ -47,7 +48,7 @@ def test_a_claim_that_repeats_after_its_trainer_was_heard_is_late(
     ticket = assigned(server.claim(claim("a", number=1))).ticket
     server.stream(stream(ticket, 3))
     assert server.claim(claim("a", number=1)) == Wait()
-    assert server.newest_sum(0)[0] == 3  # and rolls nothing back
+    assert newest_sum(server, 0)[0] == 3  # and rolls nothing back
     assert server.stream(stream(ticket, 4)) == Continue(durable_n=0)
 
 
@@ -98,7 +99,7 @@ def test_a_stream_replaces_the_sum_and_a_late_one_does_not(server: ParameterServ
     ticket = assigned(server.claim(claim())).ticket
     for n in (3, 5, 5, 4):  # one arrives twice, one is overtaken
         assert server.stream(stream(ticket, n)) == Continue(durable_n=0)
-    n, total = server.newest_sum(0)
+    n, total = newest_sum(server, 0)
     assert n == 5
     np.testing.assert_array_equal(total, contribution(0, 5))
 
@@ -110,7 +111,7 @@ def test_a_stream_of_an_older_attempt_is_told_to_abandon(server: ParameterServer
     new = assigned(server.claim(claim("b"))).ticket
     assert isinstance(server.stream(stream(old, 9)), Abandon)
     assert server.stream(stream(new, 1)) == Continue(durable_n=0)
-    assert server.newest_sum(0)[0] == 1
+    assert newest_sum(server, 0)[0] == 1
 
 
 def test_taking_over_a_slot_rolls_its_sum_back(server: ParameterServer) -> None:
@@ -118,7 +119,7 @@ def test_taking_over_a_slot_rolls_its_sum_back(server: ParameterServer) -> None:
     server.stream(stream(ticket, 8))
     server.trainer_lost("a", "killed")
     server.claim(claim("b"))
-    assert server.newest_sum(0) == (0, None)
+    assert newest_sum(server, 0) == (0, None)
 
 
 def test_a_complete_counts_once_however_often_it_arrives(

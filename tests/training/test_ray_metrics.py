@@ -19,8 +19,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from leap_rl.tracking.prometheus import SERIES
+from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.messages import LiveFigures, RunningTask, ServerStatus
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.counters import Counters
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
@@ -85,7 +85,7 @@ def test_a_page_that_fails_is_reported_once_and_left(
             if hasattr(kind, name):
                 monkeypatch.setattr(kind, name, fail if name == fails else lambda *_, **__: None)
     metrics = ray_metrics.RunMetrics("run")
-    status = ServerStatus(
+    status = RunStatus(
         round=0,
         rounds=0,
         slots_complete=0,
@@ -212,22 +212,18 @@ def metrics(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ray_metrics.RunMetrics(name, wall_clock=lambda: 1e9)
 
 
-def status(*running: tuple[str, float, float | None], round: int = 2) -> ServerStatus:
+def status(*running: tuple[str, float, float | None], round: int = 2) -> RunStatus:
     tasks = [
-        RunningTask(
+        TaskStatus(
             slot=slot,
             game=game,
             trainer="a",
             attempt=1,
-            live=LiveFigures(
-                agent_steps=5, agent_steps_total=9, agent_steps_per_s=speed, mean_return=mean
-            ),
+            progress=TaskProgress(agent_steps=5, agent_steps_per_s=speed, mean_return=mean),
         )
         for slot, (game, speed, mean) in enumerate(running)
     ]
-    return ServerStatus(
-        round=round, rounds=7, slots_complete=3, slots_total=8, running=tuple(tasks)
-    )
+    return RunStatus(round=round, rounds=7, slots_complete=3, slots_total=8, running=tuple(tasks))
 
 
 def test_what_is_shown_follows_the_tally(metrics: Any) -> None:

@@ -22,6 +22,7 @@ from tests.training.fakes import (
     disk_full,
     fill_round,
     make_server,
+    newest_sum,
     pass_time,
     stream,
     with_snapshot,
@@ -96,8 +97,8 @@ def test_a_snapshot_is_durable_once_the_answer_says_so(folder: RunFolder) -> Non
     assert (work.ticket.attempt, work.durable_n) == (2, 3)
     assert work.snapshot is not None
     assert work.snapshot.tolist() == [3] * 7
-    assert again.newest_sum(0)[0] == 3, "the sum rolls back with the task"
-    np.testing.assert_array_equal(again.newest_sum(0)[1], contribution(0, 3))
+    assert newest_sum(again, 0)[0] == 3, "the sum rolls back with the task"
+    np.testing.assert_array_equal(newest_sum(again, 0)[1], contribution(0, 3))
 
 
 def test_an_overtaken_snapshot_changes_nothing(server: ParameterServer) -> None:

@@ -25,7 +25,7 @@ from leap_rl.training.messages import (
 )
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due, Trainer
-from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server
+from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server, newest_sum
 
 UPDATES = 5
 
@@ -53,7 +53,7 @@ class RecordingLink:
             self.server.trainer_lost("t", "killed")
         self.streams.append(message)
         answer = self.server.stream(message)
-        n, view = self.server.newest_sum(message.ticket.slot)
+        n, view = newest_sum(self.server, message.ticket.slot)
         if view is not None:
             self.views.append((n, view.copy()))
         return answer

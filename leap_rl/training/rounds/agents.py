@@ -31,11 +31,7 @@ class Agent(NamedTuple):
 
 
 def agents_of(described: Mapping[str, Any]) -> list[Agent]:
-    """Return whose each of an evaluation's slots is, in slot order.
-
-    Args:
-        described: `evaluation` in the state of its first checkpoint.
-    """
+    """Return an evaluation's agents in slot order, from its first checkpoint's description."""
     return [
         Agent(name, run, game, seed)
         for seed in range(described["seeds"])

@@ -13,11 +13,11 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
-from leap_rl.tracking.rows import dropped_row, learn_row
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.meta_training import task_seed
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.rows import dropped_row, learn_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class LearningFactory:
     games: tuple[str, ...]
     layout: Layout
     unit: Unit = "agent_steps"
-    """What the tasks call what they count as agent steps."""
+    """The unit of the tasks' budgets."""
 
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write the initialization, float32 [P], that every agent starts from."""
@@ -80,30 +80,9 @@ class Learning:
         dropped: Sequence[DroppedSlot],
         elapsed_s: float,
     ) -> ClosedRound:
-        """Keep the learning curves, and which games have none."""
+        """Make rows of the learning curves, and of the games that were dropped."""
+        unit = self._plan.unit
         rows = [
-            LoggedRow(
-                axis=self._plan.unit,
-                values=learn_row(
-                    game=slot.spec.game,
-                    agent_steps=point.agent_steps,
-                    losses=point.losses,
-                    episode_return_sum=point.return_sum,
-                    episodes=point.episodes,
-                    agent_steps_per_s=point.agent_steps_per_s,
-                    unit=self._plan.unit,
-                ),
-            )
-            for slot in slots
-            for point in slot.record.curve
+            learn_row(slot.spec.game, point, unit) for slot in slots for point in slot.record.curve
         ]
-        rows += [
-            LoggedRow(
-                axis=self._plan.unit,
-                values=dropped_row(
-                    game=slot.spec.game, agent_steps=slot.agent_steps, unit=self._plan.unit
-                ),
-            )
-            for slot in dropped
-        ]
-        return ClosedRound(rows=rows)
+        return ClosedRound(rows=rows + [dropped_row(slot, unit) for slot in dropped])

@@ -8,10 +8,8 @@ Dimensions: P flattened shared parameters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -20,32 +18,24 @@ from torch import Tensor
 
 from leap_rl.meta.gradient_path import NonFiniteError
 from leap_rl.meta.outer_step import OuterStep
-from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.networks.parameters import Layout
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
-from leap_rl.tracking.rows import MetaFigures, SlotFigures, meta_step_row
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.rows import meta_step_row, norm
 from leap_rl.training.rounds.validation import Validation, ValidationState
 
 OUTER_OPTIMIZER = "outer_optimizer.safetensors"
 
 
 def draw_games(seed: int, meta_step: int, games: Sequence[str], batch_size: int) -> list[str]:
-    """Draw a meta-step's games without replacement; all of them come before any comes again.
-
-    Args:
-        seed: The run's seed.
-        meta_step: The meta-step.
-        games: The pool.
-        batch_size: How many to draw; more than the pool holds fill it more than once.
-    """
+    """Draw a meta-step's games without replacement; all of them come before any comes again."""
     # Sorting by a keyed hash is a uniform shuffle that no library's next version can change.
     batch: list[str] = []
     for repetition in range(-(-batch_size // len(games))):
@@ -73,7 +63,7 @@ class MetaTrainingFactory:
     layout: Layout
     frames_per_agent_step: int
     unit: Unit = "agent_steps"
-    """What the tasks call what they count as agent steps."""
+    """The unit of the tasks' budgets."""
     validation: Validation | None = None
     """Which games judge the initialization meanwhile."""
 
@@ -103,11 +93,9 @@ class MetaTrainingFactory:
         return MetaTraining(self, outer, agent_steps=agent_steps, validation_state=validation_state)
 
     def adopt(self, files: Mapping[str, bytes], *, keep_optimizer: bool) -> dict[str, bytes]:
-        """Return the files of the checkpoint that a fork starts with.
+        """Return the files of the checkpoint that a fork starts with, from those of a run's.
 
-        Args:
-            files: Those of a run's checkpoint, by name.
-            keep_optimizer: Whether the outer optimizer keeps its state, or starts from scratch.
+        Without `keep_optimizer` the outer optimizer starts from scratch.
 
         Raises:
             ValueError: They do not fit this run's parameters or its optimizer.
@@ -132,11 +120,11 @@ class MetaTraining:
         outer: OuterStep,
         *,
         agent_steps: int,
-        validation_state: ValidationState | None = None,
+        validation_state: ValidationState,
     ) -> None:
         self._plan = plan
         self._outer = outer
-        self._validation_state = validation_state or ValidationState()
+        self._validation_state = validation_state
         self._agent_steps = agent_steps
         self._theta0: FloatVector = outer.theta.numpy().copy()
 
@@ -174,39 +162,29 @@ class MetaTraining:
         dropped = [slot for slot in dropped if not slot.spec.validates]
         # Copies: a contribution may lie in memory that its runtime shares read-only.
         contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
-        initialization_norm = _norm(self._outer.theta)
-        everyone: list[FilledSlot | DroppedSlot] = [*slots, *dropped]
+        initialization_norm = norm(self._outer.theta)
         try:
             result = self._outer.step(contributions)
         except NonFiniteError as error:
             raise RunFailedError(f"meta-step {round_number}: {error}") from None
         self._validation_state, validation = self._validation_state.judge(round_number, judging)
         row = meta_step_row(
-            meta_step=round_number,
-            slots=[
-                _metrics(
-                    slot, contribution, result.mean, len(slots), self._plan.frames_per_agent_step
-                )
-                for slot, contribution in zip(slots, contributions, strict=True)
-            ],
-            meta=MetaFigures(
-                contribution_norm=result.mean_norm,
-                step_norm=result.step_norm,
-                initialization_norm=initialization_norm,
-                meta_step_s=elapsed_s,
-                tasks_restarted=sum(slot.restarts > 0 for slot in everyone),
-                tasks_cut_off=sum(slot.cut_off for slot in slots),
-                dropped=[slot.spec.game for slot in dropped],
-                cosines=_cosines([slot.spec.game for slot in slots], contributions),
-            ),
+            round_number,
+            slots,
+            contributions,
+            result,
+            dropped=dropped,
+            initialization_norm=initialization_norm,
+            meta_step_s=elapsed_s,
             agent_steps_before=self._agent_steps,
+            frames_per_agent_step=self._plan.frames_per_agent_step,
             validation=validation,
             unit=self._plan.unit,
         )
         self._agent_steps += sum(slot.record.agent_steps for slot in slots)
         self._theta0 = result.theta.numpy().copy()
         return ClosedRound(
-            rows=[LoggedRow(axis="meta_step", values=row)],
+            rows=[row],
             files=initialization_files(self._plan.layout, self._outer),
             state={"agent_steps": self._agent_steps, **self._validation_state.state()},
             best=self._validation_state.best,
@@ -219,47 +197,3 @@ def initialization_files(layout: Layout, outer: OuterStep) -> dict[str, bytes]:
         FILE_NAME: save_tensors(layout.named(outer.theta)),
         OUTER_OPTIMIZER: save_tensors(outer.state_dict()),
     }
-
-
-def _norm(vector: Tensor) -> float:
-    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-
-
-def _cosines(
-    games: Sequence[str], contributions: Sequence[Tensor]
-) -> dict[tuple[str, str], list[float]]:
-    """Those of each pair of slots, by their games; a pair in which one is zero has none."""
-    found: dict[tuple[str, str], list[float]] = {}
-    between = pairwise_cosines(contributions)
-    for first, second in combinations(range(len(games)), 2):
-        cosine = float(between[first, second])
-        if math.isfinite(cosine):
-            one, other = sorted((games[first], games[second]))
-            found.setdefault((one, other), []).append(cosine)
-    return found
-
-
-def _metrics(
-    slot: FilledSlot,
-    contribution: Tensor,
-    mean: Tensor,
-    batch_size: int,
-    frames_per_agent_step: int,
-) -> SlotFigures:
-    contribution_norm, mean_norm = _norm(contribution), _norm(mean)
-    norms = contribution_norm * mean_norm
-    dot = float(contribution.double() @ mean.double())
-    return SlotFigures(
-        game=slot.spec.game,
-        agent_steps=slot.record.agent_steps,
-        frames_per_agent_step=frames_per_agent_step,
-        path=slot.record.path,
-        contribution_norm=contribution_norm,
-        cosine=dot / norms if norms > 0 else None,
-        share=dot / (batch_size * mean_norm**2) if mean_norm > 0 else None,
-        losses=slot.record.losses,
-        episode_return_sum=float(slot.episodes.returns.sum()),
-        episodes=len(slot.episodes.returns),
-        working_s=slot.record.working_s,
-        waiting_s=slot.record.waiting_s,
-    )

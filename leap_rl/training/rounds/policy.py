@@ -1,15 +1,15 @@
-"""What a round is for: the protocol between the parameter server and what it serves.
+"""What a round is for.
 
-A round is a batch of slots served together. The server sees to it that every slot is filled
-exactly once; the policy says which tasks fill them, what they start from, and what closing the
-round does: average and step (``meta_training.py``) or keep agents and curves (``learning.py``).
+A round is a batch of slots served together. The server fills every slot exactly once; the policy
+says which tasks fill them, what they start from, and what closing the round does: average and step
+(``meta_training.py``), or make curves (``learning.py``, ``transfer.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
@@ -27,7 +27,7 @@ class FilledSlot:
     restarts: int = 0
     """How often the task was started again with another seed, as its numbers went bad."""
     cut_off: bool = False
-    """Whether the round closed before the task was complete: what follows is of its part so far."""
+    """Whether the round closed before the task was complete: the rest is of its part so far."""
     contribution: FloatVector
     """The sum over all of the task's segments, [P]."""
     record: TaskRecord
@@ -70,7 +70,7 @@ class ClosedRound:
 
 
 class RoundPolicy(Protocol):
-    """Says what a run's rounds consist of. Owned by the server; never called twice at a time."""
+    """The rounds of a run. The server calls one method at a time."""
 
     @property
     def rounds(self) -> int:
@@ -81,11 +81,7 @@ class RoundPolicy(Protocol):
         """Whether trained agents are to be saved."""
 
     def theta0(self, start: int = 0) -> FloatVector:
-        """Return what tasks of the open round start from, [P]; the same array until it closes.
-
-        Args:
-            start: Which of the round's starting points, as its tasks name it.
-        """
+        """Return a starting point of the open round, [P]; the same array until it closes."""
 
     def open(self, round_number: int) -> Sequence[TaskSpec]:
         """Return the tasks of a round, in slot order."""
@@ -98,21 +94,12 @@ class RoundPolicy(Protocol):
         dropped: Sequence[DroppedSlot],
         elapsed_s: float,
     ) -> ClosedRound:
-        """Make of a round's filled slots what the run keeps of them.
-
-        Args:
-            round_number: The round that closes.
-            slots: Its filled slots, in slot order; at least one.
-            dropped: Its other slots, in slot order.
-            elapsed_s: Wall-clock time since it opened.
+        """Close a round on its filled slots, at least one, and its dropped ones, in slot order.
 
         Raises:
-            RunFailedError: The run cannot go on from them.
+            RunFailedError: The run cannot continue from them.
         """
 
 
-class RoundPolicyFactory(Protocol):
-    """Makes a run's policy as its newest checkpoint says; small and picklable."""
-
-    def __call__(self, folder: RunFolder) -> RoundPolicy:
-        """Restore the policy from the folder's newest checkpoint."""
+RoundPolicyFactory: TypeAlias = Callable[[RunFolder], RoundPolicy]
+"""Restores a run's policy from the folder's newest checkpoint; small and picklable."""

@@ -24,33 +24,26 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.rows import evaluation_row
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import CurvePoint, FloatVector
 from leap_rl.training.rounds.agents import RANDOM, REWARDS, Agent, agents_of, rewards_file
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.rows import evaluation_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationFactory:
-    """Makes an evaluation's first checkpoint, and its policy from it.
-
-    Args:
-        seed: The evaluation's; games and seeds of agents derive theirs from it.
-        games: To learn.
-        seeds: Agents of each run in each game.
-        agent_steps: Budget of each agent.
-        layout: Of the shared parameters.
-        random_initialization: Draws an encoder, float32 [P], from a seed; none for no baseline.
-        save_agents: Whether trained agents are kept.
-    """
+    """Makes an evaluation's first checkpoint, and its policy from it."""
 
     seed: int
     games: tuple[str, ...]
     seeds: int
+    """Agents of each run in each game."""
     agent_steps: int
+    """Budget of each agent."""
     layout: Layout
     random_initialization: Callable[[int], Tensor] | None
+    """Draws an encoder, float32 [P], from a seed; none for no baseline."""
     save_agents: bool = False
 
     def write_first_checkpoint(
@@ -59,13 +52,13 @@ class EvaluationFactory:
         given: Mapping[str, Sequence[tuple[str, Tensor]]],
         own_starts: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the given initializations, and what is made of them.
+        """Write the given initializations, and the description of their agents.
 
         Args:
             folder: The evaluation's.
             given: By group, the name of each of its runs and its initialization, float32 [P].
-            own_starts: The groups whose runs' own random starts are among those given, and the
-                name of that group; its runs have the same order.
+            own_starts: For groups whose runs' own random starts are given as a group too, the name
+                of that one; its runs have the same order.
         """
         every = [theta0 for group in given.values() for _, theta0 in group]
         files = {
@@ -168,13 +161,13 @@ class EvaluationPolicy:
     ) -> ClosedRound:
         """Make rows of the learning curves: means over runs and seeds, point by point."""
         by_spec = {slot.spec: slot.record.curve for slot in slots}
-        specs = self.open(round_number)
-        curves: dict[tuple[str, str], list[tuple[CurvePoint, ...]]] = {}
-        for spec, agent in zip(specs, self.agents(), strict=True):
-            if spec in by_spec:
-                curves.setdefault((agent.initialization, agent.game), []).append(by_spec[spec])
+        specs, agents = self.open(round_number), self.agents()
         of_slots = {slot: by_spec[spec] for slot, spec in enumerate(specs) if spec in by_spec}
-        points = max((len(curve) for of_one in curves.values() for curve in of_one), default=0)
+        curves: dict[tuple[str, str], list[tuple[CurvePoint, ...]]] = {}
+        for slot, curve in of_slots.items():
+            key = (agents[slot].initialization, agents[slot].game)
+            curves.setdefault(key, []).append(curve)
+        points = max(map(len, of_slots.values()), default=0)
         rows = []
         for point in range(points):
             now = {
@@ -187,7 +180,7 @@ class EvaluationPolicy:
                 for key, here in now.items()
                 if (episodes := sum(one.episodes for one in here))
             }
-            rows.append(LoggedRow(axis="agent_steps", values=evaluation_row(agent_steps, means)))
+            rows.append(evaluation_row(agent_steps, means))
         return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
 
     def _task_seed(self, game: str, seed: int) -> int:

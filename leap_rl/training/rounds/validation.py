@@ -1,9 +1,9 @@
-"""Learning games from the initialization as it stands, while it is meta-trained.
+"""Validation of the initialization while it is meta-trained.
 
-A run that takes a week must not be blind. Every so many meta-steps a round has slots that judge
-what it starts from: games that are learned like the others, but whose contributions count for
-nothing. Their tasks have the same seeds in each such round, so that all versions learn with the
-same heads, emulators and draws, and version 0 is the baseline that the others are compared with.
+Every so many meta-steps a round has slots that judge what it starts from: games that are learned
+like the others, but whose contributions do not count. Their tasks have the same seeds in each such
+round, so that all versions learn with the same heads, emulators and draws, and version 0 is the
+baseline that the others are compared with.
 """
 
 from __future__ import annotations
@@ -25,17 +25,13 @@ RATE_UNIT = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Which games judge the initialization, and when.
-
-    Args:
-        every_meta_steps: From meta-step 0 on, one round of so many.
-        games: To learn.
-        agents: That learn each of them.
-    """
+    """Which games judge the initialization, and when."""
 
     every_meta_steps: int
+    """From meta-step 0 on."""
     games: tuple[str, ...]
     agents: int = 1
+    """That learn each game."""
 
     def specs(self, seed: int, meta_step: int) -> list[TaskSpec]:
         """Return the tasks that judge the initialization of a meta-step; mostly none."""
@@ -57,7 +53,7 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationState:
-    """How the versions of an initialization did in validation; plain values, kept in state.json."""
+    """How the versions of an initialization did in validation; in a checkpoint's state.json."""
 
     baseline: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     """By game and task seed, the area under the curve of version 0's agent and the standard
@@ -90,18 +86,12 @@ class ValidationState:
     def judge(
         self, version: int, slots: Sequence[FilledSlot]
     ) -> tuple[ValidationState, dict[str, float | int]]:
-        """Take in how a version did.
+        """Return the state after a version's tasks, and the metrics of its meta-step's row.
 
-        Args:
-            version: Of the initialization.
-            slots: The tasks that judged it; those that were cut off say nothing, nor those that
-                began again with another seed, which version 0's agent did not have.
-
-        Returns:
-            The new state, and the metrics of the meta-step's row: by game the area under the
-            learning curve and what it gained over version 0's, means over agents; the mean gain
-            over games, in standard deviations of version 0's curves, in which games are alike; and
-            how many agents a game it is of, in the game with the fewest.
+        These are by game the area under the learning curve and its gain over version 0's, means
+        over agents; the mean gain over games, in standard deviations of version 0's curves; and
+        the agents behind it, in the game with the fewest. A task that began again with another
+        seed does not count: version 0's agent did not have that seed.
         """
         agents: dict[str, dict[str, list[float]]] = {}
         for slot in slots:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from leap_rl.compute.determinism import configure_torch
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import (
@@ -15,7 +16,6 @@ from leap_rl.training.messages import (
     Continue,
     Counted,
     Diverged,
-    ServerStatus,
     Stream,
     Work,
 )
@@ -31,7 +31,7 @@ class LocalLink:
         self,
         server: ParameterServer,
         schedule: StreamSchedule,
-        report: Callable[[ServerStatus], None],
+        report: Callable[[RunStatus], None],
         interrupts: Interrupts,
     ) -> None:
         self._server = server
@@ -82,7 +82,7 @@ class LocalRuntime:
     def __init__(self, interrupts: Interrupts | None = None) -> None:
         self._interrupts = interrupts or Interrupts()
 
-    def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
+    def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         """Run it to its end.
 
         Raises:

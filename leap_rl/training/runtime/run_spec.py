@@ -12,9 +12,9 @@ from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.task import TaskFactory
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import UnfitMachineError
 from leap_rl.training.faults.points import OnFaultPoint, no_fault
-from leap_rl.training.messages import ServerStatus
 from leap_rl.training.rounds.policy import RoundPolicyFactory
 from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -96,7 +96,7 @@ class RunSpec:
 class Runtime(Protocol):
     """Runs a server and trainers somewhere until the run is finished."""
 
-    def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
+    def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         """Run it; ``report`` is called with its status, several times a second at most.
 
         Raises:

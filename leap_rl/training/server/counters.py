@@ -1,7 +1,4 @@
-"""What the parameter server counts of what it is sent and does: read by who shows it, by no other.
-
-Plain numbers since this life of the server began. Nothing that a run computes depends on them.
-"""
+"""What the parameter server counts, since this process began, for display only."""
 
 from __future__ import annotations
 
@@ -12,11 +9,9 @@ from leap_rl.tracking.metrics import Row
 
 
 class Counters:
-    """A server's counts, each named as the series that shows it, and its newest committed row.
+    """Counts, each named like its Prometheus series, and the newest committed row.
 
-    Args:
-        rows: Those of the checkpoint that the server begins with, as its state has them.
-        restarted: Whether the server takes the place of one that died.
+    `rows` are those of the checkpoint that the server begins with.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]] = (), *, restarted: bool = False) -> None:
@@ -34,35 +29,11 @@ class Counters:
         self.tasks_cut_off = 0
         self.row: Row = {}
         """Of the newest committed meta-step; empty before the first."""
-        self._heard: dict[int, int] = {}
-        self._durable: dict[int, int] = {}
         for row in rows:
             self.committed(row["axis"], row["values"])
 
-    def handed_out(self, slot: int, *, snapshot: bool) -> None:
-        """Take note that a task begins, or goes on from its snapshot."""
-        if not snapshot:
-            self._heard[slot] = 0
-        elif slot in self._durable:  # or the snapshot was taken in by a server that died
-            self._heard[slot] = self._durable[slot]
-
-    def heard(self, slot: int, agent_steps: int) -> None:
-        """Take note of how far a task has come.
-
-        Where it stood before is not known after the server's death: what was done between the last
-        message to the dead and the first to this one is not counted.
-        """
-        before = self._heard.get(slot, agent_steps)
-        self._heard[slot] = agent_steps
-        self.agent_steps += max(0, agent_steps - before)
-
-    def snapshot_taken(self, slot: int, agent_steps: int) -> None:
-        """Take note of a snapshot on disk, and of how far its task had come."""
-        self.snapshots += 1
-        self._durable[slot] = agent_steps
-
     def committed(self, axis: str, row: Row) -> None:
-        """Take note of a row on disk; one of an agent that learns alone is no meta-step's."""
+        """Take a row on disk, if it is a meta-step's."""
         if axis == "meta_step":
-            # What only some meta-steps have, such as a validation_state, stands until the next one.
+            # What only some meta-steps have, such as a gain, stands until the next one.
             self.row = {**self.row, **row}

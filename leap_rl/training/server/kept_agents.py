@@ -1,9 +1,9 @@
-"""Agents that go on from round to round, for methods that keep their tasks.
+"""Agents that are carried over from round to round, for methods that keep their tasks.
 
     RUN/kept/000012/pong.safetensors    pong's agent as it was at the end of round 12
 
-A checkpoint says of each game in which round its agent was last trained. What neither the newest
-checkpoint nor the one before it refers to is removed.
+A checkpoint has the round in which each game's agent was last trained. Agents that neither the
+newest checkpoint nor the one before it refers to are removed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,7 @@ from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 
 
 class KeptAgents:
-    """The agents that a run keeps.
-
-    Args:
-        folder: The run's.
-        fingerprint: SHA-256 of the run's defining config. An agent of another run is refused.
-        rounds: The round in which each game's agent was last trained, as the newest checkpoint has
-            it.
-    """
+    """The agents of a run; `rounds` is the newest checkpoint's, by game."""
 
     def __init__(self, folder: RunFolder, fingerprint: str, rounds: Mapping[str, int]) -> None:
         self._folder = folder
@@ -51,17 +44,13 @@ class KeptAgents:
             agent: Bytes = arrays["agent"]
         except (OSError, SealError, KeyError) as error:
             raise RunFolderError(
-                f"{path}: cannot be gone on from ({error}); a fork of the run at checkpoint "
+                f"{path}: cannot be resumed from ({error}); a fork of the run at checkpoint "
                 f"{number} starts with new agents"
             ) from None
         return agent
 
     def after(self, number: int, results: Sequence[FilledSlot | DroppedSlot]) -> dict[str, int]:
-        """Write the agents that a round leaves; returns the rounds for its checkpoint.
-
-        Raises:
-            OSError: One could not be written.
-        """
+        """Write the agents that a round leaves; returns the rounds for its checkpoint."""
         rounds = dict(self._rounds)
         for slot in results:
             if isinstance(slot, FilledSlot) and slot.kept is not None:
@@ -71,7 +60,7 @@ class KeptAgents:
         return rounds
 
     def committed(self, rounds: Mapping[str, int]) -> None:
-        """Go on with what a checkpoint on disk says, and remove what is out of use."""
+        """Take the rounds of a checkpoint that is on disk, and remove agents out of use."""
         self._before, self._rounds = self._rounds, dict(rounds)
         used = {*self._before.items(), *self._rounds.items()}
         for folder in self._folder.kept_rounds():

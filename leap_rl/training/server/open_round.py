@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.messages import RunningTask
+from leap_rl.tracking.status import TaskStatus
+from leap_rl.training.messages import Ticket
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 from leap_rl.training.server.counters import Counters
-from leap_rl.training.server.cut_off import cut_off
 from leap_rl.training.server.slot_files import SlotFiles
 from leap_rl.training.server.slots import Slot, SlotState
 
 TICKS_A_LEASE = 4
-"""A server that is not told the time this often was stalled."""
+"""A server that ticks less often than this was stalled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,20 +30,20 @@ class LeasePolicy:
     """A round closes on the sums so far when it has been open for this long; none for never."""
 
 
+@dataclass(slots=True)
+class TrainerState:
+    """A trainer's newest claim."""
+
+    incarnation: int
+    number: int = 0
+    handed: bool = False
+    """Whether that claim was answered with work."""
+
+
 class OpenRound:
-    """The slots of one round, brought to where the run's folder says that they stood.
+    """The slots of one round, none where the run is finished.
 
-    Args:
-        number: The round; slots of the one before are removed.
-        specs: Its tasks, in slot order; none where the run is finished.
-        folder: The run's.
-        fingerprint: SHA-256 of the run's defining config.
-        lease_policy: When a slot is taken from its trainer, and the round from its slots.
-        clock: Monotonic seconds.
-        counters: Counts what happens here.
-
-    Raises:
-        RunFolderError: The folder holds what does not belong there, or cannot be read.
+    The files of the round before are removed; :meth:`recover` reads those of this one.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class OpenRound:
     ) -> None:
         self.number = number
         self.failure: str | None = None
-        """Why the run cannot go on, where it cannot."""
+        """Why the run cannot continue, where it cannot."""
         self._lease_policy = lease_policy
         self._clock = clock
         self._counters = counters
@@ -75,6 +75,34 @@ class OpenRound:
             for index, spec in enumerate(specs)
         ]
 
+    def recover(self, trainers: dict[str, TrainerState], session: str | None) -> None:
+        """Bring the slots to where their files have them.
+
+        Args:
+            trainers: Those known by now; the owners of running slots are added.
+            session: The driver whose trainers may live; None where none does.
+        """
+        for slot in self.slots:
+            result, lease = slot.files.read_result(), slot.files.read_lease()
+            if lease is not None:
+                slot.attempt, slot.restarts = lease.attempt, lease.restarts
+            if result is not None:
+                slot.take(result)
+                continue
+            slot.roll_back()
+            if lease is None or lease.trainer is None or lease.session != session:
+                continue
+            slot.trainer_failures = lease.trainer_failures if slot.n == lease.durable_n else 0
+            claimed = (lease.incarnation, lease.number)
+            known = trainers.get(lease.trainer)
+            if known is not None and (known.incarnation, known.number) > claimed:
+                self.free(slot, "its trainer claimed again")  # and got another slot since
+                continue
+            self.release(lease.trainer, "its trainer claimed again")
+            self.let_run(slot, lease.trainer)
+            # A claim that is repeated must get the work that it got.
+            trainers[lease.trainer] = TrainerState(*claimed, handed=True)
+
     @property
     def elapsed_s(self) -> float:
         """Wall-clock time since the round opened here."""
@@ -86,23 +114,31 @@ class OpenRound:
         results = [slot.result for slot in self.slots if slot.result is not None]
         return results if results and len(results) == len(self.slots) else None
 
-    def pending(self) -> Slot | None:
-        """Return the first slot that nobody works on."""
-        return next((slot for slot in self.slots if slot.state is SlotState.PENDING), None)
-
     def held_by(self, trainer: str) -> Slot | None:
         """Return the slot that a trainer works on."""
         return next((slot for slot in self.slots if slot.owner == trainer), None)
 
-    def running(self) -> tuple[RunningTask, ...]:
+    def owned(self, ticket: Ticket) -> Slot | str:
+        """Return the running slot that the ticket's attempt owns, or why there is none."""
+        if ticket.round != self.number:
+            return f"round {ticket.round} is closed; round {self.number} is open"
+        slot = self.slots[ticket.slot]
+        if slot.attempt != ticket.attempt or slot.state is not SlotState.RUNNING:
+            return (
+                f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
+                f"this is attempt {ticket.attempt}"
+            )
+        return slot
+
+    def running(self) -> tuple[TaskStatus, ...]:
         """Return the slots that trainers work on."""
         return tuple(
-            RunningTask(
+            TaskStatus(
                 slot=slot.index,
                 game=slot.spec.game,
                 trainer=slot.owner,
                 attempt=slot.attempt,
-                live=slot.live,
+                progress=slot.progress,
             )
             for slot in self.slots
             if slot.owner is not None
@@ -110,7 +146,7 @@ class OpenRound:
 
     def let_run(self, slot: Slot, trainer: str) -> None:
         """Let a trainer work on a slot for a lease."""
-        slot.run(trainer)
+        slot.state, slot.owner, slot.heard = SlotState.RUNNING, trainer, False
         self.renew(slot)
 
     def renew(self, slot: Slot) -> None:
@@ -118,7 +154,7 @@ class OpenRound:
         slot.lease_until_s = self._clock() + self._lease_policy.lease_s
 
     def release(self, trainer: str, cause: str) -> None:
-        """Free what a trainer works on, which is lost or asks for something else."""
+        """Free the slot of a trainer, if it has one."""
         slot = self.held_by(trainer)
         if slot is not None:
             self.free(slot, cause)
@@ -136,10 +172,7 @@ class OpenRound:
         """Free the slots whose leases are over, and fill all of them where the round is late.
 
         A server that stalls, on a slow disk say, hears nobody meanwhile: the time it missed is
-        added to the leases.
-
-        Returns:
-            Whether the round was late, and is to be closed.
+        added to the leases. Returns whether the round was late, and is to be closed.
         """
         now, lease_policy = self._clock(), self._lease_policy
         missed_s = now - self._ticked_s - lease_policy.lease_s / TICKS_A_LEASE
@@ -151,15 +184,12 @@ class OpenRound:
             if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
                 self._counters.lease_expiries += 1
                 self.free(slot, f"nothing was heard of it for {lease_policy.lease_s:g} s")
-        late = (
-            lease_policy.close_after_s is not None and self.elapsed_s >= lease_policy.close_after_s
-        )
-        if not late or not any(slot.n > 0 for slot in self.slots):
+        late_s = lease_policy.close_after_s
+        if late_s is None or self.elapsed_s < late_s or not any(slot.n > 0 for slot in self.slots):
             return False
         for slot in self.slots:
             if slot.result is None:
-                result = cut_off(slot)
-                slot.complete(result)
-                self._counters.tasks_cut_off += isinstance(result, FilledSlot)
-                self._counters.tasks_dropped += isinstance(result, DroppedSlot)
+                slot.cut_off()
+                self._counters.tasks_cut_off += isinstance(slot.result, FilledSlot)
+                self._counters.tasks_dropped += isinstance(slot.result, DroppedSlot)
         return True

@@ -1,23 +1,24 @@
-"""The files of an open round's slots: leases, snapshots, completed slots; agents and curves.
+"""The files of an open round's slots.
 
     NNN.lease         who works on slot NNN, at which attempt
     NNN.snapshot      its task's snapshot, with the sum so far
     NNN.safetensors   its whole sum and record, or why it was dropped: the slot is complete
 
-Each is one sealed file, so that it is there whole or not at all, and damage is told. A damaged one
-is set aside: what it held is computed again, to the same bits.
+Each is one sealed file, there whole or not at all. A damaged one is set aside, with a warning: what
+it held is computed again, to the same bits.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from leap_rl.storage.checked import checked
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
@@ -36,14 +37,14 @@ class Lease:
     """Which trainer works on a slot; on disk before the trainer gets its answer."""
 
     attempt: int
-    trainer: str | None
-    """None when it is gone, with the driver that started it."""
-    incarnation: int
-    number: int
+    trainer: str | None = None
+    """None where the slot waits for its next attempt."""
+    incarnation: int = 0
+    number: int = 0
     """Of the claim that it answers."""
-    trainer_failures: int
+    trainer_failures: int = 0
     """Trainers lost on the slot since its task last got further, by then."""
-    durable_n: int
+    durable_n: int = 0
     """Segments behind the slot's snapshot by then."""
     restarts: int = 0
     """How often the slot's task was started again with another seed."""
@@ -56,20 +57,17 @@ class SlotSnapshot:
     """A snapshot of a slot's task after ``n`` segments, with their sum, [P]."""
 
     restarts: int
-    """Which of the slot's tasks: how often it was started again by then."""
+    """How often the task had been started again."""
     n: int
     contribution: FloatVector
     snapshot: Bytes
 
 
 class SlotFiles:
-    """Reads and writes the files of one slot.
+    """Reads and writes the files of one slot; those of another task or run are refused.
 
-    Args:
-        path: Where the completed slot goes; the others lie beside it.
-        spec: The slot's task.
-        fingerprint: SHA-256 of the run's defining config. A file of another task or run is refused.
-        folder: The run's folder, which all of them lie in.
+    All that is written is synced to disk before the call returns. `path` is the completed slot's;
+    the others lie beside it.
     """
 
     def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
@@ -79,36 +77,31 @@ class SlotFiles:
         self._spec = spec
 
     def write_lease(self, lease: Lease) -> None:
-        """Write who works on the slot, synced to disk before it returns."""
+        """Write who works on the slot."""
         self._write(self._path.with_suffix(".lease"), {}, asdict(lease))
 
     def read_lease(self) -> Lease | None:
         """Return who works on the slot, or none."""
         return self._read(
-            self._path.with_suffix(".lease"), lambda _, header: _checked(Lease, header)
+            self._path.with_suffix(".lease"), lambda _, header: checked(Lease, header)
         )
 
     def write_snapshot(self, taken: SlotSnapshot) -> None:
-        """Write a snapshot, synced to disk before it returns."""
+        """Write a snapshot, with its sum."""
         arrays: Arrays = {"contribution": taken.contribution, "snapshot": taken.snapshot}
         header = {"n": taken.n, "restarts": taken.restarts}
         self._write(self._path.with_suffix(".snapshot"), arrays, header)
 
     def read_snapshot(self, *, restarts: int) -> SlotSnapshot | None:
-        """Return the newest snapshot, or none.
-
-        Args:
-            restarts: How often the slot's task was started again; a snapshot of an earlier one is
-                none.
-        """
+        """Return the newest snapshot of the task after so many restarts, or none."""
         taken = self._read(
             self._path.with_suffix(".snapshot"),
-            lambda arrays, header: _checked(SlotSnapshot, {**header, **arrays}),
+            lambda arrays, header: checked(SlotSnapshot, {**header, **arrays}),
         )
         return None if taken is None or taken.restarts != restarts else taken
 
     def write_result(self, slot: FilledSlot | DroppedSlot) -> None:
-        """Write what completes a slot, synced to disk before it returns."""
+        """Write what completes the slot."""
         header: dict[str, Any] = {"attempt": slot.attempt, "restarts": slot.restarts}
         if isinstance(slot, DroppedSlot):
             arrays: Arrays = {}
@@ -131,9 +124,9 @@ class SlotFiles:
         attempt, restarts = int(header["attempt"]), int(header["restarts"])
         if "dropped" in header:
             dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
-            return _checked(DroppedSlot, {"spec": self._spec, **dropped})
+            return checked(DroppedSlot, {"spec": self._spec, **dropped})
         record = dict(header["record"])
-        record["curve"] = tuple(_checked(CurvePoint, point) for point in record["curve"])
+        record["curve"] = tuple(checked(CurvePoint, point) for point in record["curve"])
         return FilledSlot(
             spec=self._spec,
             attempt=attempt,
@@ -141,7 +134,7 @@ class SlotFiles:
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
             kept=arrays.pop("kept", None),
-            record=_checked(TaskRecord, record),
+            record=checked(TaskRecord, record),
             episodes=Episodes(**arrays),
         )
 
@@ -171,32 +164,3 @@ class SlotFiles:
         if header != self._head:
             raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
         return whole
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)
-
-
-_CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "int": lambda value: type(value) is int and value >= 0,
-    "float": _is_number,
-    "str": lambda value: isinstance(value, str),
-    "str | None": lambda value: value is None or isinstance(value, str),
-    "Mapping[str, float]": lambda value: (
-        isinstance(value, dict) and all(map(_is_number, value.values()))
-    ),
-}
-"""Whether a value is of a field's type, by its annotation."""
-
-
-def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass of what a header holds.
-
-    Raises:
-        TypeError: A value is of another type, is missing, or is not known.
-    """
-    for one in fields(kind):  # type: ignore[arg-type]
-        check = _CHECKS.get(str(one.type))
-        if check is not None and one.name in values and not check(values[one.name]):
-            raise TypeError(f"{one.name} = {values[one.name]!r:.80}")
-    return kind(**values)

@@ -13,11 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
+
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.messages import Bytes, Claim, FloatVector, LiveFigures
+from leap_rl.tracking.status import TaskProgress
+from leap_rl.training.messages import (
+    Bytes,
+    Claim,
+    Episodes,
+    FloatVector,
+    Stream,
+    TaskRecord,
+)
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
-from leap_rl.training.server.slot_files import Lease, SlotFiles
+from leap_rl.training.server.slot_files import Lease, SlotFiles, SlotSnapshot
 
 
 class SlotState(Enum):
@@ -54,9 +64,13 @@ class Slot:
     """Segments behind the snapshot on disk; 0 without one."""
     contribution: FloatVector | None = None
     """The newest sum of the newest attempt, [P]."""
-    live: LiveFigures | None = field(default=None, repr=False)
+    progress: TaskProgress = field(default_factory=TaskProgress, repr=False)
+    counted_steps: int | None = None
+    """Agent steps of the task that are counted; None before this server has heard of it."""
+    durable_steps: int | None = None
+    """The same, at the newest snapshot that this server has taken in."""
     result: FilledSlot | DroppedSlot | None = field(default=None, repr=False)
-    """What it was completed with."""
+    """What completed it."""
 
     @property
     def task_seed(self) -> int:
@@ -67,14 +81,23 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The slot as messages to the user call it."""
+        """The slot in messages to the user."""
         return (
             f"{self.spec.game} (slot {self.index} of round {self.round}, task seed "
             f"{self.task_seed})"
         )
 
+    def new_steps(self, agent_steps: int) -> int:
+        """Count a task's agent steps; returns how many are new.
+
+        After a server's death, those between its last message and this one's first are not counted.
+        """
+        before = agent_steps if self.counted_steps is None else self.counted_steps
+        self.counted_steps = agent_steps
+        return max(0, agent_steps - before)
+
     def hand_out(self, claim: Claim, session: str) -> None:
-        """Note on disk that the next attempt is the claim's trainer's, under a driver's session."""
+        """Write that the next attempt is the claim's trainer's, under a driver's session."""
         self.attempt += 1
         self.files.write_lease(
             Lease(
@@ -89,50 +112,114 @@ class Slot:
             )
         )
 
-    def run(self, trainer: str) -> None:
-        """Let a trainer work on it."""
-        self.state, self.owner, self.heard = SlotState.RUNNING, trainer, False
-
     def roll_back(self) -> Bytes | None:
-        """Go back to the newest snapshot, or to the task's start; returns the snapshot."""
+        """Return to the newest snapshot, or to the task's start; returns the snapshot."""
         taken = self.files.read_snapshot(restarts=self.restarts)
-        self.live = None
+        self.progress = TaskProgress()
         if taken is None:
             self.n, self.durable_n, self.contribution = 0, 0, None
             return None
         self.n, self.durable_n, self.contribution = taken.n, taken.n, taken.contribution
         return taken.snapshot
 
+    def write_snapshot(self, message: Stream, snapshot: Bytes) -> None:
+        """Put a stream's snapshot on disk, with its sum."""
+        self.files.write_snapshot(
+            SlotSnapshot(
+                restarts=self.restarts,
+                n=message.n,
+                contribution=message.contribution,
+                snapshot=snapshot,
+            )
+        )
+        self.durable_n, self.trainer_failures = message.n, 0
+        self.durable_steps = message.progress.agent_steps
+
     def free(self) -> None:
         """Take it from its trainer, which is lost."""
-        self.state, self.owner, self.live = SlotState.PENDING, None, None
+        self._leave(SlotState.PENDING)
         self.trainer_failures += 1
 
     def restart(self) -> None:
-        """Start its task again from the initialization, with the next seed; noted on disk."""
+        """Start its task again from the initialization, with the next seed; written to disk."""
         restarts = self.restarts + 1
-        self.files.write_lease(
-            Lease(
-                attempt=self.attempt,
-                trainer=None,
-                incarnation=0,
-                number=0,
-                trainer_failures=0,
-                durable_n=0,
-                restarts=restarts,
-            )
-        )
+        self.files.write_lease(Lease(attempt=self.attempt, restarts=restarts))
         self.restarts, self.trainer_failures = restarts, 0
         self.n, self.durable_n, self.contribution = 0, 0, None
-        self.state, self.owner, self.live = SlotState.PENDING, None, None
+        self._leave(SlotState.PENDING)
 
-    def complete(self, result: FilledSlot | DroppedSlot) -> None:
-        """Fill it, once what it is filled with is on disk."""
-        self.files.write_result(result)
-        self.take(result)
+    def fill(
+        self,
+        contribution: FloatVector,
+        record: TaskRecord,
+        episodes: Episodes,
+        *,
+        kept: Bytes | None = None,
+        cut_off: bool = False,
+    ) -> None:
+        """Complete it with a sum, [P]."""
+        self._complete(
+            FilledSlot(
+                spec=self.spec,
+                attempt=self.attempt,
+                restarts=self.restarts,
+                cut_off=cut_off,
+                contribution=contribution,
+                record=record,
+                episodes=episodes,
+                kept=kept,
+            )
+        )
+        self.contribution = contribution
+
+    def drop(self, reason: str, agent_steps: int) -> None:
+        """Complete it without a contribution."""
+        self._complete(
+            DroppedSlot(
+                spec=self.spec,
+                attempt=self.attempt,
+                restarts=self.restarts,
+                reason=reason,
+                agent_steps=agent_steps,
+            )
+        )
+
+    def cut_off(self) -> None:
+        """Complete it with its newest sum, or drop it where there is none.
+
+        What a stream does not carry, such as the episodes, is missing.
+        """
+        agent_steps = self.progress.agent_steps
+        if self.contribution is None or self.n == 0:
+            self.drop("had no sum when its round closed, after meta.close_after_s", agent_steps)
+            return
+        record = TaskRecord(
+            trainer=self.owner or "",
+            processor="",
+            updates=self.n,
+            agent_steps=agent_steps,
+            losses={},
+            path={},
+            curve=(),
+            working_s=0.0,
+            waiting_s=0.0,
+        )
+        episodes = Episodes(
+            agent_steps=np.empty(0, dtype=np.int64),
+            returns=np.empty(0, dtype=np.float64),
+            lengths=np.empty(0, dtype=np.int64),
+        )
+        self.fill(self.contribution, record, episodes, cut_off=True)
 
     def take(self, result: FilledSlot | DroppedSlot) -> None:
         """Take a result that is on disk."""
-        self.state, self.owner, self.live = SlotState.COMPLETE, None, None
+        self._leave(SlotState.COMPLETE)
         self.attempt, self.restarts = result.attempt, result.restarts
         self.result = result
+
+    def _complete(self, result: FilledSlot | DroppedSlot) -> None:
+        self.files.write_result(result)  # before it counts
+        self.take(result)
+
+    def _leave(self, state: SlotState) -> None:
+        self.state, self.owner, self.progress = state, None, TaskProgress()

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.tasks.task import EpisodeEnd, LossMean, Progress
-from leap_rl.training.messages import CurvePoint, Episodes, LiveFigures
+from leap_rl.tracking.status import TaskProgress
+from leap_rl.training.messages import CurvePoint, Episodes
 
 CURVE_POINTS = 100
 """Intervals of a learning curve: equal parts of the budget, whatever its size."""
@@ -70,14 +71,13 @@ class TaskRecorder:
         if self.agent_steps * CURVE_POINTS >= point * self._agent_steps_total:
             self._close_interval()
 
-    def live(self) -> LiveFigures:
+    def progress(self) -> TaskProgress:
         """Return how the task stands, with its speed since the last call."""
         now = self._clock()
         then, agent_steps = self._live_mark
         self._live_mark = (now, self.agent_steps)
-        return LiveFigures(
+        return TaskProgress(
             agent_steps=self.agent_steps,
-            agent_steps_total=self._agent_steps_total,
             agent_steps_per_s=(self.agent_steps - agent_steps) / max(now - then, 1e-9),
             mean_return=float(np.mean(self._recent)) if self._recent else None,
         )

@@ -195,7 +195,7 @@ class Trainer:
             ticket=assignment.ticket,
             n=path.segments,
             contribution=_sum_so_far(path),
-            live=recorder.live(),
+            progress=recorder.progress(),
         )
 
     def _complete(

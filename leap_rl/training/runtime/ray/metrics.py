@@ -17,7 +17,7 @@ from ray.util.metrics import Counter, Gauge
 
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.prometheus import SERIES, Series
-from leap_rl.training.messages import ServerStatus
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.server.counters import Counters
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class RunMetrics:
         with self._best_effort():
             self._register(run)
 
-    def publish(self, status: ServerStatus, counters: Counters) -> None:
+    def publish(self, status: RunStatus, counters: Counters) -> None:
         """Show how the run stands."""
         if not self._broken:
             with self._best_effort():
@@ -77,7 +77,7 @@ class RunMetrics:
                 gauge.set_default_tags({"run": label(run)})
                 self._gauges[_what(series)] = gauge
 
-    def _publish(self, status: ServerStatus, counters: Counters) -> None:
+    def _publish(self, status: RunStatus, counters: Counters) -> None:
         for what, counter in self._counters.items():
             total: int = getattr(counters, what)
             new = total - self._counted.get(what, 0)
@@ -88,7 +88,7 @@ class RunMetrics:
         self._show_games(status)
         self._show_row(counters.row)
 
-    def _show_progress(self, status: ServerStatus, counters: Counters) -> None:
+    def _show_progress(self, status: RunStatus, counters: Counters) -> None:
         self._gauges["meta_step"].set(status.round)
         self._gauges["meta_steps"].set(status.rounds)
         running = len(status.running)
@@ -104,15 +104,13 @@ class RunMetrics:
             self._messages = messages
             self._gauges["last_message_timestamp_seconds"].set(self._wall_clock())
 
-    def _show_games(self, status: ServerStatus) -> None:
+    def _show_games(self, status: RunStatus) -> None:
         speeds: defaultdict[str, float] = defaultdict(float, dict.fromkeys(self._games, 0.0))
         for task in status.running:
-            if task.live is None:
-                continue
-            speeds[task.game] += task.live.agent_steps_per_s
-            if task.live.mean_return is not None:
+            speeds[task.game] += task.progress.agent_steps_per_s
+            if task.progress.mean_return is not None:
                 tags = {"game": label(task.game)}
-                self._gauges["mean_return"].set(task.live.mean_return, tags)
+                self._gauges["mean_return"].set(task.progress.mean_return, tags)
         for game, speed in speeds.items():
             if self._games.get(game) != speed:
                 self._gauges["agent_steps_per_second"].set(speed, {"game": label(game)})

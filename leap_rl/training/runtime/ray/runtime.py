@@ -15,10 +15,10 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults.points import FaultPoint
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.messages import ServerStatus
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
 from leap_rl.training.runtime.ray.folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
@@ -48,7 +48,7 @@ class RayRuntime:
     """Of the Prometheus page of a cluster that is started; none for a free one."""
     interrupts: Interrupts
 
-    def run(self, run_spec: RunSpec, report: Callable[[ServerStatus], None]) -> None:
+    def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         """Run it to its end.
 
         Raises:
@@ -83,14 +83,14 @@ class RayRuntime:
 def _supervise(
     server: Any,
     pool: TrainerPool,
-    report: Callable[[ServerStatus], None],
+    report: Callable[[RunStatus], None],
     interrupts: Interrupts,
 ) -> None:
     """Keep trainers alive and the user informed until the run is finished."""
     progress = None
     while True:
         interrupts.check()
-        status: ServerStatus = ask(server.supervise)
+        status: RunStatus = ask(server.supervise)
         pool.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
         report(status)
         if status.failure is not None:

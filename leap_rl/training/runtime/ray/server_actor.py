@@ -15,6 +15,7 @@ import ray
 
 from leap_rl.compute.determinism import configure_torch
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.messages import (
     Abandon,
     Claim,
@@ -22,7 +23,6 @@ from leap_rl.training.messages import (
     Continue,
     Counted,
     Diverged,
-    ServerStatus,
     Stream,
     Ticket,
     Wait,
@@ -128,7 +128,7 @@ class ServerActor:
         if not self._no_snapshot_yet:
             self._all_snapshots.set()
 
-    async def supervise(self) -> ServerStatus:
+    async def supervise(self) -> RunStatus:
         """Let leases expire, and return the run's status."""
         self._server.tick()
         status = self._server.status()

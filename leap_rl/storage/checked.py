@@ -1,0 +1,42 @@
+"""Dataclasses made of what a JSON file holds, which may be damaged or somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "int": lambda value: type(value) is int and value >= 0,
+    "float": _is_number,
+    "float | None": lambda value: value is None or _is_number(value),
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: value is None or isinstance(value, str),
+    "Mapping[str, float]": _are_numbers,
+    "Row | None": lambda value: value is None or _are_numbers(value),
+}
+"""Whether a value is of a field's type, by its annotation; other types are not checked."""
+
+
+def checked(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a dataclass of these values.
+
+    Raises:
+        TypeError: A value is of another type, is missing, or is not known.
+    """
+    for one in fields(kind):  # type: ignore[arg-type]
+        check = _CHECKS.get(str(one.type))
+        if check is not None and one.name in values and not check(values[one.name]):
+            raise TypeError(f"{one.name} = {values[one.name]!r:.80}")
+    return kind(**values)

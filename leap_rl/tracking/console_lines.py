@@ -1,0 +1,147 @@
+"""A run's status in words, as all consoles say it."""
+
+from __future__ import annotations
+
+from leap_rl.tracking.metrics import Row, Unit
+from leap_rl.tracking.status import RunStatus
+
+GAMES_IN_A_LINE = 4
+UNITS: dict[Unit, str] = {"agent_steps": "agent steps", "examples": "examples"}
+_SLOTS = {"learn": "game", "evaluate": "agent"}
+"""What a slot is called in runs that have no meta-steps."""
+
+
+class History:
+    """What is said of a status because of those before it."""
+
+    def __init__(self) -> None:
+        self._said: float | None = None
+        self._first: tuple[float, float] | None = None
+
+    def finished_line(self, status: RunStatus) -> str | None:
+        """Return the line of a finished meta-step, once."""
+        row = status.last_row
+        if status.command != "train" or row is None or row["meta_step"] == self._said:
+            return None
+        self._said = row["meta_step"]
+        return _finished_line(row, status.rounds)
+
+    def remaining_s(self, status: RunStatus) -> float | None:
+        """Return the time to the end at the pace since the first status; None before progress.
+
+        A resumed run has done much of its work in no time, so its first status does not count.
+        """
+        done = min((status.round + status.round_fraction) / status.rounds, 1.0)
+        if self._first is None:
+            self._first = done, status.elapsed_s
+        gained = done - self._first[0]
+        if gained <= 0:
+            return None
+        return (1.0 - done) / gained * (status.elapsed_s - self._first[1])
+
+
+def start_line(status: RunStatus) -> str:
+    """Return what the run is to do."""
+    if status.command in _SLOTS:
+        return f"learning: {_count(status.slots_total, _SLOTS[status.command])}"
+    start = f"from meta-step {status.round}, " if status.round else ""
+    batch = _count(status.slots_total, "task")
+    return f"training: {start}{_count(status.rounds, 'meta-step')} in all, {batch} each"
+
+
+def progress_line(status: RunStatus, eta_s: float | None) -> str:
+    """Return how the run stands, with its first running tasks."""
+    tasks = [
+        f"{task.game} {task.progress.agent_steps / status.agent_steps_total:.0%}"
+        + ("" if (mean := task.progress.mean_return) is None else f" return {mean:.1f}")
+        for task in status.running
+    ]
+    line = f"{place(status)}, {slots(status)}, {pace(status, eta_s)}"
+    return f"{line}: {_listed(tasks)}" if tasks else line
+
+
+def place(status: RunStatus) -> str:
+    """Return which meta-step is open."""
+    if status.command in _SLOTS:
+        return "learning"
+    return f"meta-step {min(status.round + 1, status.rounds)} of {status.rounds}"
+
+
+def slots(status: RunStatus) -> str:
+    """Return how many slots are complete."""
+    noun = _SLOTS.get(status.command, "task")
+    return f"{status.slots_complete} of {_count(status.slots_total, noun)} done"
+
+
+def pace(status: RunStatus, eta_s: float | None) -> str:
+    """Return the time so far, the time left and the speed."""
+    eta = "" if eta_s is None else f", about {_duration(eta_s)} left"
+    rate = f"{status.agent_steps_per_s:,.0f} {UNITS[status.unit]}/s"
+    return f"{_duration(status.elapsed_s)} elapsed{eta}, {rate}"
+
+
+def short(count: int) -> str:
+    """Return a count in few characters: 950, 12.3k, 5.0M."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
+
+
+def _finished_line(row: Row, rounds: int) -> str:
+    meta_step = int(row["meta_step"])
+    parts = [f"meta-step {meta_step} finished ({meta_step + 1} of {rounds})"]
+    for key, form in {
+        "time/meta_step_s": "in {:,.1f} s",
+        "agent_steps": "{:,.0f} agent steps so far",
+        "examples": "{:,.0f} examples so far",
+        "throughput/agent_steps_per_s": "{:,.0f} agent steps/s",
+        "throughput/examples_per_s": "{:,.0f} examples/s",
+        "meta/contribution_norm": "contribution {:.3g}",
+        "meta/step_ratio": "step/initialization {:.2e}",
+        "validation/gain": "validation gain {:+.2f}",
+    }.items():
+        if key in row:
+            parts.append(form.format(row[key]))
+    busy_s, waiting_s = row.get("time/working_s", 0), row.get("time/waiting_s", 0)
+    if busy_s + waiting_s > 0:
+        parts.append(f"trainers waited {waiting_s / (busy_s + waiting_s):.0%}")
+    for key, what in {
+        "tasks/dropped": "dropped",
+        "tasks/restarted": "started again with another seed",
+        "tasks/cut_off": "cut off",
+    }.items():
+        if row.get(key, 0) > 0:
+            parts.append(f"{_count(int(row[key]), 'task')} {what}")
+    return ", ".join(parts) + _scores(row)
+
+
+def _scores(row: Row) -> str:
+    """Return the games' mean returns, or else their validation errors."""
+    for area, stat, form, words in (
+        ("return", "mean", "{:.1f}", "mean return"),
+        ("error", "validation", "{:.0%}", "validation error"),
+    ):
+        values = [
+            # The whole name, slash and all: MinAtar/Asterix-v1.
+            f"{key.removeprefix(f'{area}/').removesuffix(f'/{stat}')} {form.format(value)}"
+            for key, value in row.items()
+            if key.startswith(f"{area}/") and key.endswith(f"/{stat}")
+        ]
+        if values:
+            return f"; {words}: {_listed(values)}"
+    return ""
+
+
+def _listed(items: list[str]) -> str:
+    more = len(items) - GAMES_IN_A_LINE
+    return ", ".join(items[:GAMES_IN_A_LINE]) + (f", and {more} more" if more > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _duration(seconds: float) -> str:
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}"

@@ -1,0 +1,193 @@
+"""The rows of metrics that a round records.
+
+A key that `METRICS` does not hold is refused, so that nothing is recorded that is not explained.
+
+Dimensions: P flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from leap_rl.meta.outer_step import OuterStepResult
+from leap_rl.meta.vectors import pairwise_cosines
+from leap_rl.tracking.metrics import METRICS, Axis, Unit, pattern_of
+from leap_rl.training.messages import CurvePoint
+from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot, LoggedRow
+
+Values = dict[str, float | int]
+
+
+def meta_step_row(
+    meta_step: int,
+    slots: Sequence[FilledSlot],
+    contributions: Sequence[Tensor],
+    step: OuterStepResult,
+    *,
+    dropped: Sequence[DroppedSlot],
+    initialization_norm: float,
+    meta_step_s: float,
+    agent_steps_before: int,
+    frames_per_agent_step: int,
+    validation: Mapping[str, float | int],
+    unit: Unit = "agent_steps",
+) -> LoggedRow:
+    """Return the row of a meta-step, axis `meta_step`.
+
+    A game that fills several slots gets the mean over its slots; its mean return is over all their
+    episodes together, never a mean of means.
+
+    Args:
+        meta_step: From 0.
+        slots: The counted tasks, in slot order.
+        contributions: Theirs, [P] each.
+        step: The outer step's result.
+        dropped: The tasks that do not count.
+        initialization_norm: Before the step.
+        meta_step_s: Wall clock, from opening to closing the round.
+        agent_steps_before: Of all meta-steps before this one.
+        frames_per_agent_step: 0 for tasks without frames.
+        validation: Metrics of the initialization before the step; mostly none.
+        unit: A task that counts examples has no episodes.
+    """
+    new_agent_steps = sum(slot.record.agent_steps for slot in slots)
+    agent_steps = agent_steps_before + new_agent_steps
+    row: Values = {"meta_step": meta_step, unit: agent_steps}
+    if frames_per_agent_step:
+        row["frames"] = agent_steps * frames_per_agent_step
+
+    row["meta/contribution_norm"] = step.mean_norm
+    row["meta/step_norm"] = step.step_norm
+    row["meta/initialization_norm"] = initialization_norm
+    if initialization_norm > 0:
+        row["meta/step_ratio"] = step.step_norm / initialization_norm
+
+    paths = [
+        {**slot.record.path, **_pull(contribution, step.mean, len(slots))}
+        for slot, contribution in zip(slots, contributions, strict=True)
+    ]
+    games = [slot.spec.game for slot in slots]
+    for game in dict.fromkeys(games):
+        places = [place for place, other in enumerate(games) if other == game]
+        row |= _game(game, [slots[i] for i in places], [paths[i] for i in places], unit)
+    row |= _cosines(games, contributions)
+
+    restarted = [slot.restarts > 0 for slot in slots] + [slot.restarts > 0 for slot in dropped]
+    row["tasks/restarted"] = sum(restarted)
+    row["tasks/cut_off"] = sum(slot.cut_off for slot in slots)
+    row["tasks/dropped"] = len(dropped)
+    for lost in dropped:
+        key = f"tasks/{lost.spec.game}/dropped"
+        row[key] = row.get(key, 0) + 1
+    row["time/working_s"] = math.fsum(slot.record.working_s for slot in slots)
+    row["time/waiting_s"] = math.fsum(slot.record.waiting_s for slot in slots)
+    row["time/meta_step_s"] = meta_step_s
+    if meta_step_s > 0:
+        row[f"throughput/{unit}_per_s"] = new_agent_steps / meta_step_s
+    return _checked("meta_step", row | dict(validation))
+
+
+def learn_row(game: str, point: CurvePoint, unit: Unit = "agent_steps") -> LoggedRow:
+    """Return a point of a lone agent's learning curve; its axis is its unit."""
+    row: Values = {unit: point.agent_steps}
+    if unit == "agent_steps":
+        row |= _returns(game, point.return_sum, point.episodes)
+    row |= _losses(game, point.losses)
+    row[f"throughput/{game}/{unit}_per_s"] = point.agent_steps_per_s
+    return _checked(unit, row)
+
+
+def dropped_row(slot: DroppedSlot, unit: Unit = "agent_steps") -> LoggedRow:
+    """Return the row of a lone agent that was dropped."""
+    return _checked(unit, {unit: slot.agent_steps, f"tasks/{slot.spec.game}/dropped": 1})
+
+
+def evaluation_row(agent_steps: int, means: Mapping[tuple[str, str], float]) -> LoggedRow:
+    """Return a point of an evaluation's learning curves: mean returns by initialization and game.
+
+    `agent_steps` are each agent's, from its start.
+    """
+    row: Values = {"agent_steps": agent_steps}
+    for (initialization, game), mean in means.items():
+        row[f"evaluation/{initialization}/{game}/mean_return"] = mean
+    return _checked("agent_steps", row)
+
+
+def norm(vector: Tensor) -> float:
+    """Return the Euclidean norm, in float64."""
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+
+
+def _pull(contribution: Tensor, mean: Tensor, batch_size: int) -> dict[str, float]:
+    """Return a contribution's norm, its cosine to the mean and its share of it, as defined."""
+    contribution_norm, mean_norm = norm(contribution), norm(mean)
+    dot = float(contribution.double() @ mean.double())
+    pull = {"contribution_norm": contribution_norm}
+    if contribution_norm * mean_norm > 0:
+        pull["cosine"] = dot / (contribution_norm * mean_norm)
+    if mean_norm > 0:
+        # The projection on the mean, by n |mean|: the shares of a batch add up to 1.
+        pull["share"] = dot / (batch_size * mean_norm**2)
+    return pull
+
+
+def _cosines(games: Sequence[str], contributions: Sequence[Tensor]) -> dict[str, float]:
+    """Return the mean cosine of each pair of games; a slot whose contribution is zero has none."""
+    found: dict[str, list[float]] = {}
+    between = pairwise_cosines(contributions)
+    for first, second in combinations(range(len(games)), 2):
+        cosine = float(between[first, second])
+        if math.isfinite(cosine):
+            one, other = sorted((games[first], games[second]))
+            found.setdefault(f"cosine/{one}/{other}", []).append(cosine)
+    return {key: fmean(cosines) for key, cosines in found.items()}
+
+
+def _game(
+    game: str, slots: Sequence[FilledSlot], paths: Sequence[dict[str, float]], unit: Unit
+) -> Values:
+    shares = [path.pop("share") for path in paths if "share" in path]
+    row: Values = {f"path/{game}/{name}": mean for name, mean in _means(paths).items()}
+    if shares:
+        row[f"path/{game}/share"] = math.fsum(shares)
+    if unit == "agent_steps":
+        return_sum = math.fsum(float(slot.episodes.returns.sum()) for slot in slots)
+        row |= _returns(game, return_sum, sum(len(slot.episodes.returns) for slot in slots))
+    return row | _losses(game, _means([slot.record.losses for slot in slots]))
+
+
+def _losses(game: str, losses: Mapping[str, float]) -> Values:
+    """Return the keys of a task's losses; those of classifiers have errors too."""
+    return {
+        f"error/{game}/{name.removesuffix('_error')}"
+        if name.endswith("_error")
+        else f"loss/{game}/{name}": value
+        for name, value in losses.items()
+    }
+
+
+def _returns(game: str, return_sum: float, episodes: int) -> Values:
+    row: Values = {f"return/{game}/episodes": episodes}
+    if episodes > 0:
+        row[f"return/{game}/mean"] = return_sum / episodes
+    return row
+
+
+def _means(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each name over those mappings that have it."""
+    names = dict.fromkeys(name for each in metrics for name in each)
+    return {name: fmean([each[name] for each in metrics if name in each]) for name in names}
+
+
+def _checked(axis: Axis, row: Values) -> LoggedRow:
+    for key in row:
+        pattern = pattern_of(key)
+        assert pattern is not None, f"{key} is not in METRICS"
+        assert axis in METRICS[pattern], f"{key} does not belong to a row of axis {axis}"
+    return LoggedRow(axis=axis, values=row)

@@ -1,0 +1,199 @@
+"""A run's rounds: opened with the policy's tasks, closed by it, and committed to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.status import RunStatus
+from leap_rl.training.faults.points import FaultPoint, OnFaultPoint
+from leap_rl.training.messages import Ticket
+from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, RoundPolicy
+from leap_rl.training.server.counters import Counters
+from leap_rl.training.server.kept_agents import KeptAgents
+from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
+from leap_rl.training.server.slots import SlotState
+
+
+class RunRounds:
+    """The open round, and what was committed before it. Arguments as of the parameter server.
+
+    Raises:
+        RunFolderError: The folder holds what does not belong there, or cannot be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: RunFolder,
+        fingerprint: str,
+        policy: RoundPolicy,
+        lease_policy: LeasePolicy,
+        keep_checkpoints: int | None,
+        trainers: dict[str, TrainerState],
+        session: str,
+        trainers_live: bool,
+        clock: Callable[[], float],
+        on_fault_point: OnFaultPoint,
+    ) -> None:
+        latest = folder.latest()
+        assert latest is not None, "a run is made with its checkpoint 0"
+        folder.rely_on_locks()
+        state = folder.read_state(latest)
+        self._folder = folder
+        self._fingerprint = fingerprint
+        self._policy = policy
+        self._lease_policy = lease_policy
+        self._keep_checkpoints = keep_checkpoints
+        self._trainers = trainers
+        self._session = session
+        self._clock = clock
+        self._on_fault_point = on_fault_point
+        self.counters = Counters(state.get("rows", ()), restarted=trainers_live)
+        self.kept_agents = KeptAgents(folder, fingerprint, state.get("kept", {}))
+        self._closed: ClosedRound | None = None
+        # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
+        # that died in answering it, and that can be no older than the last round.
+        self._committed = {
+            (latest - 1, index): int(slot["attempt"])
+            for index, slot in enumerate(state.get("slots", ()))
+        }
+        self.open = self._open(latest, session if trainers_live else None)
+        self.close_if_full()
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is no more work, be it that the run has failed."""
+        return self.open.number >= self._policy.rounds or self.open.failure is not None
+
+    def status(self) -> RunStatus:
+        """Return where the run stands."""
+        slots = self.open.slots
+        return RunStatus(
+            round=self.open.number,
+            rounds=self._policy.rounds,
+            slots_complete=sum(slot.state is SlotState.COMPLETE for slot in slots),
+            slots_total=len(slots),
+            running=self.open.running(),
+            durable_segments=sum(
+                slot.durable_n for slot in slots if slot.state is SlotState.RUNNING
+            ),
+            failure=self.open.failure,
+        )
+
+    def is_counted(self, ticket: Ticket) -> bool:
+        """Whether the ticket's attempt has completed its slot."""
+        if ticket.round == self.open.number and ticket.slot < len(self.open.slots):
+            slot = self.open.slots[ticket.slot]
+            return slot.state is SlotState.COMPLETE and slot.attempt == ticket.attempt
+        return self._committed.get((ticket.round, ticket.slot)) == ticket.attempt
+
+    def close_if_full(self) -> None:
+        """Close the open round if all of its slots are complete, and open the next one.
+
+        Raises:
+            OSError: Something could not be written; the round does not count then.
+        """
+        results, number = self.open.results, self.open.number
+        if results is None:
+            return
+        filled = {i: slot for i, slot in enumerate(results) if isinstance(slot, FilledSlot)}
+        dropped = [slot for slot in results if isinstance(slot, DroppedSlot)]
+        if all(slot.spec.validates for slot in filled.values()):
+            self.open.failure = (
+                f"round {number} has no task left: all were dropped, the first one since "
+                f"{dropped[0].spec.game} {dropped[0].reason}"
+            )
+            return
+        if self._closed is None:  # once, however often writing what it leaves may fail
+            self._closed = self._policy.close(
+                number, list(filled.values()), dropped=dropped, elapsed_s=self.open.elapsed_s
+            )
+        self._folder.write(self._folder.curves(number), _episodes_file(number, filled))
+        self._commit(number, results, self._closed)
+        self._committed |= {(number, index): slot.attempt for index, slot in enumerate(results)}
+        for row in self._closed.rows:
+            self.counters.committed(row.axis, row.values)
+        self.open = self._open(number + 1, self._session)
+        self._closed = None  # only now: unless the next round opens, this one is committed again
+
+    def _open(self, number: int, session: str | None) -> OpenRound:
+        finished = number >= self._policy.rounds
+        opened = OpenRound(
+            number,
+            () if finished else self._policy.open(number),
+            folder=self._folder,
+            fingerprint=self._fingerprint,
+            lease_policy=self._lease_policy,
+            clock=self._clock,
+            counters=self.counters,
+        )
+        opened.recover(self._trainers, session)
+        return opened
+
+    def _commit(
+        self, number: int, results: Sequence[FilledSlot | DroppedSlot], closed: ClosedRound
+    ) -> None:
+        """Write a closed round's checkpoint, which makes the round count."""
+        kept = self.kept_agents.after(number, results)
+        state = {
+            **closed.state,
+            "fingerprint": self._fingerprint,
+            "slots": [_entry(slot) for slot in results],
+            "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
+        }
+        if kept:
+            state["kept"] = kept
+        if closed.best is not None:
+            # Its checkpoint is there: this round began with it, or one before.
+            self._folder.point_best(closed.best)
+        self._on_fault_point(FaultPoint.SERVER_STEPPING)
+        self._folder.write_checkpoint(
+            number + 1,
+            closed.files,
+            state,
+            before_latest=lambda: self._on_fault_point(FaultPoint.SERVER_WRITING),
+        )
+        self.kept_agents.committed(kept)
+        if self._keep_checkpoints is not None:
+            self._folder.thin_out(self._keep_checkpoints)
+        self._on_fault_point(FaultPoint.SERVER_COMMITTED)
+
+
+def _entry(slot: FilledSlot | DroppedSlot) -> dict[str, Any]:
+    """Return a checkpoint's entry of a slot."""
+    entry = {**slot.spec.plain(), "attempt": slot.attempt, "restarts": slot.restarts}
+    if isinstance(slot, DroppedSlot):
+        return entry | {"dropped": slot.reason}
+    entry |= {"trainer": slot.record.trainer, "processor": slot.record.processor}
+    return entry | {"cut_off": True} if slot.cut_off else entry
+
+
+def _episodes_file(round_number: int, slots: Mapping[int, FilledSlot]) -> bytes:
+    """Return the Parquet file of the episodes of a round's slots.
+
+    Columns: meta_step, slot, game, agent_steps (of the task, when the episode ended),
+    episode_return (raw), length (agent steps).
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    counts = [len(slot.episodes.returns) for slot in slots.values()]
+    games = np.repeat(np.array([slot.spec.game for slot in slots.values()], dtype=object), counts)
+    episodes = [slot.episodes for slot in slots.values()]
+    table = pa.table(
+        {
+            "meta_step": np.full(sum(counts), round_number, dtype=np.int32),
+            "slot": np.repeat(np.array(list(slots), dtype=np.int32), counts),
+            "game": pa.array(games, type=pa.string()),
+            "agent_steps": np.concatenate([one.agent_steps for one in episodes]),
+            "episode_return": np.concatenate([one.returns for one in episodes]),
+            "length": np.concatenate([one.lengths for one in episodes]),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue().to_pybytes())
