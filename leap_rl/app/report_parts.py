@@ -9,7 +9,7 @@ from typing import Any
 
 from leap_rl.app.clips import clip_path
 from leap_rl.app.command_line import command_of
-from leap_rl.app.display import shown
+from leap_rl.app.display import quoted
 from leap_rl.app.errors import UsageError
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import EvaluateConfig, TrainConfig, flatten
@@ -60,7 +60,7 @@ def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures
     history = slot_history(folder)
     tables = [Table(title="Games", rows=games)] if (games := game_rows(rows)) else []
     latest = folder.latest() or 0
-    where = shown(folder)
+    where = quoted(folder)
     commands = [
         *(["leap-rl resume " + where] if latest < config.meta.meta_steps else []),
         *([f"leap-rl evaluate --init {where} --seeds 10"] if latest else []),
@@ -83,7 +83,7 @@ def _of_evaluation(
 ) -> Part:
     evaluation = read_evaluation(folder)
     history = slot_history(folder)
-    where = shown(folder)
+    where = quoted(folder)
     if not evaluation.curves:
         verdict = ["No agent is finished yet: there is nothing to compare."]
         pictures: Sequence[Picture] = []

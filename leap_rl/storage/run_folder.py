@@ -40,6 +40,7 @@ from leap_rl.storage.state_file import CHECKSUM, checksum, decode_state, encode_
 LATEST = "latest"
 BEST = "best"
 STATE = "state.json"
+INITIALIZATION = "initialization.safetensors"
 LONGEST_NUMBER = 18
 """Digits of a checkpoint's number."""
 MIRRORED = ".mirror.json"

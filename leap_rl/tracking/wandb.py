@@ -18,6 +18,7 @@ import hashlib
 import math
 import os
 import re
+import shlex
 import ssl
 import sys
 import threading
@@ -190,10 +191,11 @@ class WandbSink(Sink):
         if thread.is_alive():
             _tell(
                 f"{_server()} did not take everything that was to be uploaded; once it answers, "
-                f"`leap-rl resume {self._place}` uploads the rest"
+                f"`leap-rl resume {shlex.quote(self._place)}` uploads the rest"
                 if self._online
                 else f"wandb did not write everything to {self._run_folder}/wandb within "
-                f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {self._place}` writes it again"
+                f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {shlex.quote(self._place)}` writes it "
+                "again"
             )
         elif errors:
             self._give_up(errors[0])
@@ -305,7 +307,7 @@ class WandbSink(Sink):
             self._broken = True
             _tell(
                 f"wandb has failed ({_first_line(error)}); the run goes on without it, and "
-                f"`leap-rl resume {self._place}` makes up for it"
+                f"`leap-rl resume {shlex.quote(self._place)}` makes up for it"
             )
 
 

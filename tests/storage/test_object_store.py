@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from leap_rl.app.display import quoted
 from leap_rl.storage import object_store
 from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.object_store import (
@@ -140,3 +141,8 @@ def test_a_file_url_is_a_path(tmp_path: Path) -> None:
     assert run_folder(f"file://{tmp_path}/mine").url is None
     with pytest.raises(ValueError, match="must name a folder of this machine"):
         run_folder("file://elsewhere/srv/runs")
+
+
+def test_a_url_is_one_word_of_the_command_that_is_shown(machine: object) -> None:
+    url = "memory://box/mine?region=a&scheme=b"
+    assert quoted(run_folder(url)) == f"'{url}'"
