@@ -766,7 +766,7 @@ def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
             continue
 
 
-@pytest.mark.parametrize("runtime", ["local", "ray"])
+@pytest.mark.parametrize("runtime", ["local", pytest.param("ray", marks=pytest.mark.slow)])
 def test_secrets_of_the_environment_go_nowhere(runtime: str, tmp_path: Path) -> None:
     steps = {"local": "40", "ray": "40000"}[runtime]  # the time to look around
     words = ["train", *BOWLS, "--runtime.kind", runtime, "--task.agent_steps", steps]
