@@ -125,18 +125,6 @@ def test_a_changed_state_is_told(folder: RunFolder) -> None:
         folder.read_state(0)
 
 
-def test_a_state_of_before_there_were_checksums_is_read(folder: RunFolder) -> None:
-    folder.write_checkpoint(0, {"a.bin": b"x"}, {})
-    path = folder.checkpoint(0) / "state.json"
-    state = {**json.loads(path.read_text()), "schema": 1}
-    path.write_text(json.dumps(state))  # not one of them
-    with pytest.raises(RunFolderError, match="is damaged"):
-        folder.read_state(0)
-    del state["checksum"]
-    path.write_text(json.dumps(state))
-    assert folder.read_checkpoint(0)[0] == {"a.bin": b"x"}
-
-
 def test_a_changed_config_is_told(folder: RunFolder) -> None:
     folder.write_config({"seed": 0, "task": {"games": ["pong"]}, "rate": 1e-5, "none": None})
     assert folder.read_config()["rate"] == 1e-5

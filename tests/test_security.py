@@ -23,8 +23,9 @@ import numpy as np
 import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.storage.run_folder import CHECKSUM, RunFolder, _checksum
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import seal
+from leap_rl.storage.state_file import CHECKSUM, checksum
 from leap_rl.storage.urls import redacted
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.interrupts import _descendants
@@ -599,7 +600,7 @@ def test_a_state_that_names_files_elsewhere_is_one_line(
     state = json.loads(path.read_text())
     del state[CHECKSUM]
     state["sha256"][name] = "0" * 64
-    path.write_text(json.dumps({**state, CHECKSUM: _checksum(state)}))
+    path.write_text(json.dumps({**state, CHECKSUM: checksum(state)}))
     assert main(["resume", str(run)]) == EXIT_USAGE
     (line,) = lines_of(capsys)
     assert "which is no file of a checkpoint" in line
@@ -764,7 +765,7 @@ def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
             continue
 
 
-@pytest.mark.parametrize("runtime", ["local", "ray"])
+@pytest.mark.parametrize("runtime", ["local", pytest.param("ray", marks=pytest.mark.slow)])
 def test_secrets_of_the_environment_go_nowhere(runtime: str, tmp_path: Path) -> None:
     steps = {"local": "40", "ray": "40000"}[runtime]  # the time to look around
     words = ["train", *BOWLS, "--runtime.kind", runtime, "--task.agent_steps", steps]

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from leap_rl.app.display import program, shown
+from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.errors import UsageError
 from leap_rl.app.initializations import read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
@@ -100,7 +100,7 @@ def fill_folder(
             if folder.exists():
                 raise UsageError(
                     f"run_dir = {shown(folder)}: holds a run already; go on with it by "
-                    f"`{program()} resume {shown(folder)}`, or choose another folder"
+                    f"`{program()} resume {quoted(folder)}`, or choose another folder"
                 )
             write_first()
             record.write(folder, config)  # last: a folder with a config is a run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def program() -> str:
         (Path(folder) / "leap-rl").exists() for folder in os.environ.get("PATH", "").split(":")
     )
     return "leap-rl" if on_path else shown(called)
+
+
+def quoted(where: Path | RunFolder) -> str:
+    """Return the same as :func:`shown`, as a word of a shell's command."""
+    return shlex.quote(shown(where))
 
 
 def shown(where: Path | RunFolder) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 
-from leap_rl.app.display import program, shown
+from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.monitor import Monitor, rows_of
 from leap_rl.app.policies import make_policy, make_tasks
@@ -52,7 +52,7 @@ def run(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool = 
     if is_supervisor(config):
         return supervise(config, folder, call)
     quiet = config.tracking.console == "quiet"
-    go_on = f"stopped; go on with: {program()} resume {shown(folder)}"
+    go_on = f"stopped; go on with: {program()} resume {quoted(folder)}"
     if config.task.imports:
         go_on += f" {TRUST_IMPORTS}"
     interrupts = Interrupts(
@@ -78,7 +78,7 @@ def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     if isinstance(error, StoreError | BrokenPipeError) or not (full or error.filename):
         return error
-    resume = f"`{program()} resume {shown(folder)}`"
+    resume = f"`{program()} resume {quoted(folder)}`"
     return RunFailedError(
         f"{error.filename or folder.place}: {error.strerror}; "
         + (

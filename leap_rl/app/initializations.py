@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,7 +191,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     elif not latest:
         raise UsageError(
             f"init = {given}: the run has made no meta-step yet; go on with it by "
-            f"`leap-rl resume {given}`"
+            f"`leap-rl resume {shlex.quote(given)}`"
         )
     else:
         number = latest

@@ -10,7 +10,7 @@ from typing import Any
 
 from leap_rl.app.clips import clip_path
 from leap_rl.app.command_line import command_of
-from leap_rl.app.display import shown
+from leap_rl.app.display import quoted
 from leap_rl.app.errors import UsageError
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten
@@ -58,7 +58,7 @@ def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures
     rows = read_rows(folder.path / "metrics.jsonl")
     slots = closed_slots(folder)
     games = game_rows(rows)
-    latest, where = folder.latest() or 0, shown(folder)
+    latest, where = folder.latest() or 0, quoted(folder)
     next_steps = ["leap-rl resume " + where] if latest < config.meta.meta_steps else []
     if latest:
         next_steps.append(f"leap-rl evaluate --init {where} --seeds 10")
@@ -87,7 +87,7 @@ def _of_evaluation(
         for name, runs in evaluation.runs.items()
     ]
     agents = f"agents from {', '.join(of)}, {config.seeds} of each run a game"
-    next_steps = [] if evaluation.complete else [f"leap-rl resume {shown(folder)}"]
+    next_steps = [] if evaluation.complete else [f"leap-rl resume {quoted(folder)}"]
     return Part(
         title=folder.path.name,
         subtitle=_subtitle(run, f"{agents}, {evaluation.agent_steps:,} agent steps"),

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from leap_rl.app.display import program, shown
+from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import read_run
 from leap_rl.config import Config, TrainConfig
@@ -81,4 +81,4 @@ def _ended(folder: RunFolder, config: Config) -> str:
         return f"{run}: is damaged: it has {done} meta-steps, of {rounds} that were to be made"
     if done >= rounds:
         return f"{run}: finished{made}"
-    return f"{run}: stopped{made}; go on with: {program()} resume {run}"
+    return f"{run}: stopped{made}; go on with: {program()} resume {quoted(folder)}"

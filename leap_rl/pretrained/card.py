@@ -10,9 +10,10 @@ from typing import Any
 import yaml
 
 from leap_rl.storage import plain_yaml
+from leap_rl.storage.run_folder import INITIALIZATION
 
 CARD = "README.md"
-PARAMETERS = "initialization.safetensors"
+PARAMETERS = INITIALIZATION
 OPTIONS = "config.yaml"
 
 _FENCE = "---\n"

@@ -7,10 +7,9 @@ point. A driver and a server write only while they hold the locks that they took
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from leap_rl.storage.durable_files import make_folder, remove, remove_leftovers, write_atomically
@@ -20,8 +19,9 @@ from leap_rl.storage.run_lock import Holder, LockedError, living_holder, locked
 LOCK = ".lock"
 SERVER = ".server"
 IN_PLACE = (LOCK, SERVER, "metrics.jsonl")
-"""Written where they are. Every other file is replaced, which leaves its other names alone."""
+"""Written where they are. Every other file is replaced, which leaves its hard links alone."""
 
+SERVER_WAIT_S = 30.0
 
 _STOPS = " while a run went on there; another command may work there now, so this one stops"
 
@@ -31,14 +31,14 @@ class RunFolderError(ValueError):
 
 
 class LockedFolder:
-    """Writes to one run's folder, as long as this process holds the locks that it took there."""
+    """Writes to one run's folder, as long as its locks are those that this process relies on."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
         self.url: str | None = None
         """Where the run lives, if that is not at `path`."""
         self._locks: dict[str, os.stat_result] = {}
-        """The locks, by name, as they were when this process began to rely on them."""
+        """The lock files, by name, when this process began to rely on them."""
 
     @property
     def place(self) -> str:
@@ -46,20 +46,16 @@ class LockedFolder:
         return self.url or str(self.path)
 
     def refresh(self) -> None:
-        """Look at what others have made of the run, where it lives elsewhere."""
+        """Fetch what others have done, where the run lives elsewhere."""
 
     def publish(self, below: str) -> None:
-        """Bring what was written without the lock to where the run lives, if that is elsewhere.
-
-        Args:
-            below: What its names, in the folder, begin with.
-        """
+        """Upload files whose names begin with ``below``, where the run lives elsewhere."""
 
     def check(self) -> None:
-        """Raise if the run must not go on here.
+        """Raise if this process must not write to the run any more.
 
         Raises:
-            OSError: The lock, or the whole folder, was removed or replaced, so that another command
+            OSError: A lock, or the whole folder, was removed or replaced, so that another command
                 may work there.
         """
         for name, held in self._locks.items():
@@ -72,9 +68,9 @@ class LockedFolder:
                 raise OSError(f"{path}: was replaced{_STOPS}")
 
     def rely_on_locks(self) -> None:
-        """From now on write only as long as the locks are those that are in the folder now.
+        """From now on write only while the lock files in the folder, if any, stay the same.
 
-        For a server, whose driver holds one of them. Without locks, nothing changes.
+        For a server, whose driver holds one of them.
         """
         for name in (LOCK, SERVER):
             with suppress(FileNotFoundError):
@@ -87,7 +83,7 @@ class LockedFolder:
         """Write a file of the folder: whole or not at all, and through no link.
 
         Raises:
-            OSError: It could not be written, or the run must not go on here.
+            OSError: It could not be written, or as :meth:`check`.
         """
         self.check()
         write_atomically(path, data, root=self.path)
@@ -96,22 +92,18 @@ class LockedFolder:
         """Remove a file of the folder, or a folder in it, through no link.
 
         Args:
-            path: What to remove.
-            ignore_errors: Whether it may stay, as a network file system keeps what is still open.
+            path: The file or folder.
+            ignore_errors: Whether it may stay, as on a network file system while it is open.
 
         Raises:
-            OSError: It could not be removed, or the run must not go on here.
+            OSError: It could not be removed, or as :meth:`check`.
         """
         self.check()
         with suppress(*([OSError] if ignore_errors else [])):
             remove(path, root=self.path)
 
     def set_aside(self, path: Path) -> Path:
-        """Rename a damaged file of the folder, through no link, and return its new path.
-
-        Raises:
-            OSError: It could not be renamed.
-        """
+        """Rename a damaged file of the folder, through no link, and return its new path."""
         aside = path.with_name(f"{path.name}.damaged")
         with opened_folder(path.parent, root=self.path) as parent:
             os.replace(path.name, aside.name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -168,25 +160,19 @@ class LockedFolder:
                 )
 
     @contextmanager
-    def serving(self, within_s: float = 30.0) -> Iterator[None]:
+    def serving(self) -> Iterator[None]:
         """Be the one parameter server that writes here.
 
-        A server may outlive its killed driver by seconds: that of the next driver waits for it.
+        A server may outlive its killed driver by seconds: the next driver's server waits for it.
 
         Raises:
-            RunFolderError: Another one still writes here after ``within_s`` seconds.
+            RunFolderError: Another one still writes here after half a minute.
         """
-        deadline_s = time.monotonic() + within_s
-        with ExitStack() as held:
-            while True:
-                try:
-                    held.enter_context(locked(self.path / SERVER))
-                    break
-                except LockedError as error:
-                    if time.monotonic() > deadline_s:
-                        raise RunFolderError(
-                            f"{self.path}: the parameter server of another driver, {error}, still "
-                            "writes in this run's folder; end it, or wait for its end"
-                        ) from None
-                time.sleep(0.1)
-            yield
+        try:
+            with locked(self.path / SERVER, wait_s=SERVER_WAIT_S):
+                yield
+        except LockedError as error:
+            raise RunFolderError(
+                f"{self.path}: the parameter server of another driver, {error}, still "
+                "writes in this run's folder; end it, or wait for its end"
+            ) from None

@@ -2,8 +2,8 @@
 
 A store cannot rename, so the order of the writes makes a checkpoint whole: its files, then its
 state.json with their sums, then `latest`, which names it. A new run's config.yaml is its last file.
-So the store holds a run that can be resumed at any moment, also after a death in the middle of an
-upload. Files of the working copy appear whole, by renaming, or grow.
+So the store holds a run that can be resumed at any moment. Files of the working copy appear whole,
+by renaming, or grow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -22,15 +22,16 @@ from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.object_store import ObjectStore, StoreError, Version, is_plain
 from leap_rl.storage.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
+from leap_rl.storage.store_lock import StoreLock
 
 GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
 """Files that change all the time; they are for display, and no resumed run reads them."""
 
 GROWING_EVERY_S: Final = 20.0
-"""And a second more for each megabyte, as it is written whole each time."""
+"""At most, and a second later for each megabyte, as it is written whole each time."""
 
 PASSING: Final = ("slots/", "kept/", "live.json")
-"""What a run removes when it is done with it; nothing else is ever removed from the store."""
+"""Files that a run removes; no other is ever removed from the store."""
 
 DOWNLOADS: Final = 8
 """At a time."""
@@ -53,31 +54,19 @@ class Mirror:
     Args:
         folder: The working copy.
         store: The run in the object store.
-        clock: Monotonic seconds.
-        confirm: Called before each change of the store; raises where another driver's is the run.
-        look: The same, and sure of it at that moment.
+        lock: The lock that a driver holds; none for commands that push or pull without it.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        store: ObjectStore,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        confirm: Callable[[], None] = lambda: None,
-        look: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, folder: Path, store: ObjectStore, lock: StoreLock | None = None) -> None:
         self._folder = folder
         self._store = store
-        self._clock = clock
-        self._confirm = confirm
-        self._look = look
+        self._lock = lock
         self._tags: dict[str, str | None] = {}
-        """Of what leads to other files, as it was when this driver looked or wrote last."""
+        """Of the config and the pointers, as this driver has read or written them last."""
         self._pushed_s: dict[str, float] = {}
         """When a growing file was last written to the store."""
         self.sessions, self._alike = self._read_records()
-        # What both sides had when they were made alike, by name; no version if none is sure.
+        # What both sides had when they were made alike, by name; no version if none is known.
 
     # -- to the store -------------------------------------------------------------------------
 
@@ -85,14 +74,15 @@ class Mirror:
         """Bring the store up to date, and return how many files that took.
 
         Args:
-            everything: Also what grows and was written a moment ago.
-            below: Only what has a name that begins so.
+            everything: Also growing files that were written a moment ago.
+            below: Only files whose name begins so.
 
         Raises:
-            StoreError: The store cannot be reached; call it again to go on.
+            DeposedError: Another driver has taken the run over.
+            StoreError: The store cannot be reached; another call continues.
             OSError: A file cannot be read.
         """
-        # Looked at first: what they lead to is there when the other files are.
+        # Read first: the files that they lead to exist when the folder is listed.
         pointers = {name: (self._stamp(name), self._content(name)) for name in POINTERS}
         stamps = self._stamps()
         stamps |= {name: stamp for name, (stamp, _) in pointers.items() if stamp is not None}
@@ -107,7 +97,7 @@ class Mirror:
                 continue
             self._confirm()
             self._write(name, content)
-            self._pushed_s[name] = self._clock()
+            self._pushed_s[name] = time.monotonic()
             self._alike[name] = (stamps[name], None)
             done += 1
         if not below:
@@ -117,26 +107,30 @@ class Mirror:
         return done
 
     def fence(self) -> None:
-        """From now on write what leads to other files only over what this driver knows.
+        """From now on replace config and pointers only as this driver knows them.
 
-        To be called when the run's lock is held. A write of a driver that had it before, and that
-        lands later, is then refused by a store which can compare.
+        Called with the lock held. A store that compares then refuses a late write of the driver
+        that had the lock before.
 
         Raises:
             StoreError: The store cannot be reached.
         """
         self._tags = {name: self._store.tag(name) for name in (CONFIG, *POINTERS)}
 
+    def _confirm(self) -> None:
+        if self._lock is not None:
+            self._lock.confirm()
+
     def _write(self, name: str, content: bytes) -> None:
-        if name not in self._tags:
+        if name not in self._tags or self._lock is None:
             self._store.write(name, content)
             return
         if not self._store.compares:
-            self._look()  # which leaves the time of one request
+            self._lock.renew()  # which leaves the time of one request
         try:
             tag = self._store.replace(name, content, self._tags[name])
         except ChangedError:
-            self._look()  # or it is a late write of whoever had the run before, or an own one
+            self._lock.renew()  # or it was a late write of the driver before, or an own one
             try:
                 tag = self._store.replace(name, content, self._store.tag(name))
             except ChangedError:
@@ -144,7 +138,7 @@ class Mirror:
         self._tags[name] = tag
 
     def _remove(self, stamps: Mapping[str, Stamp], latest: int) -> int:
-        """Remove from the store what the run has removed, unless its `latest` there needs it."""
+        """Remove from the store what the run has removed, unless `latest` there needs it."""
         gone = [name for name in self._alike if name not in stamps and name.startswith(PASSING)]
         needed = (f"slots/{latest:06d}/", f"kept/{latest - 1:06d}/")
         gone = [
@@ -163,30 +157,30 @@ class Mirror:
         last_s = self._pushed_s.get(name)
         if last_s is None or not name.startswith(GROWING):
             return False
-        return self._clock() < last_s + GROWING_EVERY_S + size / 1e6
+        return time.monotonic() < last_s + GROWING_EVERY_S + size / 1e6
 
     # -- from the store -----------------------------------------------------------------------
 
-    def pull(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Make the working copy what the store has, but for what :meth:`fetch` gets when asked.
+    def pull(self) -> None:
+        """Make the working copy like the store; parameters that no pointer leads to stay there.
 
-        Left for later are the parameters of checkpoints that no pointer leads to.
-
-        Args:
-            say: Hears what takes a while.
+        :meth:`fetch` brings those when they are asked for.
 
         Raises:
             StoreError: The store cannot be reached.
             OSError: The working copy cannot be written.
         """
-        # Read first: what they lead to is there when the objects are listed.
+        # Read first: the files that they lead to exist when the objects are listed.
         pointers = {name: self._store.read(name) for name in POINTERS}
         there = self._store.versions()
         self._forget_all_but(there)
         led_to = tuple(f"checkpoints/{_number(one):06d}/" for one in pointers.values() if one)
         missing = [name for name in there if name not in self._alike and name not in POINTERS]
         wanted = [name for name in missing if not _is_big(name) or name.startswith(led_to)]
-        self._download({name: there[name] for name in wanted}, say)
+        size = sum(there[name].size for name in wanted)
+        if size > 50e6 or len(wanted) > 200:
+            self._store.say(f"fetching {len(wanted)} files, {size / 1e6:,.0f} MB")
+        self._download({name: there[name] for name in wanted})
         for name, content in pointers.items():
             path = self._folder / name
             if content is None:
@@ -208,7 +202,7 @@ class Mirror:
             if not (self._folder / name).exists()
         }
         if missing:
-            self._download(missing, lambda line: None)
+            self._download(missing)
             self._write_records()
 
     def _forget_all_but(self, there: Mapping[str, Version]) -> None:
@@ -222,32 +216,28 @@ class Mirror:
             name: both for name, both in self._alike.items() if (self._folder / name).exists()
         }
 
-    def _download(self, versions: Mapping[str, Version], say: Callable[[str], None]) -> None:
-        size = sum(version.size for version in versions.values())
-        if size > 50e6 or len(versions) > 200:
-            say(f"{self._store.url}: fetching {len(versions)} files, {size / 1e6:,.0f} MB")
-
+    def _download(self, versions: Mapping[str, Version]) -> None:
         def bring(name: str) -> None:
             content = self._store.read(name)
             if content is not None:
                 write_atomically(self._folder / name, content, root=self._folder)
-                version = versions[name] if versions[name].is_settled else None
+                version = versions[name] if versions[name].changed_ns else None
                 self._alike[name] = (_stamp(self._folder / name), version)
 
         with ThreadPoolExecutor(DOWNLOADS) as pool:
             list(pool.map(bring, versions))
 
     def knows(self, name: str) -> bool:
-        """Whether the store had a file, by its name, when it was looked at or written to last."""
+        """Whether the store had a file of this name when it was last read or written."""
         return name in self._alike
 
     # -- the working copy ---------------------------------------------------------------------
 
     def keep_sessions(self, *sessions: str) -> None:
-        """Write down whose working copy this is.
+        """Record whose working copy this is.
 
-        As long as the store names one of these drivers' sessions as the last, nobody else has
-        worked on the run since, and what the store lacks of it is here.
+        As long as the store's lock names one of these sessions, no other machine has worked on the
+        run since, and this copy is the newest.
         """
         self.sessions = sessions
         self._write_records()

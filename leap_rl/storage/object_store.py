@@ -6,18 +6,19 @@ both stores promise. There is no renaming and no lock.
 
 from __future__ import annotations
 
-import time
+import hashlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
-from leap_rl.storage.conditional import conditional_writes
+from leap_rl.storage.conditional import ChangedError, ConditionalS3
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""
-
 
 RETRY_S: Final = 10.0
 """For so long Google's client repeats a request that fails; S3's does for some six seconds."""
@@ -27,22 +28,12 @@ class StoreError(OSError):
     """An object store could not be reached, or refused; one line."""
 
 
-SETTLED_NS: Final = 5_000_000_000
-"""Stores tell times in whole seconds: a younger object may change and show the same time."""
-
-
 class Version(NamedTuple):
     """What tells one content of an object from the next."""
 
     size: int
     changed_ns: int | None
     """Unix time; none where the store does not tell."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether another content would have another version."""
-        changed_ns = self.changed_ns
-        return changed_ns is not None and time.time_ns() > changed_ns + SETTLED_NS
 
 
 class ObjectStore:
@@ -63,13 +54,19 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         self._files, self._root = _open(url)
         self.url = url.rstrip("/")
-        scheme, query = url.partition("://")[0], url.partition("?")[2]
-        self._conditional = conditional_writes(scheme, query, self._files)
+        self._in_memory = url.startswith("memory://")
+        self._s3: ConditionalS3 | None = None
+        if url.startswith("s3://") and find_spec("botocore") is not None:
+            self._s3 = ConditionalS3(url.partition("?")[2])
+
+    def say(self, line: str) -> None:
+        """Tell the user something of this store, on stderr."""
+        print(f"leap-rl: {self.url}: {line}", file=sys.stderr, flush=True)
 
     def versions(self, folder: str = "") -> dict[str, Version]:
         """Return the versions of all objects, or of those below a folder, by name.
 
-        Names that would leave a folder, or hide in it, are left out: who made them was not us.
+        Names that would leave a folder, or hide in it, are left out: a stranger made them.
         """
         from pyarrow import fs
 
@@ -104,7 +101,7 @@ class ObjectStore:
     @property
     def compares(self) -> bool:
         """Whether :meth:`replace` compares tags here."""
-        return self._conditional is not None
+        return self._in_memory or self._s3 is not None
 
     def tag(self, name: str) -> str | None:
         """Return what changes with an object's content, for :meth:`replace`.
@@ -112,8 +109,13 @@ class ObjectStore:
         Returns:
             None where there is no object, or nothing that can compare such tags.
         """
+        if not self.compares:
+            return None
+        if self._s3 is None:
+            content = self.read(name)
+            return None if content is None else hashlib.sha256(content).hexdigest()
         with self._telling(f"read ({name})"):
-            return None if self._conditional is None else self._conditional.tag(self._path(name))
+            return self._s3.tag(self._path(name))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str | None:
         """Write an object if its tag is the expected one; where none can be told, in any case.
@@ -124,11 +126,13 @@ class ObjectStore:
         Raises:
             ChangedError: It has another tag; nothing was written.
         """
-        if self._conditional is None:
-            self.write(name, content)
-            return None
-        with self._telling(f"written to ({name})"):
-            return self._conditional.write(self._path(name), content, expected)
+        if self.compares and self._s3 is not None:
+            with self._telling(f"written to ({name})"):
+                return self._s3.write(self._path(name), content, expected)
+        if self.tag(name) != expected and self.compares:
+            raise ChangedError(name)
+        self.write(name, content)
+        return self.tag(name)
 
     def remove(self, name: str) -> None:
         """Remove an object; one that is not there is removed."""
@@ -191,11 +195,10 @@ def _open(url: str) -> tuple[Any, str]:
 
         memory = fs.FSSpecHandler(fsspec.filesystem("memory"))
         return fs.PyFileSystem(memory), "/" + rest.strip("/")
-    full = url.rstrip("/")
     # With S3 a small object takes one request instead of three. Google's client would try for more
     # than four minutes, after which the run may be another driver's.
     option = "allow_delayed_open=true" if scheme == "s3" else f"retry_limit_seconds={RETRY_S:g}"
-    full += ("&" if "?" in rest else "?") + option
+    full = url.rstrip("/") + ("&" if "?" in rest else "?") + option
     try:
         files, root = fs.FileSystem.from_uri(full)
     except ValueError as error:  # pyarrow's own are such

@@ -24,7 +24,6 @@ agents are results, which no run reads.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,24 +32,19 @@ from typing import Any
 import yaml
 
 from leap_rl.storage import plain_yaml
-from leap_rl.storage.durable_files import (
-    write_folder,
-)
+from leap_rl.storage.durable_files import write_folder
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import LockedFolder, RunFolderError
+from leap_rl.storage.state_file import CHECKSUM, checksum, decode_state, encode_state
 
 LATEST = "latest"
 BEST = "best"
 STATE = "state.json"
+INITIALIZATION = "initialization.safetensors"
 LONGEST_NUMBER = 18
 """Digits of a checkpoint's number."""
-SCHEMA = 2
-"""Of state.json; 1 had no checksum."""
-CHECKSUM = "checksum"
-"""In config.yaml and state.json: the SHA-256 of everything else in it, as canonical JSON."""
-
 MIRRORED = ".mirror.json"
-"""In this machine's copy of a run that lives in an object store: what of it is there."""
+"""In this machine's copy of a run in an object store: which files the store has."""
 
 
 class RunFolder(LockedFolder):
@@ -72,7 +66,7 @@ class RunFolder(LockedFolder):
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the resolved config; plain scalars, lists and mappings only."""
-        document = {CHECKSUM: _checksum(config), **config}  # first: what is cut off is noticed
+        document = {CHECKSUM: checksum(config), **config}  # first, so that a cut is noticed
         self.write(self.config_path, plain_yaml.dump(document).encode())
 
     def read_config(self) -> dict[str, Any]:
@@ -96,8 +90,7 @@ class RunFolder(LockedFolder):
             raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
         if not isinstance(config, dict):
             raise RunFolderError(f"{self.config_path}: must hold a mapping of options")
-        # Versions before this one wrote none.
-        if CHECKSUM in config and config.pop(CHECKSUM) != _checksum(config):
+        if CHECKSUM in config and config.pop(CHECKSUM) != checksum(config):
             raise RunFolderError(
                 f"{self.config_path}: was changed since the run was made, or is damaged; options "
                 "are changed on the command line of `leap-rl resume` or `leap-rl fork`"
@@ -112,17 +105,14 @@ class RunFolder(LockedFolder):
             RunFolderError: Another one does, there are symbolic links in it, or it is a mere copy
                 of a run in an object store.
         """
-        self._refuse_copies()
-        with super().lock():
-            yield
-
-    def _refuse_copies(self) -> None:
         if self.url is None and (self.path / MIRRORED).exists():
             url = self.read_config().get("run_dir") if self.exists() else "s3://... or gs://..."
             raise RunFolderError(
                 f"{self.path}: is this machine's copy of a run in an object store; name the run by "
                 f"its URL, {url}"
             )
+        with super().lock():
+            yield
 
     # -- checkpoints --------------------------------------------------------------------------
 
@@ -138,15 +128,11 @@ class RunFolder(LockedFolder):
         return self._pointer(LATEST)
 
     def best(self) -> int | None:
-        """Return the number of the checkpoint that did best in validation, or none."""
+        """Return the number of the checkpoint that was best in validation, or none."""
         return self._pointer(BEST)
 
     def point_best(self, number: int) -> None:
-        """Say that checkpoint ``number`` did best in validation.
-
-        Raises:
-            OSError: It could not be written.
-        """
+        """Write that checkpoint ``number`` was best in validation."""
         self._point(BEST, number)
 
     def _point(self, name: str, number: int) -> None:
@@ -165,22 +151,19 @@ class RunFolder(LockedFolder):
         return int(text)
 
     def checkpoints(self) -> list[int]:
-        """Return the numbers of all checkpoints that are there, damaged or not, in order."""
+        """Return the numbers of all checkpoints, damaged or not, in order."""
         names = [path.name for path in (self.path / "checkpoints").glob("[0-9]*")]
         return sorted(int(name) for name in names if name.isdecimal())
 
     def fall_back(self, fingerprint: str) -> str | None:
-        """See to it that the newest checkpoint is a whole one; the folder's lock must be held.
-
-        A run goes on from a checkpoint to the same bits as before: what a damaged one held is
-        computed again.
+        """Make `latest` name the newest whole checkpoint; the folder's lock must be held.
 
         Args:
             fingerprint: Of the run; checkpoints of another are taken for damaged.
 
         Returns:
-            None where all is well; else one line that says what is damaged, why, and from which
-            checkpoint the run goes on.
+            None where all is well; else one line that says what is damaged, and from which
+            checkpoint the run resumes.
 
         Raises:
             RunFolderError: No checkpoint is whole.
@@ -191,9 +174,10 @@ class RunFolder(LockedFolder):
             newest = self.latest()
         except RunFolderError as error:
             damage = error
-        there = self.checkpoints()
-        older = there if newest is None else [number for number in there if number < newest]
-        for number in ([] if newest is None else [newest]) + older[::-1]:
+        numbers = self.checkpoints()
+        if newest is not None:
+            numbers = [number for number in numbers if number < newest] + [newest]
+        for number in reversed(numbers):
             try:
                 _, state = self.read_checkpoint(number)
                 self.refuse_foreign(state, fingerprint)
@@ -202,7 +186,10 @@ class RunFolder(LockedFolder):
                 continue
             if number == newest and damage is None:
                 return None
-            self._return_to(number)
+            for slots in (self.path / "slots").glob("[0-9]*"):
+                if slots.name.isdecimal() and int(slots.name) > number:
+                    self.remove(slots)  # they grew from a checkpoint that is made again
+            self._point(LATEST, number)
             reason = damage or f"{self.path / 'checkpoints' / LATEST}: is missing"
             return f"{reason}; going on from checkpoint {number}, which is whole"
         raise RunFolderError(
@@ -210,12 +197,6 @@ class RunFolder(LockedFolder):
             if damage
             else f"{self.path}: has no checkpoint; start from scratch in another folder"
         )
-
-    def _return_to(self, number: int) -> None:
-        for slots in (self.path / "slots").glob("[0-9]*"):
-            if slots.name.isdecimal() and int(slots.name) > number:
-                self.remove(slots)  # they grew from a checkpoint that is to be made again
-        self._point(LATEST, number)
 
     def write_checkpoint(
         self,
@@ -230,17 +211,14 @@ class RunFolder(LockedFolder):
         Args:
             number: How many rounds are behind it.
             files: Contents by file name.
-            state: What goes into state.json besides the files' SHA-256 sums; `rows`, if any, too.
-            before_latest: Called when the checkpoint is there and `latest` does not say so yet.
+            state: The content of state.json besides the files' SHA-256 sums; `rows`, if any, too.
+            before_latest: Called when the checkpoint is written, before `latest` names it.
 
         Raises:
-            OSError: It could not be written; the checkpoints that were there still are.
+            OSError: It could not be written; older checkpoints are as before.
         """
         self.check()
-        manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
-        document[CHECKSUM] = _checksum(document)
-        content = {**files, STATE: _json_bytes(document)}
+        content = {**files, STATE: encode_state(number, files, state)}
         # Where one is already, a crash came between the renaming and the move of `latest`.
         write_folder(self._checkpoint(number), content, root=self.path)
         before_latest()
@@ -254,26 +232,17 @@ class RunFolder(LockedFolder):
         """
         path = self._checkpoint(number) / STATE
         try:
-            state = json.loads(read_regular(path))
-        except (OSError, ValueError, RecursionError) as error:
+            return decode_state(read_regular(path), number)
+        except OSError as error:
             raise RunFolderError(f"{path}: cannot be read: {error}") from None
-        if not isinstance(state, dict) or state.get("schema") not in (1, SCHEMA):
-            raise RunFolderError(f"{path}: is not a checkpoint of this version of leap_rl")
-        needs_checksum = state["schema"] != 1 or CHECKSUM in state
-        if needs_checksum and state.pop(CHECKSUM, None) != _checksum(state):
-            raise RunFolderError(f"{path}: is damaged (its checksum is not the one recorded)")
-        if state.get("number") != number or not _is_whole(state):
-            raise RunFolderError(f"{path}: is not checkpoint {number} of a run")
-        for name in state["sha256"]:
-            if Path(name).name != name or name in ("", ".."):
-                raise RunFolderError(f"{path}: names {name!r}, which is no file of a checkpoint")
-        return state
+        except ValueError as error:
+            raise RunFolderError(f"{path}: {error}") from None
 
     def refuse_foreign(self, state: Mapping[str, Any], fingerprint: str) -> None:
-        """Refuse the state of a checkpoint that another run made.
+        """Refuse the state of a checkpoint that a run with another fingerprint made.
 
         Raises:
-            RunFolderError: It was made by a run with another fingerprint.
+            RunFolderError: It is one.
         """
         if state.get("fingerprint", fingerprint) != fingerprint:
             raise RunFolderError(
@@ -300,11 +269,7 @@ class RunFolder(LockedFolder):
         return files, state
 
     def thin_out(self, keep: int) -> None:
-        """Remove the parameters of old checkpoints; state.json, with rows and records, stays.
-
-        Args:
-            keep: How many of the newest keep theirs. So do the first one and the best.
-        """
+        """Remove parameters but of the ``keep`` newest checkpoints, the first and the best."""
         there = self.checkpoints()
         newest = [number for number in there if number <= (self.latest() or 0)][-keep:]
         for number in sorted({*there} - {*newest, *there[:1], self.best()}):
@@ -312,7 +277,7 @@ class RunFolder(LockedFolder):
                 self.remove(path)
 
     def is_thinned_out(self, number: int) -> bool:
-        """Whether checkpoint ``number`` has its record, and none of its parameters any more."""
+        """Whether checkpoint ``number`` has its state.json, and no parameters any more."""
         folder = self.checkpoint(number)  # with its files, where they are not fetched yet
         return (folder / STATE).exists() and not any(folder.glob("*.safetensors"))
 
@@ -327,7 +292,7 @@ class RunFolder(LockedFolder):
         return self.slots(round_number) / f"{slot:03d}.safetensors"
 
     def remove_slots(self, round_number: int) -> None:
-        """Remove the completed slots of a round that a checkpoint has taken in."""
+        """Remove the completed slots of a round, which a checkpoint now holds."""
         self.remove(self.slots(round_number), ignore_errors=True)
 
     def curves(self, round_number: int) -> Path:
@@ -335,11 +300,11 @@ class RunFolder(LockedFolder):
         return self.path / "curves" / f"{round_number:06d}.parquet"
 
     def kept_agent(self, round_number: int, game: str) -> Path:
-        """Return the file of an agent that goes on from one round to the next."""
+        """Return the file of an agent that is carried over from one round to the next."""
         return self.path / "kept" / f"{round_number:06d}" / f"{file_name(game)}.safetensors"
 
     def kept_rounds(self) -> list[Path]:
-        """Return the folders of the rounds that left such agents."""
+        """Return the folders of the rounds that left such agents, in order."""
         return sorted(path for path in (self.path / "kept").glob("[0-9]*") if path.name.isdecimal())
 
     def agent(self, slot: int, game: str) -> Path:
@@ -348,39 +313,5 @@ class RunFolder(LockedFolder):
 
 
 def file_name(game: str) -> str:
-    """Return a game's name as a file may bear it: ids such as MinAtar/Asterix-v1 have a slash."""
-    return game.replace("/", "+")  # which no name has before its first @, nor a slash after it
-
-
-def _is_whole(state: Mapping[str, Any]) -> bool:
-    """Whether a state has the parts that every checkpoint has, each of its kind."""
-    rows, slots = state.get("rows"), state.get("slots", [])
-    return (
-        isinstance(state.get("sha256"), dict)
-        and isinstance(rows, list)
-        and all(isinstance(row, dict) and _is_row(row) for row in rows)
-        and isinstance(slots, list)
-        and all(isinstance(slot, dict) and type(slot.get("attempt")) is int for slot in slots)
-    )
-
-
-def _is_row(row: Mapping[str, Any]) -> bool:
-    axis, values = row.get("axis"), row.get("values")
-    return (
-        isinstance(axis, str)
-        and isinstance(values, dict)
-        and axis in values
-        and all(type(value) in (int, float) for value in values.values())
-    )
-
-
-def _checksum(document: Mapping[str, Any]) -> str:
-    try:
-        text = json.dumps(dict(document), sort_keys=True)
-    except (TypeError, ValueError, RecursionError):
-        return "none"  # what leap_rl writes can be said in JSON
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _json_bytes(document: Mapping[str, Any]) -> bytes:
-    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+    """Return a game's name as part of a file's: ids such as MinAtar/Asterix-v1 have a slash."""
+    return game.replace("/", "+")  # no name has one before its first @, nor a slash after it

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
-import sys
+import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from leap_rl.storage.mirror import CONFIG, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.run_folder import MIRRORED, RunFolder
 from leap_rl.storage.run_lock import BEAT_EVERY_S, Holder, LockedError, living_holder, locked
-from leap_rl.storage.store_lock import DeposedError, Record, StoreLock, living
+from leap_rl.storage.store_lock import DeposedError, Record, StoreLock
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 PUSH_EVERY_S: Final = 2.0
@@ -31,7 +32,7 @@ LOOK_EVERY_S: Final = 10.0
 """At most this often is a store asked for what has changed."""
 
 REFRESH: Final = ".refresh"
-"""In the working copy: the lock of who brings it up to date."""
+"""In the working copy: the lock of the process that brings it up to date."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +68,8 @@ def working_copy(url: str) -> Path:
 class StoredRunFolder(RunFolder):
     """A run in an object store, with a working copy on this machine.
 
-    Whoever works on the run holds its lock, here and in the store; as long as it is held the store
-    follows the working copy. What the store lacks when a machine dies is computed again.
+    A driver holds two locks, on the working copy and in the store. While it does, the store follows
+    the working copy. What the store lacks when a machine dies is computed again.
 
     Raises:
         StoreError: The store cannot be reached.
@@ -79,18 +80,18 @@ class StoredRunFolder(RunFolder):
         super().__init__(working_copy(self._store.url))
         self.url = self._store.url
         self._fetched: set[int] = set()
-        self._refreshed_s = 0.0
-        self._failure: str | None = None
+        self._refreshed_s = -math.inf
+        self._held: StoreLock | None = None
         self.refresh()
 
     def refresh(self) -> None:
         """Make the working copy what the store has, unless it is itself the newer one."""
-        if time.monotonic() < self._refreshed_s + LOOK_EVERY_S and self._refreshed_s:
+        if time.monotonic() < self._refreshed_s + LOOK_EVERY_S:
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(self.path / REFRESH):
+        with self._alone():
             if living_holder(self.path / LOCK) is None:
-                self._catch_up(self._lock().read())
+                self._catch_up(StoreLock(self._store).read())
         self._fetched.clear()
         self._refreshed_s = time.monotonic()
 
@@ -104,85 +105,75 @@ class StoredRunFolder(RunFolder):
 
     def worker(self) -> Holder | None:
         """Return the process that works on the run, here or elsewhere."""
-        return super().worker() or living(self._lock())
+        return super().worker() or StoreLock(self._store).living_holder()
 
     def publish(self, below: str) -> None:
         """Bring to the store what was written without the lock, such as a report.
-
-        Args:
-            below: What its names begin with.
 
         Raises:
             StoreError: The store cannot be reached.
         """
         if living_holder(self.path / LOCK) is None:
-            # Nothing else: another driver may go on with the run meanwhile.
+            # Nothing else: another driver may work on the run.
             Mirror(self.path, self._store).push(everything=True, below=below)
 
     def check(self) -> None:
-        """Raise if the run is to go on elsewhere.
+        """Raise if this process must not write to the run any more.
 
         Raises:
-            StoreError: Another driver has taken it over.
+            DeposedError: Another driver has taken it over.
             OSError: The working copy's lock was removed or replaced.
         """
         super().check()
-        if self._failure is not None:
-            raise StoreError(self._failure)
+        if self._held is not None:
+            self._held.check()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep others from working on the run, and let the store follow the working copy.
 
         Raises:
-            RunFolderError: Somebody else does.
+            RunFolderError: Another driver works on it.
             StoreError: The store cannot be reached; or it lacks something at the end.
         """
         with super().lock():
-            lock = self._lock()
+            lock = StoreLock(self._store)
             try:
-                before = lock.acquire(
-                    own=Mirror(self.path, self._store).sessions,
-                    announce=lambda last: self._announce(last, lock.session),
-                )
+                before = lock.look(own=Mirror(self.path, self._store).sessions)
+                with self._alone():
+                    mirror = Mirror(self.path, self._store)
+                    if before is not None and before.session in mirror.sessions:
+                        # First, or after a death right here this copy would be taken for old.
+                        mirror.keep_sessions(before.session, lock.session)
+                    lock.take()
             except LockedError as error:
                 raise RunFolderError(
                     f"{self._store.url}: {error} works on this run; wait for it, stop it, or "
                     "choose another URL"
                 ) from None
+            self._held = lock
             try:
-                with _one_at_a_time(self.path / REFRESH):
+                with self._alone():
                     self._catch_up(before)
-                confirm, look = self._asking(lock.confirm), self._asking(lock.renew)
-                mirror = Mirror(self.path, self._store, confirm=confirm, look=look)
+                mirror = Mirror(self.path, self._store, lock)
                 mirror.fence()
                 mirror.keep_sessions(lock.session)
                 with self._following(mirror, lock):
                     yield
             finally:
-                with suppress(OSError):  # or it is taken for that of a process that has died
+                self._held = None
+                with suppress(OSError):  # the next driver waits until this one is taken for dead
                     lock.release()
 
-    def _lock(self) -> StoreLock:
-        return StoreLock(self._store, say=_say)
-
-    def _announce(self, last: Record | None, session: str) -> None:
-        """Write down, before the store says so, that the last session may be one of this machine.
-
-        Or a death right after would make the working copy one that others have gone beyond, and
-        what the store lacks would be taken for old.
-        """
-        with _one_at_a_time(self.path / REFRESH):
-            mirror = Mirror(self.path, self._store)
-            if last is not None and last.session in mirror.sessions:
-                mirror.keep_sessions(last.session, session)
+    def _alone(self) -> AbstractContextManager[object]:
+        """Wait for other processes that bring the working copy up to date."""
+        return locked(self.path / REFRESH, wait_s=math.inf)
 
     def _catch_up(self, last: Record | None) -> None:
-        """Bring what others have done since this machine worked on the run, if anybody has.
+        """Bring what other machines have done since this one worked on the run.
 
         Args:
-            last: Who worked on it last; none where the lock does not tell, as that of a run which
-                was copied there: then the store is looked at.
+            last: The lock's record; without one, as after a copy from a disk, the store decides.
         """
         mirror = Mirror(self.path, self._store)
         is_there = self._store.read(CONFIG) is not None
@@ -190,128 +181,80 @@ class StoredRunFolder(RunFolder):
         if is_own and (is_there or not mirror.knows(CONFIG)):
             return  # what the store lacks of it is here
         if is_there:
-            mirror.pull(_say)
+            mirror.pull()
         elif self.exists():
             self._put_aside_what_is_gone()
 
     def _put_aside_what_is_gone(self) -> None:
-        """Keep a working copy whose run is gone from the store, and begin another."""
+        """Move a working copy aside whose run is gone from the store."""
         aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
         aside.mkdir()
         for name in os.listdir(self.path):
             if name not in (LOCK, SERVER, REFRESH):  # which may be held
                 os.rename(self.path / name, aside / name)
         (aside / MIRRORED).unlink(missing_ok=True)  # a run of its own from now on
-        _say(f"{self._store.url}: holds no run any more; what was here of one is in {aside}")
+        self._store.say(f"holds no run any more; what was here of one is in {aside}")
 
     @contextmanager
     def _following(self, mirror: Mirror, lock: StoreLock) -> Iterator[None]:
+        """Let the store follow the working copy; bring what is left at the end."""
         ended = threading.Event()
-        follow = threading.Thread(
-            target=_repeat, args=(self._push(mirror), PUSH_EVERY_S, ended), daemon=True
-        )
-        heartbeat = threading.Thread(
-            target=_repeat, args=(self._beat(lock), BEAT_EVERY_S, ended), daemon=True
-        )
-        follow.start()
-        heartbeat.start()
+        threads = [
+            threading.Thread(target=self._follow, args=(mirror, ended), daemon=True),
+            threading.Thread(target=_beat, args=(lock, ended), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
         try:
             yield
         except BaseException:
-            with suppress(OSError):  # what it fails of is to be told, and not this
-                self._end(mirror, ended, (follow, heartbeat), within_s=0.0)
+            ended.set()
+            with suppress(OSError):  # the first exception counts
+                self._push_all(mirror, threads, within_s=0.0)
             raise
-        self._end(mirror, ended, (follow, heartbeat), within_s=LAST_PUSH_S)
+        ended.set()
+        self._push_all(mirror, threads, within_s=LAST_PUSH_S)
 
-    def _push(self, mirror: Mirror) -> Callable[[], None]:
-        away = False
-
-        def push() -> None:
-            nonlocal away
-            if self._failure is not None:
-                return
+    def _follow(self, mirror: Mirror, ended: threading.Event) -> None:
+        is_away = False
+        while not ended.wait(PUSH_EVERY_S):
             try:
                 mirror.push()
+            except DeposedError:
+                return  # `check` tells the driver
             except OSError as error:
-                if not away and self._failure is None:
+                if not is_away:
                     _log.warning("%s; the run goes on, and is uploaded when it can be", error)
-                away = True
+                is_away = True
             else:
-                if away:
+                if is_away:
                     _log.warning("%s: has all of the run again", self._store.url)
-                away = False
+                is_away = False
 
-        return push
-
-    def _beat(self, lock: StoreLock) -> Callable[[], None]:
-        renew = self._asking(lock.renew)
-
-        def heartbeat() -> None:
-            with suppress(OSError):  # the other thread tells of a store that is away
-                renew()
-
-        return heartbeat
-
-    def _asking(self, ask: Callable[[], None]) -> Callable[[], None]:
-        """Return what asks the lock, and keeps for :meth:`check` that another driver has it."""
-
-        def asking() -> None:
-            try:
-                ask()
-            except DeposedError as error:
-                self._failure = (
-                    f"{self._store.url}: {error} has taken the run over while this machine was "
-                    "cut off"
-                )
-                raise StoreError(self._failure) from None
-
-        return asking
-
-    def _end(
-        self,
-        mirror: Mirror,
-        ended: threading.Event,
-        threads: Iterable[threading.Thread],
-        *,
-        within_s: float,
+    def _push_all(
+        self, mirror: Mirror, threads: list[threading.Thread], *, within_s: float
     ) -> None:
-        """End the threads, then bring what is left."""
-        ended.set()
         for thread in threads:
             thread.join()
-        self.check()
         until_s = time.monotonic() + within_s
         while True:
+            self.check()
             try:
                 mirror.push(everything=True)
                 return
+            except DeposedError:
+                raise
             except OSError as error:
-                self.check()
                 if time.monotonic() > until_s:
+                    url = shlex.quote(self._store.url)
                     raise StoreError(
                         f"{error}; nothing is lost: it is in {self.path}, and `leap-rl resume "
-                        f"{self._store.url}` on this machine uploads it"
+                        f"{url}` on this machine uploads it"
                     ) from None
             time.sleep(PUSH_EVERY_S)
 
 
-def _repeat(work: Callable[[], None], every_s: float, ended: threading.Event) -> None:
-    while not ended.wait(every_s):
-        work()
-
-
-@contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Wait for whoever else brings a working copy up to date."""
-    with ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(locked(path))
-                break
-            except LockedError:
-                time.sleep(0.1)
-        yield
-
-
-def _say(line: str) -> None:
-    print(f"leap-rl: {line}", file=sys.stderr, flush=True)
+def _beat(lock: StoreLock, ended: threading.Event) -> None:
+    while not ended.wait(BEAT_EVERY_S):
+        with suppress(OSError):  # the other thread tells of a store that is away
+            lock.renew()

@@ -5,10 +5,8 @@
 The operating system's lock on the file (flock) decides wherever it can be trusted: it ends with the
 process that held it. Some file systems have no such lock, and some network file systems have it for
 one machine alone. There the heartbeat decides, which a thread of the holder renews: a holder on
-another machine is alive if its heartbeat is younger than a minute. So after a crash another machine
-may have to wait for a minute. Clocks that are apart by more than that, and a holder that was
-suspended for longer, cannot be told from a death. Processes are identified by boot ID and PID
-namespace, since copies of a machine share their host name and containers their process IDs.
+another machine is alive if its heartbeat is younger than a minute. Processes are identified by boot
+ID and PID namespace, since copies of a machine share their host name and containers their PIDs.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -36,15 +34,8 @@ BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
 """A holder on another machine is alive for this long after its last heartbeat."""
 
-_KINDS: Final[dict[str, tuple[type, ...]]] = {
-    **dict.fromkeys(("host", "boot", "pids"), (str,)),
-    **dict.fromkeys(("started", "heartbeat"), (int, float)),
-    "pid": (int,),
-}
-"""What a record holds."""
-
 _SIZE = 512
-"""Bytes of the record: always as many, so that a renewal is one write over the last one."""
+"""Bytes of each record, so that a renewal is one write over the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +47,9 @@ class Holder:
     started: float
     """Unix seconds, as the heartbeat."""
     heartbeat: float
-    boot: str = ""
-    """What :func:`boot_id` gave it; nothing in records of older versions."""
-    pids: str = ""
-    """What :func:`pid_namespace` gave it."""
+    boot: str
+    pids: str
+    """Its PID namespace."""
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -68,13 +58,14 @@ class Holder:
 
     @property
     def is_known_dead(self) -> bool:
-        """Whether its pid is this system's to know, and of no process any more."""
+        """Whether it is a process that this one would see, and that is gone."""
         is_visible = self.is_on_this_machine and self.pids == pid_namespace()
         return is_visible and not is_running(self.pid)
 
-    def heard_within(self, seconds: float) -> bool:
-        """Whether its heartbeat is that young; clocks may differ either way."""
-        return abs(time.time() - self.heartbeat) < seconds
+    @property
+    def seems_alive(self) -> bool:
+        """Whether its heartbeat is young, by clocks that may differ, and it is not known dead."""
+        return abs(time.time() - self.heartbeat) < ALIVE_S and not self.is_known_dead
 
     def __str__(self) -> str:
         age = max(0, round(time.time() - self.heartbeat))
@@ -86,16 +77,19 @@ class Holder:
 
 
 class LockedError(Exception):
-    """Somebody else holds the lock."""
+    """Another process holds the lock."""
 
     def __init__(self, holder: Holder | None) -> None:
         super().__init__("another process" if holder is None else str(holder))
-        self.holder = holder
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[os.stat_result]:
+def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
     """Hold the lock of a file, which is made if it is missing.
+
+    Args:
+        path: The file.
+        wait_s: How long to wait for another holder.
 
     Yields:
         Which file it is: its path may come to name another one.
@@ -104,45 +98,33 @@ def locked(path: Path) -> Iterator[os.stat_result]:
         LockedError: Another process holds it.
         OSError: The file cannot be written, or is a link, has another name, or is no file.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
-    try:
-        started = time.time()
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            raise OSError(errno.EINVAL, "is no file of its own", str(path))
-        with naming(path):
-            _acquire(descriptor, started)
-        _see_that_it_is_there(path, status)
-        ended = threading.Event()
-        heartbeat = threading.Thread(
-            target=_beat, args=(descriptor, started, ended), name="lock", daemon=True
-        )
-        heartbeat.start()
+    until_s = time.monotonic() + wait_s
+    started = time.time()
+    while True:
         try:
-            yield status
-        finally:
-            ended.set()
-            heartbeat.join()
-            with suppress(OSError):
-                os.ftruncate(descriptor, 0)  # nobody's, at once and for every machine
+            descriptor = _take(path, started)
+            break
+        except LockedError:
+            if time.monotonic() >= until_s:
+                raise
+        time.sleep(0.1)
+    ended = threading.Event()
+    heartbeat = threading.Thread(
+        target=_beat, args=(descriptor, started, ended), name="lock", daemon=True
+    )
+    heartbeat.start()
+    try:
+        yield os.fstat(descriptor)
     finally:
+        ended.set()
+        heartbeat.join()
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)  # free at once, on every machine
         os.close(descriptor)
 
 
-def _see_that_it_is_there(path: Path, held: os.stat_result) -> None:
-    """Refuse a lock whose file was removed before it was taken: the next one makes another."""
-    with suppress(FileNotFoundError):
-        if os.path.samestat(held, os.stat(path, follow_symlinks=False)):
-            return
-    raise LockedError(None)
-
-
 def living_holder(path: Path) -> Holder | None:
-    """Return who holds the lock of a file, as the file says; takes no lock and writes nothing.
-
-    Returns:
-        None where nobody does, or who did has died or was not heard of for a minute.
-    """
+    """Return the process that seems to hold the lock of a file; takes no lock, writes nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -151,9 +133,25 @@ def living_holder(path: Path) -> Holder | None:
         holder = _read(descriptor)
     finally:
         os.close(descriptor)
-    if holder is None or not holder.heard_within(ALIVE_S):
-        return None
-    return None if holder.is_known_dead else holder
+    return holder if holder is not None and holder.seems_alive else None
+
+
+def _take(path: Path, started: float) -> int:
+    """Return a descriptor of the file, with its lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            raise OSError(errno.EINVAL, "is no file of its own", str(path))
+        with naming(path):
+            _acquire(descriptor, started)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(status, os.stat(path, follow_symlinks=False)):
+                return descriptor
+        raise LockedError(None)  # the file was removed: the next process makes another
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _acquire(descriptor: int, started: float) -> None:
@@ -165,27 +163,16 @@ def _acquire(descriptor: int, started: float) -> None:
     except OSError:  # a file system without such locks
         flocked = False
     holder = _read(descriptor)
-    if holder is not None and _is_alive(holder, flocked=flocked):
+    # One on this machine would hold the flock.
+    if holder is not None and holder.seems_alive and not (flocked and holder.is_on_this_machine):
         raise LockedError(holder)
     _write(descriptor, started)
     if not flocked:
-        # Of two that come at the same time, the one that wrote last has it.
-        time.sleep(0.5)
+        time.sleep(0.5)  # of two that write at the same time, the last one has it
         holder = _read(descriptor)
-        if holder is not None and not _is_own(holder):
+        own = (boot_id(), pid_namespace(), os.getpid())
+        if holder is not None and (holder.boot, holder.pids, holder.pid) != own:
             raise LockedError(holder)
-
-
-def _is_alive(holder: Holder, *, flocked: bool) -> bool:
-    if _is_own(holder) or holder.is_known_dead:
-        return False
-    if holder.is_on_this_machine and flocked:
-        return False  # the system knows of the locks of its own machine
-    return holder.heard_within(ALIVE_S)
-
-
-def _is_own(holder: Holder) -> bool:
-    return (holder.boot, holder.pids, holder.pid) == (boot_id(), pid_namespace(), os.getpid())
 
 
 @cache
@@ -197,7 +184,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """Return what tells the processes that are numbered with this one from other containers'."""
+    """Return what tells the processes of this container from those of others."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
     return ""  # not Linux
@@ -238,23 +225,25 @@ def _write(descriptor: int, started: float) -> None:
 
 
 def _read(descriptor: int) -> Holder | None:
-    """Return who holds the lock, or none where the record is empty or damaged."""
+    """Return the recorded holder; none where the record is empty or damaged."""
     try:
         return holder_of(json.loads(os.pread(descriptor, _SIZE, 0)))
     except (OSError, ValueError):
         return None
 
 
-def holder_of(record: object) -> Holder | None:
-    """Return who holds a lock by what is written in it, or none where that cannot be."""
-    if not isinstance(record, dict):
-        return None
-    values: dict[str, Any] = {one.name: record.get(one.name, one.default) for one in fields(Holder)}
-    if not all(isinstance(values[name], kind) for name, kind in _KINDS.items()):
-        return None
+def holder_of(record: Any) -> Holder | None:
+    """Return the holder that a lock's record names; none where it is damaged."""
     try:
-        holder = Holder(**values)
-        str(holder)
-    except (ValueError, OverflowError, OSError):  # times out of all range
+        holder = Holder(
+            host=str(record["host"]),
+            pid=int(record["pid"]),
+            started=float(record["started"]),
+            heartbeat=float(record["heartbeat"]),
+            boot=str(record.get("boot", "")),
+            pids=str(record.get("pids", "")),
+        )
+        str(holder)  # which fails if its times are out of range
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError):
         return None
     return holder

@@ -18,6 +18,7 @@ import hashlib
 import math
 import os
 import re
+import shlex
 import ssl
 import sys
 import threading
@@ -186,10 +187,11 @@ class WandbSink(Sink):
         if thread.is_alive():
             _tell(
                 f"{_server()} did not take everything that was to be uploaded; once it answers, "
-                f"`leap-rl resume {self._place}` uploads the rest"
+                f"`leap-rl resume {shlex.quote(self._place)}` uploads the rest"
                 if self._online
                 else f"wandb did not write everything to {self._run_folder}/wandb within "
-                f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {self._place}` writes it again"
+                f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {shlex.quote(self._place)}` writes it "
+                "again"
             )
             _end_service()
         elif errors:

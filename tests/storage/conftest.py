@@ -20,7 +20,7 @@ from leap_rl.storage import run_lock, store_lock
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Go on as another machine, by its name; returns where its working copies are."""
+    """Become another machine, by its name; returns where its working copies are."""
     monkeypatch.setattr(store_lock, "SETTLE_S", 0.0)
 
     def become(name: str) -> Path:

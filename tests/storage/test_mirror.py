@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from leap_rl.storage.mirror import GROWING_EVERY_S, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.store_lock import DeposedError, StoreLock
 
 FINGERPRINT = "f" * 8
 
@@ -225,13 +227,14 @@ def test_who_has_lost_the_run_removes_nothing(url: str, tmp_path: Path) -> None:
     Mirror(run.path, store).push()
     snapshot.unlink()
 
-    def confirm() -> None:
-        raise StoreError("another's")
+    class Lost(StoreLock):
+        def confirm(self) -> None:
+            raise DeposedError("another's")
 
     Mirror(run.path, store).push(below="report")  # which asks for no lock
     assert "slots/000001/000.snapshot" in store.versions()
-    with pytest.raises(StoreError, match="another's"):
-        Mirror(run.path, store, confirm=confirm).push()
+    with pytest.raises(DeposedError, match="another's"):
+        Mirror(run.path, store, Lost(store)).push()
     assert "slots/000001/000.snapshot" in store.versions()
 
 
@@ -246,10 +249,13 @@ def test_results_are_never_removed_from_the_store(url: str, tmp_path: Path) -> N
     assert ObjectStore(url).versions().keys() == before
 
 
-def test_what_grows_is_written_now_and_then_and_at_the_end(url: str, tmp_path: Path) -> None:
+def test_what_grows_is_written_now_and_then_and_at_the_end(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(tmp_path / "here")
     now_s = 0.0
-    mirror = Mirror(run.path, ObjectStore(url), clock=lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    mirror = Mirror(run.path, ObjectStore(url))
     metrics = run.path / "metrics.jsonl"
     metrics.write_text("1\n")
     mirror.push()

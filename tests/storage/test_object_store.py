@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from leap_rl.storage import conditional
+from leap_rl.app.display import quoted
+from leap_rl.storage import object_store
 from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.object_store import (
-    SETTLED_NS,
     ObjectStore,
     StoreError,
-    Version,
     is_plain,
     read_file,
 )
@@ -58,7 +56,7 @@ def test_what_changed_is_not_written_over(store: ObjectStore) -> None:
 
 
 def test_without_botocore_nothing_is_compared(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditional, "find_spec", lambda name: None)
+    monkeypatch.setattr(object_store, "find_spec", lambda name: None)
     store = ObjectStore(s3_url)
     assert store.tag("a") is None
     assert store.replace("a", b"one", None) is None
@@ -75,13 +73,6 @@ def test_a_store_that_refuses_or_is_away_is_told_in_one_line(
     with pytest.raises(StoreError, match=r"cannot be written to \(a\)") as refusal:
         ObjectStore(s3_url).replace("a", b"", None)
     assert "\n" not in str(refusal.value)
-
-
-def test_a_version_that_another_content_may_share_is_not_settled() -> None:
-    now = time.time_ns()
-    assert not Version(3, None).is_settled
-    assert not Version(3, now).is_settled
-    assert Version(3, now - SETTLED_NS).is_settled
 
 
 def test_a_store_keeps_to_its_folder(url: str) -> None:
@@ -150,3 +141,8 @@ def test_a_file_url_is_a_path(tmp_path: Path) -> None:
     assert run_folder(f"file://{tmp_path}/mine").url is None
     with pytest.raises(ValueError, match="must name a folder of this machine"):
         run_folder("file://elsewhere/srv/runs")
+
+
+def test_a_url_is_one_word_of_the_command_that_is_shown(machine: object) -> None:
+    url = "memory://box/mine?region=a&scheme=b"
+    assert quoted(run_folder(url)) == f"'{url}'"

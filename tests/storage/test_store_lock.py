@@ -9,16 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.storage import object_store, run_lock
+from leap_rl.storage import run_lock, store_lock
 from leap_rl.storage.object_store import ObjectStore
 from leap_rl.storage.run_lock import LockedError
-from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock, living
+from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock
 
 Become = Callable[[str], Path]
 
 
-def make_lock(url: str, *, sleep: Callable[[float], None] = lambda seconds: None) -> StoreLock:
-    return StoreLock(ObjectStore(url), say=lambda line: None, sleep=sleep, alive_s=0.05)
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is silent for 50 ms is dead."""
+    monkeypatch.setattr(store_lock, "ALIVE_S", 0.05)
+    monkeypatch.setattr(store_lock, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(store_lock, "SETTLE_S", 0.0)
+
+
+def make_lock(url: str) -> StoreLock:
+    return StoreLock(ObjectStore(url))
+
+
+def acquire(lock: StoreLock) -> object:
+    before = lock.look()
+    lock.take()
+    return before
 
 
 def write_anyhow(lock: StoreLock) -> None:
@@ -32,8 +46,10 @@ def test_of_two_that_write_together_one_is_refused(
 ) -> None:
     url = request.getfixturevalue("url" if where == "memory" else "s3_url")
     first, second = make_lock(url), make_lock(url)
+    second.look()
+    write_anyhow(first)
     with pytest.raises(LockedError, match="on first"):
-        second.acquire(announce=lambda last: write_anyhow(first))
+        second.take()
     first.renew()
     now = first.read()
     assert now is not None
@@ -45,7 +61,7 @@ def test_a_renewal_that_is_late_is_not_written_over_another(
 ) -> None:
     """The other one takes over after this one has looked."""
     first = make_lock(url)
-    first.acquire()
+    acquire(first)
     machine("second")
     second, read = make_lock(url), StoreLock.read
 
@@ -67,22 +83,24 @@ def test_where_nothing_is_compared_a_renewal_that_lands_late_stops_who_took_over
     url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the two stops, and not both."""
-    monkeypatch.setattr(object_store, "conditional_writes", lambda *arguments: None)
+    monkeypatch.setattr(ObjectStore, "compares", False)
     first = make_lock(url)
-    first.acquire()
+    acquire(first)
     late = ObjectStore(url).read(NAME)
     machine("second")
     second = make_lock(url)
-    second.acquire()
+    acquire(second)
     ObjectStore(url).write(NAME, late or b"")
     with pytest.raises(DeposedError, match="on first"):
         second.renew()
     first.renew()
 
 
-def test_a_holder_that_gives_signs_of_life_is_left_alone(url: str, machine: Become) -> None:
+def test_a_holder_that_gives_signs_of_life_is_left_alone(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = make_lock(url)
-    assert first.acquire() is None
+    assert acquire(first) is None
 
     def heartbeat(seconds: float) -> None:
         machine("first")
@@ -90,39 +108,39 @@ def test_a_holder_that_gives_signs_of_life_is_left_alone(url: str, machine: Beco
         machine("second")
 
     machine("second")
-    with pytest.raises(LockedError, match=f"process {os.getpid()} on first"):
-        make_lock(url, sleep=heartbeat).acquire()
-    assert living(make_lock(url)) is not None
+    with monkeypatch.context() as there:
+        there.setattr(time, "sleep", heartbeat)
+        with pytest.raises(LockedError, match=f"process {os.getpid()} on first"):
+            acquire(make_lock(url))
+    assert make_lock(url).living_holder() is not None
     first.release()
-    assert living(make_lock(url)) is None
-    before = make_lock(url).acquire()
+    assert make_lock(url).living_holder() is None
+    before = make_lock(url).look()
     assert before is not None
     assert before.session == first.session
 
 
 def test_a_silent_holder_is_taken_for_dead_and_finds_out(url: str, machine: Become) -> None:
     first = make_lock(url)
-    first.acquire()
+    acquire(first)
     machine("second")
     second = make_lock(url)
-    second.acquire()
+    acquire(second)
     with pytest.raises(DeposedError, match="on second"):
         first.renew()
     first.release()  # which is not its to give back
-    assert living(second) is not None
+    assert second.living_holder() is not None
 
 
 def test_a_process_of_this_machine_that_is_gone_needs_no_wait(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = make_lock(url)
-    dead.acquire()
+    acquire(dead)
     monkeypatch.setattr(run_lock, "is_running", lambda pid: False)
 
-    def no_wait(seconds: float) -> None:
-        assert seconds < 1.0
-
-    make_lock(url, sleep=no_wait).acquire()
+    monkeypatch.setattr(store_lock, "ALIVE_S", 1e9)
+    acquire(make_lock(url))
 
 
 @pytest.mark.parametrize("told_by", ["boot_id", "pid_namespace"])
@@ -134,26 +152,28 @@ def test_a_pid_of_other_processes_than_ours_tells_nothing(
         there.setattr(run_lock, told_by, lambda: "there")
         there.setattr(os, "getpid", lambda: 4_000_000)  # which no process here has
         holder = make_lock(url)
-        holder.acquire()
-    assert living(make_lock(url)) is not None
+        acquire(holder)
+    assert make_lock(url).living_holder() is not None
 
     def heartbeat(seconds: float) -> None:
         with monkeypatch.context() as there:
             there.setattr(run_lock, told_by, lambda: "there")
             holder.renew()
 
+    monkeypatch.setattr(time, "sleep", heartbeat)
     with pytest.raises(LockedError):
-        make_lock(url, sleep=heartbeat).acquire()
+        acquire(make_lock(url))
 
 
-def test_who_was_silent_looks_before_it_writes(url: str, machine: Become) -> None:
+def test_who_was_silent_looks_before_it_writes(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now_s = 0.0
-    first = StoreLock(
-        ObjectStore(url), say=lambda line: None, sleep=lambda seconds: None, clock=lambda: now_s
-    )
-    first.acquire()
+    monkeypatch.setattr(store_lock, "_now_s", lambda: now_s)
+    first = make_lock(url)
+    acquire(first)
     machine("second")
-    make_lock(url).acquire()
+    acquire(make_lock(url))
     first.confirm()  # it was heard of just now, and nobody takes over before a minute
     now_s = 30.0
     with pytest.raises(DeposedError, match="on second"):
@@ -166,26 +186,25 @@ def test_sleep_counts_as_silence(
 ) -> None:
     """The usual clocks stand still while a machine is suspended."""
     first = make_lock(url)
-    first.acquire()
+    acquire(first)
     machine("second")
-    make_lock(url).acquire()
+    acquire(make_lock(url))
     awake_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     monkeypatch.setattr(time, "clock_gettime", lambda clock: awake_s + 3600.0)
     with pytest.raises(DeposedError, match="on second"):
         first.confirm()
 
 
-def test_of_two_that_come_together_the_last_has_it(url: str) -> None:
-    first, second = make_lock(url), make_lock(url)
-    late = StoreLock(
-        ObjectStore(url), say=lambda line: None, sleep=lambda seconds: write_anyhow(second)
-    )
+def test_of_two_that_come_together_the_last_has_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = make_lock(url)
+    monkeypatch.setattr(time, "sleep", lambda seconds: write_anyhow(second))
     with pytest.raises(LockedError):
-        late.acquire()
-    assert first.read() is not None
+        acquire(make_lock(url))
 
 
 @pytest.mark.parametrize("record", [b"", b"[]", b"{}", b'{"session": 3}', b"\xff"])
 def test_a_damaged_record_is_nobodys(url: str, record: bytes) -> None:
     ObjectStore(url).write(NAME, record)
-    assert make_lock(url).acquire() is None
+    assert acquire(make_lock(url)) is None
