@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.system import config
-from leap_rl.app.errors import UsageError
 from leap_rl.app.invocation import Invocation
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.cli.bench import run
@@ -39,10 +38,10 @@ def main(argv: Sequence[str]) -> int:
     call = Invocation(started_s=time.monotonic())
     try:
         if name not in BENCHES:
-            raise UsageError(f"{name}: no such measurement; one of {', '.join(BENCHES)}")
+            raise ValueError(f"{name}: no such measurement; one of {', '.join(BENCHES)}")
         program = f"{PROGRAM} {name}"
         run(f"benchmarks.system.{name}", BENCHES[name], rest, program=program, call=call)
-    except UsageError as error:
+    except ValueError as error:
         print(f"bench: {error}", file=sys.stderr)
         return EXIT_USAGE
     return 0

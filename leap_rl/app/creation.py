@@ -12,7 +12,6 @@ from typing import TypeVar
 from torch import Tensor
 
 from leap_rl.app.display import program, quoted, shown
-from leap_rl.app.errors import UsageError
 from leap_rl.app.initializations import read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
 from leap_rl.app.record import Record, computes_here, versions_here
@@ -44,7 +43,7 @@ def create_run(config: R) -> tuple[RunFolder, R]:
         The folder, and the config as it is kept: without the secrets of a URL.
 
     Raises:
-        UsageError: The folder holds a run already or cannot be written, or the given
+        ValueError: The folder holds a run already or cannot be written, or the given
             initialization does not fit.
     """
     # What can be wrong with the config is found before anything is written.
@@ -79,12 +78,12 @@ def asked_folder(run_dir: str | None) -> RunFolder | None:
     """Return the folder that the option `run_dir` names, if any.
 
     Raises:
-        UsageError: It is a URL that cannot be, or of a store that cannot be reached.
+        ValueError: It is a URL that cannot be, or of a store that cannot be reached.
     """
     try:
         return None if run_dir is None else run_folder(run_dir)
     except (ValueError, StoreError) as error:
-        raise UsageError(f"run_dir = {error}") from None
+        raise ValueError(f"run_dir = {error}") from None
 
 
 def fill_folder(
@@ -93,12 +92,12 @@ def fill_folder(
     """Write a new run's first checkpoint, by ``write_first``, and its config.
 
     Raises:
-        UsageError: The folder holds a run already or cannot be written.
+        ValueError: The folder holds a run already or cannot be written.
     """
     try:
         with folder.lock():
             if folder.exists():
-                raise UsageError(
+                raise ValueError(
                     f"run_dir = {shown(folder)}: holds a run already; go on with it by "
                     f"`{program()} resume {quoted(folder)}`, or choose another folder"
                 )
@@ -108,7 +107,7 @@ def fill_folder(
         reason = f"{folder.place}: cannot be written to ({error.strerror})"
         if isinstance(error, StoreError):  # which says it all
             reason = str(error)
-        raise UsageError(f"run_dir = {reason}") from None
+        raise ValueError(f"run_dir = {reason}") from None
 
 
 def resolve(config: C) -> C:
@@ -153,7 +152,7 @@ def new_folder(command: str) -> RunFolder:
             continue
         sync_folder(Path("runs"))
         return RunFolder(name + suffix)
-    raise UsageError(f"run_dir: {name} and 998 more are taken; name a folder")
+    raise ValueError(f"run_dir: {name} and 998 more are taken; name a folder")
 
 
 def _initialization(
@@ -167,4 +166,4 @@ def _initialization(
     try:
         return read_theta0(init, tasks.shared_layout())
     except ValueError as error:
-        raise UsageError(f"{option} = {init}: {error}") from None
+        raise ValueError(f"{option} = {init}: {error}") from None

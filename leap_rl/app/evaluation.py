@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor
 
 from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
-from leap_rl.app.errors import UsageError
 from leap_rl.app.initializations import (
     FoundGroup,
     FoundInitialization,
@@ -47,7 +46,7 @@ def configure(
         trusts_imports: Whether the options may name modules that the evaluation imports.
 
     Raises:
-        UsageError: Something in them cannot be.
+        ValueError: Something in them cannot be.
         RunFolderError: A run's folder is damaged.
     """
     groups = [find_group(init) for init in inits]
@@ -61,7 +60,7 @@ def configure(
         if first.options["meta"]["method"] == "finetune":
             del defaults["task"]["agent_steps"]  # which were a round's
             if not any(word.partition("=")[0] == "--task.agent_steps" for word in options):
-                raise UsageError(
+                raise ValueError(
                     "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
                     f"{first.name} was finetuned, whose tasks have no budget"
                 )
@@ -106,7 +105,7 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
     """Make an evaluation's folder, which holds copies of what it compares.
 
     Raises:
-        UsageError: The folder holds a run already or cannot be written, or an initialization does
+        ValueError: The folder holds a run already or cannot be written, or an initialization does
             not fit.
     """
     folder = asked_folder(config.run_dir)
@@ -125,7 +124,7 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
         given[name] = [(one.name, read[run][0]) for run, one in enumerate(group.runs)]
         digests.append([digest for _, digest in read])
         if len({*digests[-1]}) < len(read):
-            raise UsageError(
+            raise ValueError(
                 f"init = {group.given}: two of its runs have the same initialization; a run that "
                 "counts twice makes the others look surer than they are"
             )
@@ -148,7 +147,7 @@ def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
     try:
         return read_theta0(one.path, layout)
     except ValueError as error:
-        raise UsageError(f"init = {one.given}: {error}") from None
+        raise ValueError(f"init = {one.given}: {error}") from None
 
 
 def _names(groups: Sequence[FoundGroup]) -> dict[str, FoundGroup]:
@@ -156,7 +155,7 @@ def _names(groups: Sequence[FoundGroup]) -> dict[str, FoundGroup]:
     named: dict[str, FoundGroup] = {}
     for group in groups:
         if group.named and group.name in named:
-            raise UsageError(
+            raise ValueError(
                 f"init = {group.given}: {group.name} comes twice; list all its runs once"
             )
         named[_unique(group.name, named)] = group

@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from leap_rl.app.errors import UsageError
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.config.parsing import config_parser, parse
@@ -86,7 +85,7 @@ def find_group(given: str) -> FoundGroup:
     """Return what NAME=RUN,RUN,... stands for, or a single initialization without a name.
 
     Raises:
-        UsageError: There is no such initialization, or the name or the list is no good.
+        ValueError: There is no such initialization, or the name or the list is no good.
         RunFolderError: A run's folder is damaged.
     """
     name, equals, listed = given.partition("=")
@@ -94,10 +93,10 @@ def find_group(given: str) -> FoundGroup:
         one = find_initialization(given)
         return FoundGroup(given=given, name=one.name, named=False, runs=(one,))
     if name == "random":
-        raise UsageError(f"init = {given}: random names the baseline; take another name")
+        raise ValueError(f"init = {given}: random names the baseline; take another name")
     words = listed.split(",")
     if not all(words):
-        raise UsageError(f"init = {given}: name runs, as --init {name}=runs/a,runs/b")
+        raise ValueError(f"init = {given}: name runs, as --init {name}=runs/a,runs/b")
     return FoundGroup(
         given=given, name=name, named=True, runs=tuple(map(find_initialization, words))
     )
@@ -107,19 +106,19 @@ def own_start(group: FoundGroup) -> FoundGroup:
     """Return the random starts of a group's runs: their version 0.
 
     Raises:
-        UsageError: One is a file that lies in no run, or its run has no version 0.
+        ValueError: One is a file that lies in no run, or its run has no version 0.
         RunFolderError: A run's folder is damaged.
     """
     runs = []
     for one in group.runs:
         if one.run is None:
-            raise UsageError(
+            raise ValueError(
                 f"own_start = true: {one.given} lies in no run, so its start is not known; name "
                 "a run"
             )
         runs.append(find_initialization(f"{one.run}@0"))
         if runs[-1].path == one.path:
-            raise UsageError(f"own_start = true: {one.given} is its run's start; leave one out")
+            raise ValueError(f"own_start = true: {one.given} is its run's start; leave one out")
     name = f"{group.name}@0" if group.named else runs[0].name
     return FoundGroup(given=f"{group.given}@0", name=name, named=group.named, runs=tuple(runs))
 
@@ -131,14 +130,14 @@ def find_initialization(given: str) -> FoundInitialization:
     pretrained:NAME, or a file.
 
     Raises:
-        UsageError: There is no such initialization; the run has made no meta-step yet.
+        ValueError: There is no such initialization; the run has made no meta-step yet.
         RunFolderError: The run's folder is damaged.
     """
     if given.startswith(PREFIX):
         try:
             return _of_export(given, locate(given), path=given)
         except ValueError as error:
-            raise UsageError(f"init = {given}: {error}") from None
+            raise ValueError(f"init = {given}: {error}") from None
     if is_url(given):
         refuse_password(given)
     plain = given.split("?")[0] if is_url(given) else given  # a presigned URL has a query
@@ -160,14 +159,14 @@ def find_initialization(given: str) -> FoundInitialization:
         name = plain.rsplit("/", 1)[-1].removesuffix(".safetensors")
         return FoundInitialization(given=given, path=given, name=name, options=None)
     if not Path(given).exists():
-        raise UsageError(f"init = {given}: there is no such run or file")
+        raise ValueError(f"init = {given}: there is no such run or file")
     return _of_file(given, Path(given))
 
 
 def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     run = read_run(folder)
     if not isinstance(run.config, TrainConfig):
-        raise UsageError(
+        raise ValueError(
             f"init = {given}: is a run of leap-rl {run.config.command}, which makes no "
             "initialization; name one of leap-rl train"
         )
@@ -175,21 +174,21 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     if version == BEST:
         number = folder.best()
         if number is None:
-            raise UsageError(
+            raise ValueError(
                 f"init = {given}: no version of the run was validated "
                 "(--validation.every_meta_steps); name one, as RUN@12"
             )
     elif version:
         there = folder.checkpoints()
         if not version.isdecimal() or len(version) > LONGEST_NUMBER or int(version) not in there:
-            raise UsageError(
+            raise ValueError(
                 f"init = {given}: has no version {version}; it has {there[0]} to {there[-1]}"
                 if there
                 else f"init = {given}: has no checkpoint"
             )
         number = int(version)
     elif not latest:
-        raise UsageError(
+        raise ValueError(
             f"init = {given}: the run has made no meta-step yet; go on with it by "
             f"`leap-rl resume {shlex.quote(given)}`"
         )
@@ -198,7 +197,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     file = folder.checkpoint(number) / FILE_NAME
     if not file.exists():
         removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
-        raise UsageError(f"init = {given}: {file} is missing{removed}")
+        raise ValueError(f"init = {given}: {file} is missing{removed}")
     folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at

@@ -9,7 +9,6 @@ from importlib.metadata import version
 from typing import Any
 
 from leap_rl import __version__
-from leap_rl.app.errors import UsageError
 from leap_rl.compute.determinism import processor_kind
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
 from leap_rl.config.parsing import config_parser, parse
@@ -96,14 +95,14 @@ def read_run(folder: RunFolder) -> StoredRun:
 
     Raises:
         RunFolderError: There is no run, its config is damaged, or there are links in its folder.
-        UsageError: It is no config that leap_rl writes, or not that of its fingerprint.
+        ValueError: It is no config that leap_rl writes, or not that of its fingerprint.
     """
     if folder.exists():
         folder.refuse_links()
     options = folder.read_config()
     command = options.pop("command", None)
     if not isinstance(command, str) or command not in COMMANDS:
-        raise UsageError(
+        raise ValueError(
             f"{folder.config_path}: command = {command!r}: must be one of {', '.join(COMMANDS)}"
         )
     record = _pop_record(options, folder)
@@ -115,13 +114,13 @@ def read_run(folder: RunFolder) -> StoredRun:
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         maker = record.made_by[0]["leap_rl"] if record.made_by else "unknown"
         if maker not in ("unknown", __version__):
-            error = UsageError(f"was made by leap_rl {maker}, and this is {__version__}: {error}")
-        raise UsageError(f"{folder.config_path}: is not as leap-rl wrote it: {error}") from None
+            error = ValueError(f"was made by leap_rl {maker}, and this is {__version__}: {error}")
+        raise ValueError(f"{folder.config_path}: is not as leap-rl wrote it: {error}") from None
     missing = tuple(sorted(defining_options(config).keys() - flatten(options).keys()))
     content = record.origin.content if record.origin else None
     found = fingerprint(config, record.init_sha256, origin=content, without=missing)
     if found != record.fingerprint:
-        raise UsageError(
+        raise ValueError(
             f"{folder.config_path}: was changed since the run was made (its fingerprint is another "
             "one); a run with other options is a new run"
         )
@@ -179,7 +178,7 @@ def _pop_record(options: dict[str, Any], folder: RunFolder) -> Record:
             raise TypeError("origin")
         made_by = tuple({"leap_rl": "unknown", **versions} for versions in made_by)
     except TypeError:
-        raise UsageError(
+        raise ValueError(
             f"{folder.config_path}: is not as leap-rl wrote it: origin or made_by cannot be"
         ) from None
     return Record(

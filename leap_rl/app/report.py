@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 from leap_rl import __version__
 from leap_rl.app.display import program, shown
-from leap_rl.app.errors import UsageError
 from leap_rl.app.report_parts import part_of
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
@@ -25,14 +24,14 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
 
     Raises:
         RunFolderError: One holds no run, a damaged one, or links.
-        UsageError: One is of a command that there is nothing to report of.
+        ValueError: One is of a command that there is nothing to report of.
         OSError: The page cannot be written.
     """
     from leap_rl.evaluation.page import render
 
     out = out or folders[0].path / "report" / "index.html"
     if out.is_dir():
-        raise UsageError(f"out = {out}: is a folder; name a file, such as {out / 'index.html'}")
+        raise ValueError(f"out = {out}: is a folder; name a file, such as {out / 'index.html'}")
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         figures = Path(aside)

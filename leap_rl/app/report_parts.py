@@ -11,7 +11,6 @@ from typing import Any
 from leap_rl.app.clips import clip_path
 from leap_rl.app.command_line import command_of
 from leap_rl.app.display import quoted
-from leap_rl.app.errors import UsageError
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten
 from leap_rl.evaluation.comparison import read_summary
@@ -41,14 +40,14 @@ def part_of(folder: RunFolder, figures: Path) -> Part:
 
     Raises:
         RunFolderError: It holds no run, or a damaged one.
-        UsageError: It is of a command that there is nothing to report of.
+        ValueError: It is of a command that there is nothing to report of.
     """
     run = read_run(folder)
     if isinstance(run.config, TrainConfig):
         return _of_meta_run(folder, run, run.config, figures)
     if isinstance(run.config, EvaluateConfig):
         return _of_evaluation(folder, run, run.config, figures)
-    raise UsageError(
+    raise ValueError(
         f"{folder.path}: is a run of leap-rl {run.config.command}, of which its metrics.jsonl says "
         "all; name a run of leap-rl train or of leap-rl evaluate"
     )

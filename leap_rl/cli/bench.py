@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import jsonargparse
 
-from leap_rl.app.errors import UsageError
 from leap_rl.app.invocation import Invocation
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.config.parsing import config_parser, parse
@@ -36,7 +35,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         print(_USAGE)
         return 0
     if name not in BENCHES:
-        raise UsageError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
+        raise ValueError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
     run(f"leap_rl.bench.{name}", BENCHES[name], rest, program=f"leap-rl bench {name}", call=call)
     return 0
 
@@ -54,7 +53,7 @@ def run(
         call: Of the program.
 
     Raises:
-        UsageError: An option cannot be.
+        ValueError: An option cannot be.
     """
     rest, as_json = take_json(argv)
     parser = bench_parser(config, program=program)
@@ -63,7 +62,7 @@ def run(
         bench = import_module(module)  # which takes seconds
         metrics = bench.measure(options, tell)
     except ValueError as error:
-        raise UsageError(_own_names(str(error))) from error
+        raise ValueError(_own_names(str(error))) from error
     print_metrics(metrics, bench.table, as_json=as_json)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from leap_rl.app.errors import UsageError
 from leap_rl.app.evaluation import configure, create_evaluation, warnings_of
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
@@ -56,7 +55,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     if not inits:
         shows = ("--help", "-h", "--print_config", "--config")
         if not any(word.partition("=")[0] in shows for word in options):
-            raise UsageError(_NO_INIT)
+            raise ValueError(_NO_INIT)
         parser = config_parser(EvaluateConfig, program="leap-rl evaluate")
         parser.description = _DESCRIPTION
         # It prints what is asked for, or a config names them.
@@ -82,7 +81,7 @@ def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         if name in ("--init", "--init+"):  # jsonargparse offers the second for lists
             value = value if equals else next(words, "")
             if not value:
-                raise UsageError(_NO_INIT)
+                raise ValueError(_NO_INIT)
             inits.append(value)
         else:
             option, *values = SHORT.get(name, [name])

@@ -10,7 +10,6 @@ from typing import Any
 
 from leap_rl import __version__
 from leap_rl.app.display import shown
-from leap_rl.app.errors import UsageError
 from leap_rl.app.initializations import FoundInitialization, find_initialization
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.policies import make_tasks
@@ -70,22 +69,22 @@ def export(one: FoundInitialization, out: Path, *, evaluations: Sequence[str] = 
         evaluations: Folders of evaluations whose verdicts the card tells.
 
     Raises:
-        UsageError: It lies in no run, it is no encoder of agents, the folder is not empty, or an
+        ValueError: It lies in no run, it is no encoder of agents, the folder is not empty, or an
             evaluation has nothing to say yet.
     """
     if one.run is None or one.file is None:
-        raise UsageError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
+        raise ValueError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
     run = run_folder(one.run)
     config = read_run(run).config
     assert isinstance(config, TrainConfig), "find_initialization refuses others"
     family = config.task.family
     if not isinstance(family, PlayedFamily):
-        raise UsageError(
+        raise ValueError(
             f"{one.given}: task.kind = {config.task.kind} has no agents; only their encoders are "
             "exported"
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--out {out}: is there already; name a new folder")
+        raise ValueError(f"--out {out}: is there already; name a new folder")
     verdicts = [verdict for path in evaluations for verdict in _verdicts(path)]
     number = int(one.file.parent.name)
     data = one.file.read_bytes()
@@ -126,6 +125,6 @@ def _verdicts(path: str) -> list[str]:
     summary = read_summary(run_folder(path))
     evaluation = summary.evaluation
     if not evaluation.curves or not summary.comparisons:
-        raise UsageError(f"--evaluation {path}: compares nothing yet")
+        raise ValueError(f"--evaluation {path}: compares nothing yet")
     where = f"{', '.join(evaluation.games)}, {evaluation.agent_steps:,} agent steps an agent: "
     return [where + verdict_of(comparison) for comparison in summary.comparisons]

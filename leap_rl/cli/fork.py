@@ -10,7 +10,6 @@ from pathlib import Path
 
 from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
 from leap_rl.app.display import shown
-from leap_rl.app.errors import UsageError
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.policies import make_meta_training
@@ -65,7 +64,7 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
     """Return the value of `--at` and the other arguments.
 
     Raises:
-        UsageError: It is missing, or no number of a checkpoint.
+        ValueError: It is missing, or no number of a checkpoint.
     """
     options, value = list(argv), None
     for index, word in enumerate(options):
@@ -76,9 +75,9 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
             value = options.pop(index).removeprefix("--at=")
             break
     if value is None:
-        raise UsageError("--at S: is missing; it names the checkpoint of RUN to start from")
+        raise ValueError("--at S: is missing; it names the checkpoint of RUN to start from")
     if not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):
-        raise UsageError(f"--at {value}: must be the number of a checkpoint, such as 12")
+        raise ValueError(f"--at {value}: must be the number of a checkpoint, such as 12")
     return int(value), options
 
 
@@ -93,12 +92,12 @@ def create_fork(
         argv: Options that differ from the parent's.
 
     Raises:
-        UsageError: It cannot be forked there, or not with these options.
+        ValueError: It cannot be forked there, or not with these options.
         RunFolderError: The parent's folder is damaged.
     """
     run = read_run(parent)
     if not isinstance(run.config, TrainConfig):
-        raise UsageError(
+        raise ValueError(
             f"{shown(parent)}: is a run of leap-rl {run.config.command}, which has nothing to "
             "fork; only runs of leap-rl train do"
         )
@@ -120,7 +119,7 @@ def create_fork(
     try:
         files = policy.adopt(files, keep_optimizer=keep_optimizer)
     except (KeyError, ValueError) as error:
-        raise UsageError(
+        raise ValueError(
             f"checkpoint {at} of {shown(parent)} does not fit these options: {error}"
         ) from None
     folder = asked_folder(config.run_dir) or new_folder("fork")
@@ -137,15 +136,15 @@ def _read(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes
     """Return a checkpoint's files by name, and the agent steps that it took.
 
     Raises:
-        UsageError: There is no such checkpoint.
+        ValueError: There is no such checkpoint.
         RunFolderError: It is damaged, or of another run than ``fingerprint``'s.
     """
     there = parent.checkpoints()
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
-        raise UsageError(f"--at {at}: {shown(parent)} has no such checkpoint; {known}")
+        raise ValueError(f"--at {at}: {shown(parent)} has no such checkpoint; {known}")
     if parent.is_thinned_out(at):
-        raise UsageError(
+        raise ValueError(
             f"--at {at}: the parameters of that checkpoint were removed (runtime.keep_checkpoints)"
         )
     files, state = parent.read_checkpoint(at)
@@ -159,11 +158,11 @@ def _read(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes
 def _check_options(run: StoredRun, config: TrainConfig, at: int) -> None:
     assert isinstance(run.config, TrainConfig)
     if config.meta.init != run.config.meta.init:
-        raise UsageError(
+        raise ValueError(
             f"meta.init = {config.meta.init}: a fork starts from the checkpoint that --at names"
         )
     if config.meta.meta_steps <= at:
-        raise UsageError(
+        raise ValueError(
             f"meta.meta_steps = {config.meta.meta_steps}: {at} of them are behind the checkpoint "
             f"that --at names; take at least --meta.meta_steps {at + 1}"
         )

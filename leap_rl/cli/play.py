@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leap_rl.app.display import shown
-from leap_rl.app.errors import UsageError
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE
@@ -118,17 +117,17 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
     """Return the options and the game of the run that an agent lies in; nothing elsewhere.
 
     Raises:
-        UsageError: There is no such file, or it is of a run that plays no Atari game.
+        ValueError: There is no such file, or it is of a run that plays no Atari game.
     """
     if not path.is_file():
         hint = "name one of the files in RUN/agents"
-        raise UsageError(f"{path}: is no file; {hint}")
+        raise ValueError(f"{path}: is no file; {hint}")
     folder = RunFolder(path.absolute().parents[1])
     if path.absolute().parent.name != "agents" or not folder.exists():
         return {}, None
     config = read_run(folder).config
     if not config.task.family.filmed:
-        raise UsageError(
+        raise ValueError(
             f"{path}: learned a task of task.kind = {config.task.kind}; only Atari games are filmed"
         )
     agent = {one.name: getattr(config.agent, one.name) for one in fields(FilmedAgent)}
@@ -139,13 +138,13 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
 
 def _resolve(game: str | None, path: Path) -> str:
     if game is None:
-        raise UsageError(f"game = null: say which game {path} has learned, such as --game pong")
+        raise ValueError(f"game = null: say which game {path} has learned, such as --game pong")
     try:
         games = resolve_games([game])
     except ValueError as error:
-        raise UsageError(str(error).replace("task.games", "game", 1)) from None
+        raise ValueError(str(error).replace("task.games", "game", 1)) from None
     if len(games) > 1 or split_name(games[0])[0] not in ACTION_COUNTS:
-        raise UsageError(f"game = {game}: must be one Atari game")
+        raise ValueError(f"game = {game}: must be one Atari game")
     return games[0]
 
 
@@ -186,7 +185,7 @@ def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
     """Return where the clip goes, and after how many agent steps it ends at the latest.
 
     Raises:
-        UsageError: It cannot go there, or would be too long.
+        ValueError: It cannot go there, or would be too long.
     """
     from leap_rl.envs.atari.camera import frames_per_s
     from leap_rl.video.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
@@ -194,19 +193,19 @@ def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
     out, longest = Path(config.out or f"{path.stem}.mp4"), config.max_agent_steps
     check_format(out)
     if out.exists() and not config.overwrite:
-        raise UsageError(f"out = {out}: exists; choose another name, or say --overwrite true")
+        raise ValueError(f"out = {out}: exists; choose another name, or say --overwrite true")
     if not out.parent.is_dir():
-        raise UsageError(f"out = {out}: there is no folder {out.parent}; make it first")
+        raise ValueError(f"out = {out}: there is no folder {out.parent}; make it first")
     if out.suffix == ".gif":
         most = GIF_LONGEST_S * frames_per_s(game) // config.task.atari.settings.frameskip
         longest = longest or most
         if longest > most:
-            raise UsageError(
+            raise ValueError(
                 f"max_agent_steps = {longest}: a .gif holds {GIF_LONGEST_S} s, which are {most}; "
                 "take so many, or write an .mp4"
             )
         if (config.scale or 1) > GIF_LARGEST_SCALE:
-            raise UsageError(
+            raise ValueError(
                 f"scale = {config.scale}: must be at most {GIF_LARGEST_SCALE} in a .gif; "
                 "take that, or write an .mp4"
             )
@@ -217,7 +216,7 @@ def _player(path: Path, game: str, config: PlayConfig) -> Player:
     """Return the agent of a file.
 
     Raises:
-        UsageError: It is no agent, or it has not learned this game.
+        ValueError: It is no agent, or it has not learned this game.
     """
     from leap_rl.rl.hardware import check_machine, resolve
     from leap_rl.video.agent_file import read_player
@@ -234,7 +233,7 @@ def _player(path: Path, game: str, config: PlayConfig) -> Player:
             greedy=config.greedy,
         )
     except ValueError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from leap_rl.app.errors import UsageError
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.report import announce_report, write_report
 from leap_rl.storage.run_folders import run_folder
@@ -24,7 +23,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     given = options().parse_args(argv)
     if given.out is not None and is_url(given.out):
-        raise UsageError(f"out = {redacted(given.out)}: must be a path on this machine")
+        raise ValueError(f"out = {redacted(given.out)}: must be a path on this machine")
     folders = [run_folder(path) for path in given.paths]
     page = write_report(folders, None if given.out is None else Path(given.out))
     announce_report(page, opens=given.open)

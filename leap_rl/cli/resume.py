@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from leap_rl import __version__
 from leap_rl.app.display import program, shown
-from leap_rl.app.errors import UsageError
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import StoredRun, differences, parse_over, read_run, versions_here
@@ -53,7 +52,7 @@ def prepare(folder: RunFolder, argv: Sequence[str] = (), *, trusts_imports: bool
     the run are told, on stderr.
 
     Raises:
-        UsageError: An option that defines the run would change, or the config was edited.
+        ValueError: An option that defines the run would change, or the config was edited.
         RunFolderError: The folder is damaged, such that nothing in it can be gone on from.
     """
     run = read_run(folder)
@@ -72,7 +71,7 @@ def prepare(folder: RunFolder, argv: Sequence[str] = (), *, trusts_imports: bool
         latest = folder.latest()
         assert latest is not None, "it was fallen back to"
         if isinstance(config, TrainConfig) and latest > config.meta.meta_steps:
-            raise UsageError(
+            raise ValueError(
                 f"meta.meta_steps = {config.meta.meta_steps}: the run has made {latest} already"
             )
         here = versions_here(config, meta_step=latest)
@@ -97,12 +96,12 @@ def _check_options(run: StoredRun, config: Config, folder: RunFolder) -> None:
                     f"`{program()} fork {shown(folder)} --at {at} --{name} ...` makes a new "
                     "run of it"
                 )
-            raise UsageError(
+            raise ValueError(
                 f"{name} = {value}: says what the run computes and was {before[name]} when it was "
                 f"made; {way_out}"
             )
     if config.run_dir != run.config.run_dir:
-        raise UsageError(f"run_dir = {config.run_dir}: a resumed run stays in its folder")
+        raise ValueError(f"run_dir = {config.run_dir}: a resumed run stays in its folder")
 
 
 def _newest(folder: RunFolder) -> int:

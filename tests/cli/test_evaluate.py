@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from leap_rl.app.errors import UsageError
 from leap_rl.app.evaluation import warnings_of
 from leap_rl.app.initializations import find_group
 from leap_rl.app.policies import make_evaluation, make_tasks
@@ -59,7 +58,7 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_inits_may_be_appended_as_the_help_offers_it() -> None:
     words = ["--init", "a", "--init+", "b", "--init+=c", "--seeds", "2"]
     assert take_inits(words) == (["a", "b", "c"], ["--seeds", "2"])
-    with pytest.raises(UsageError, match="name a run"):
+    with pytest.raises(ValueError, match="name a run"):
         take_inits(["--init+"])
 
 
