@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import leap_rl
+from leap_rl import Evaluation, Run, TrainConfig
+from leap_rl.cli import main
+
+LOCALLY = {"runtime.kind": "local", "tracking.tensorboard": False}
+CATCH = {
+    **LOCALLY,
+    "task.kind": "catch",
+    "task.games": ["catch"],
+    "task.num_envs": 4,
+    "task.agent_steps": 400,
+    "agent.lr": 0.003,
+    "meta.batch_size": 2,
+    "meta.meta_steps": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    at = tmp_path_factory.mktemp("runs")
+    (at / "empty.yaml").write_text("{}")
+    return leap_rl.train(
+        TrainConfig.from_yaml(at / "empty.yaml", {**CATCH, "run_dir": str(at / "mine")}), quiet=True
+    )
+
+
+def test_an_evaluation_is_that_of_the_command_line(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inits = {"leap": [run, f"{run.place}@1"]}
+    found = leap_rl.evaluate(
+        inits, games="catch_dark", seeds=2, run_dir=tmp_path / "one", options=LOCALLY, quiet=True
+    )
+    assert found.finished
+    words = [f"--{name}={str(value).lower()}" for name, value in LOCALLY.items()]
+    words += ["--init", f"leap={run.place},{run.place}@1", "--games", "catch_dark", "--seeds", "2"]
+    assert main(["evaluate", *words, "--out", str(tmp_path / "other")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for sentence in found.verdict.splitlines():
+        assert sentence in said
+    assert Evaluation(tmp_path / "other").verdict == found.verdict
+    agents = found.agents()
+    assert sorted(agents["initialization"]) == ["leap"] * 4 + ["random"] * 2
+    comparisons = found.comparisons()
+    assert list(comparisons["game"]) == ["catch_dark", "all games"]
+    assert (comparisons["area low"] <= comparisons["area"]).all()
+    assert found.report().read_text().startswith("<!doctype html>")
+
+
+def test_what_cannot_be_compared_is_said(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^init = nowhere: there is no such run or file"):
+        leap_rl.evaluate("nowhere", run_dir=tmp_path / "none", quiet=True)
+    with pytest.raises(ValueError, match="no evaluation"):
+        Evaluation(run.place)
+
+
+def test_an_encoder_is_that_of_its_run(run: Run, tmp_path: Path) -> None:
+    saved = load_file(run.initialization)
+    for of in (run, run.place, f"{run.place}@2", run.path):
+        encoder = leap_rl.load_encoder(of)
+        state = encoder.state_dict()
+        assert state.keys() == saved.keys()
+        assert all(torch.equal(state[name], saved[name]) for name in saved)
+    assert main(["export", run.place, "--out", str(tmp_path / "mine")]) == 0
+    exported = leap_rl.load_encoder(tmp_path / "mine").state_dict()
+    assert all(torch.equal(exported[name], saved[name]) for name in saved)
+    (tmp_path / "alone.safetensors").write_bytes(run.initialization.read_bytes())
+    with pytest.raises(ValueError, match="lies in no run, so its network is not known"):
+        leap_rl.load_encoder(tmp_path / "alone.safetensors")
+
+
+def test_loading_an_encoder_starts_nothing_and_changes_nothing() -> None:
+    script = """
+import sys, torch
+before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+import leap_rl
+encoder = leap_rl.load_encoder("pretrained:minatar-leap")
+assert encoder(torch.zeros(2, 10, 10, 3, dtype=torch.uint8)).shape == (2, encoder.features)
+assert before == (torch.get_num_threads(), torch.get_deterministic_debug_mode())
+assert not {"ray", "ale_py", "wandb", "matplotlib"} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leap_rl
+from leap_rl import LearnConfig, Run, RunFailedError, StopRun, TrainConfig
+from leap_rl.cli import main
+from leap_rl.storage.run_folder import RunFolder
+
+QUICK = {"runtime.kind": "local", "tracking.tensorboard": False, "task.agent_steps": 400}
+
+
+def bowls(run_dir: Path, **options: Any) -> TrainConfig:
+    return TrainConfig.from_yaml("debug", {**QUICK, "run_dir": str(run_dir), **options})
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The same run by the command line, undisturbed."""
+    at = tmp_path_factory.mktemp("runs") / "straight"
+    words = [f"--{name}={str(value).lower()}" for name, value in QUICK.items()]
+    assert main(["train", "--config", "debug", *words, "--run_dir", str(at)]) == 0
+    return RunFolder(at)
+
+
+def test_a_run_that_a_callback_stops_is_resumed_to_the_bits_of_the_command_line(
+    straight: RunFolder, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def first_alone(run: Run, row: Any) -> None:
+        seen.append((run.meta_step, row["meta_step"]))
+        raise StopRun
+
+    run = leap_rl.train(bowls(tmp_path / "run"), [first_alone])
+    assert "train: run folder" in capfd.readouterr().err
+    assert [meta_step for _, meta_step in seen] == [0]
+    assert 1 <= run.meta_step <= 3
+    run = leap_rl.resume(run, [lambda run, row: seen.append((run.meta_step, row["meta_step"]))])
+    assert run.finished
+    assert seen[-1] == (3, 2)
+    assert (
+        run.initialization.read_bytes()
+        == (straight.checkpoint(3) / "initialization.safetensors").read_bytes()
+    )
+    assert list(run.metrics()["meta_step"]) == [0, 1, 2]
+    assert repr(run) == f"<Run {run.place}: train, 3 meta-steps>"
+
+
+def test_what_the_command_refuses_is_raised_with_its_line(
+    straight: RunFolder, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"^run_dir = .*holds a run already"):
+        leap_rl.train(bowls(straight.path), quiet=True)
+    with pytest.raises(ValueError, match="no such option"):
+        leap_rl.resume(straight.path.as_posix(), options={"meta.meta_stepz": 9}, quiet=True)
+    with pytest.raises(ValueError, match="no run"):
+        Run(tmp_path / "nowhere")
+
+
+def kill(run: Run, row: Any) -> None:
+    holder = RunFolder(run.path).worker()
+    if holder is not None:  # a row may have come before, with another one behind it
+        os.kill(holder.pid, signal.SIGKILL)
+
+
+def fail(run: Run, row: Any) -> None:
+    raise ZeroDivisionError("mine")
+
+
+@pytest.mark.parametrize(
+    ("callback", "error", "said"),
+    [(kill, RunFailedError, r"was killed \(SIGKILL\); resume"), (fail, ZeroDivisionError, "mine")],
+)
+def test_a_run_that_ends_early_says_why_and_can_be_resumed(
+    callback: Callable[[Run, Any], None], error: type[Exception], said: str, tmp_path: Path
+) -> None:
+    config = bowls(tmp_path / "run", **{"meta.meta_steps": 500})
+    with pytest.raises(error, match=said):
+        leap_rl.train(config, [callback], quiet=True)
+    assert RunFolder(tmp_path / "run").worker() is None, "the process is gone"
+    assert Run(tmp_path / "run").meta_step >= 1
+
+
+def test_learning_is_a_run_too(tmp_path: Path) -> None:
+    like = bowls(tmp_path, **{"task.games": ["bowl_1"]})
+    config = LearnConfig(
+        run_dir=str(tmp_path / "run"),
+        runtime=like.runtime,
+        task=like.task,
+        agent=like.agent,
+        tracking=like.tracking,
+    )
+    run = leap_rl.learn(config, quiet=True)
+    assert run.finished
+    with pytest.raises(ValueError, match="only those of leap-rl train"):
+        _ = run.initialization
+
+
+def test_a_config_comes_from_a_name_or_a_file_and_from_what_is_given(tmp_path: Path) -> None:
+    assert bowls(tmp_path, **{"meta.meta_steps": 7}).meta.meta_steps == 7
+    (tmp_path / "mine.yaml").write_text("seed: 5\n")
+    assert TrainConfig.from_yaml(tmp_path / "mine.yaml").seed == 5
+    with pytest.raises(ValueError, match=r"^config = demoo: there is no such file; .*demo, "):
+        TrainConfig.from_yaml("demoo")
