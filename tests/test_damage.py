@@ -145,7 +145,7 @@ def test_a_damaged_checkpoint_is_named_and_made_again(
     assert line.startswith("leap-rl: ")
     assert line.endswith(
         "000002/initialization.safetensors: is damaged (its SHA-256 is not the one recorded); "
-        "going on from checkpoint 0, which is whole"
+        "resuming from checkpoint 0, which is whole"
     )
     assert sums(run) == calm
 

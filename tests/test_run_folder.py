@@ -221,7 +221,7 @@ def test_a_run_falls_back_to_what_is_whole(
     line = folder.fall_back("own")
     assert line is not None
     assert re.search(message, line)
-    assert line.endswith(f"going on from checkpoint {good}, which is whole")
+    assert line.endswith(f"resuming from checkpoint {good}, which is whole")
     assert folder.latest() == good
     assert folder.slots(good).exists()
     assert folder.slots(2).exists() == (good == 2)

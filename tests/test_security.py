@@ -195,7 +195,7 @@ def test_checkpoints_that_lie_consistently_are_one_line(
     (line,) = lines_of(capsys)
     assert status in (1, EXIT_USAGE)
     # What can be read is another start than the one that the frozen task grew from.
-    assert "checkpoints/000002" in line or "the task's snapshot cannot be gone on from" in line
+    assert "checkpoints/000002" in line or "the task's snapshot cannot be resumed from" in line
     assert folder.latest() == 2
 
 
@@ -226,7 +226,7 @@ def test_a_pickle_in_a_sealed_snapshot_is_one_line(
     path.write_bytes(seal({**arrays, "snapshot": attack}, header))
     assert main(["resume", str(run)]) == 1
     (line,) = lines_of(capsys)
-    assert "the task's snapshot cannot be gone on from" in line
+    assert "the task's snapshot cannot be resumed from" in line
 
 
 @pytest.mark.parametrize(
@@ -613,7 +613,7 @@ def test_a_pointer_elsewhere_is_passed_over(
     (run / "checkpoints" / "latest").write_text(text)
     assert main(["resume", str(run)]) == 0
     (line,) = lines_of(capsys)
-    assert "which is no checkpoint's number; going on from checkpoint 2" in line
+    assert "which is no checkpoint's number; resuming from checkpoint 2" in line
     assert dict(RunFolder(run).read_state(META_STEPS)["sha256"]) == calm
 
 

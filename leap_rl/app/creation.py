@@ -98,7 +98,7 @@ def fill_folder(
         with folder.lock():
             if folder.exists():
                 raise ValueError(
-                    f"run_dir = {shown(folder)}: holds a run already; go on with it by "
+                    f"run_dir = {shown(folder)}: holds a run already; resume it by "
                     f"`{program()} resume {quoted(folder)}`, or choose another folder"
                 )
             write_first()

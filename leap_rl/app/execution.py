@@ -52,13 +52,13 @@ def run(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool = 
     if is_supervisor(config):
         return supervise(config, folder, call)
     quiet = config.tracking.console == "quiet"
-    go_on = f"stopped; go on with: {program()} resume {quoted(folder)}"
+    resume = f"stopped; continue with: {program()} resume {quoted(folder)}"
     if config.task.imports:
-        go_on += f" {TRUST_IMPORTS}"
+        resume += f" {TRUST_IMPORTS}"
     interrupts = Interrupts(
         stop_after_s=config.runtime.stop_after_s,
         started_s=call.started_s,
-        farewell=None if quiet else go_on,
+        farewell=None if quiet else resume,
     )
     try:
         with interrupts, interrupts.explaining(OSError, RunFailedError):
@@ -69,7 +69,7 @@ def run(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool = 
     except OSError as error:
         raise _with_way_out(error, folder) from None
     if not quiet:
-        print(go_on, file=sys.stderr)
+        print(resume, file=sys.stderr)
     return (interrupts.reason or StopReason.INTERRUPTED).value
 
 

@@ -189,7 +189,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         number = int(version)
     elif not latest:
         raise ValueError(
-            f"init = {given}: the run has made no meta-step yet; go on with it by "
+            f"init = {given}: the run has made no meta-step yet; resume it by "
             f"`leap-rl resume {shlex.quote(given)}`"
         )
     else:

@@ -15,13 +15,13 @@ from leap_rl.storage.urls import redacted
 
 COMMANDS: Final = {
     "train": "meta-train an initialization over many games",
-    "resume": "go on with a run that was stopped",
+    "resume": "resume a run that was stopped",
     "fork": "make a new run that starts from a checkpoint of another, with other options",
     "learn": "learn games without meta-learning, from a random or a given initialization",
     "evaluate": "compare initializations by what agents learn from them on held-out games",
     "report": "write a page on runs and evaluations: verdict, figures, tables",
     "verify": "read every file of a run and say what is wrong",
-    "watch": "show how a run stands that goes on in another terminal",
+    "watch": "show the state of a run in another terminal",
     "play": "film a trained agent, with its score",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",

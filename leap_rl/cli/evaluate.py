@@ -44,9 +44,9 @@ Learn games from initializations and from random encoders, several agents each, 
   --no_random         leave out the baseline of random encoders (--random false)
 
 Agents of the same game and seed share everything but where their encoders start: heads, emulators,
-the draws of their actions. All run at once over the trainers; an evaluation that is stopped goes on
-by leap-rl resume, to the same curves. When it is done a report says what came out: a page in its
-folder, which leap-rl report makes again at any time."""
+the draws of their actions. All run at once over the trainers; leap-rl resume continues an
+evaluation that was stopped, to the same curves. When it is done a report says what came out: a
+page in its folder, which leap-rl report makes again at any time."""
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:

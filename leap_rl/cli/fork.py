@@ -36,12 +36,12 @@ initialization after S meta-steps and the outer optimizer's state. RUN itself is
   OPTIONS        those of leap-rl train, over those of RUN; any may change, what is computed
                  too, as long as the encoder's parameters keep their shapes
 
-The new run goes on counting: its first meta-step is S, and --meta.meta_steps says how many there
+The new run continues the count: its first meta-step is S, and --meta.meta_steps says how many there
 are in all, those before S included. Random streams derive from the seed and the meta-step, so that
 a fork with nothing changed comes to the same bits as RUN. If meta.optimizer changes, the outer
 optimizer starts from scratch.
 
-For instance, to go on from meta-step 50 with a smaller rate:
+For instance, to continue from meta-step 50 with a smaller rate:
   leap-rl fork runs/mine --at 50 --meta.meta_lr 0.25 --run_dir runs/mine-slower"""
 
 

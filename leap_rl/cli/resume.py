@@ -1,4 +1,4 @@
-"""``leap-rl resume``: go on with a run from its last meta-step."""
+"""``leap-rl resume``: resume a run from its last meta-step."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from leap_rl.storage.run_folders import run_folder
 _HELP = """\
 usage: leap-rl resume RUN [OPTIONS]
 
-Go on with the run in the folder RUN from its last meta-step, to the same bits as if it had never
+Resume the run in the folder RUN from its last meta-step, to the same bits as if it had never
 been stopped. Tasks of the open meta-step that were complete count.
 
 OPTIONS are those of the command that made the run (leap-rl train --help), but for those that say
-what is computed: where and how a run goes on may change, such as --runtime.trainers, and so may
+what is computed: where and how a run continues may change, such as --runtime.trainers, and so may
 --meta.meta_steps, to go further. To change what is computed, see leap-rl fork --help."""
 
 
@@ -53,7 +53,7 @@ def prepare(folder: RunFolder, argv: Sequence[str] = (), *, trusts_imports: bool
 
     Raises:
         ValueError: An option that defines the run would change, or the config was edited.
-        RunFolderError: The folder is damaged, such that nothing in it can be gone on from.
+        RunFolderError: The folder is damaged, such that nothing in it can be resumed.
     """
     run = read_run(folder)
     config = parse_over(
@@ -119,7 +119,7 @@ def _warn_of_versions(run: StoredRun, here: dict[str, object]) -> None:
     changed = differences(run.record.made_by[-1], here) if run.record.made_by else []
     if changed:
         _warn(
-            f"the run was made with {', '.join(changed)}: going on; the same bits are promised "
+            f"the run was made with {', '.join(changed)}: resuming; the same bits are promised "
             "for the same versions and kind of processor alone"
         )
 

@@ -1,4 +1,4 @@
-"""``leap-rl watch``: how a run stands that goes on elsewhere. It reads, and changes nothing."""
+"""``leap-rl watch``: shows the state of a run that some other process computes. It only reads."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _silent(folder: RunFolder, holder: Holder) -> str:
 
 
 def _ended(folder: RunFolder, config: Config) -> str:
-    """Say in one line what became of a run that does not go on."""
+    """Say in one line what became of a run that no process works on."""
     run, done = shown(folder), folder.latest() or 0
     train = isinstance(config, TrainConfig)
     rounds = config.meta.meta_steps if isinstance(config, TrainConfig) else 1
@@ -81,4 +81,4 @@ def _ended(folder: RunFolder, config: Config) -> str:
         return f"{run}: is damaged: it has {done} meta-steps, of {rounds} that were to be made"
     if done >= rounds:
         return f"{run}: finished{made}"
-    return f"{run}: stopped{made}; go on with: {program()} resume {quoted(folder)}"
+    return f"{run}: stopped{made}; continue with: {program()} resume {quoted(folder)}"

@@ -32,8 +32,8 @@ class MetaConfig:
     energy (Flennerhag et al., ICLR 2019). reptile: where its agent started less where it ended
     (Nichol et al. 2018). fomaml: the gradient of the loss where it ended (Finn et al. 2017, first
     order). maml: that gradient by where it started, through all of its updates (second order), for
-    short supervised tasks. finetune: as reptile, but each game's agent goes on from round to round,
-    heads and all, and the next encoder is the mean of theirs."""
+    short supervised tasks. finetune: as reptile, but each game's agent continues from round to
+    round, heads and all, and the next encoder is the mean of theirs."""
 
     p: Literal[1, 2] = 2
     """What Leap makes smaller: 2 the energy of the gradient path (the paper's choice for Atari),

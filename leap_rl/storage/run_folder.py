@@ -191,7 +191,7 @@ class RunFolder(LockedFolder):
                     self.remove(slots)  # they grew from a checkpoint that is made again
             self._point(LATEST, number)
             reason = damage or f"{self.path / 'checkpoints' / LATEST}: is missing"
-            return f"{reason}; going on from checkpoint {number}, which is whole"
+            return f"{reason}; resuming from checkpoint {number}, which is whole"
         raise RunFolderError(
             f"{damage}; no other checkpoint is whole: start from scratch in another folder"
             if damage

@@ -224,7 +224,7 @@ class StoredRunFolder(RunFolder):
                 return  # `check` tells the driver
             except OSError as error:
                 if not is_away:
-                    _log.warning("%s; the run goes on, and is uploaded when it can be", error)
+                    _log.warning("%s; the run continues, and is uploaded when it can be", error)
                 is_away = True
             else:
                 if is_away:

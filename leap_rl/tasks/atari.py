@@ -52,7 +52,7 @@ class AtariConfig:
     """Press FIRE before an episode's first observation, in games that have it."""
 
     life_loss_ends: bool | None = None
-    """Learning treats the loss of a life as an end; the episode goes on."""
+    """Learning treats the loss of a life as an end; the episode continues."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:

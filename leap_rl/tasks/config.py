@@ -54,7 +54,7 @@ class TaskConfig:
     on_divergence: OnDivergence = "stop"
     """What happens when NaN or infinity turns up in a task's numbers. stop: the run ends, with the
     game, the slot, the update and the seed. restart_task: the task begins again with a seed derived
-    from its own, up to three times. drop_task: its round goes on without it, and its row says
+    from its own, up to three times. drop_task: its round continues without it, and its row says
     so."""
 
     atari: AtariConfig = field(default_factory=AtariConfig)

@@ -188,7 +188,7 @@ def test_a_run_that_holds_another_ones_checkpoint_goes_on_from_its_own(
     shutil.copytree(other / "checkpoints/000002", run / "checkpoints/000002")
     assert main(["resume", str(run)]) == 0
     assert (
-        "000002: belongs to another run than config.yaml; going on from checkpoint 1"
+        "000002: belongs to another run than config.yaml; resuming from checkpoint 1"
         in lines_of(capsys)[0]
     )
     assert sums(run, 2) == expected

@@ -98,7 +98,7 @@ def test_a_signal_to_all_processes_leaves_a_resumable_run(
     wait_until(RunFolder(tmp_path / "run").slot(0, 0).exists, process)
     os.killpg(process.pid, number)
     last = end(process, status=status, within_s=10)
-    assert last.startswith("stopped; go on with: ")
+    assert last.startswith("stopped; continue with: ")
     assert last.endswith("resume run")
     if runtime is LOCAL:  # it was not left at once, but stopped by itself
         assert (tmp_path / "run/.lock").read_bytes() == b""
@@ -174,7 +174,7 @@ def test_a_run_stops_when_its_time_is_over(
     timed = [*LOCAL, "--runtime.stop_after_s", "2"]
     assert main(["train", *LONG, *timed, "--run_dir", run]) == EXIT_STOPPED
     assert time.monotonic() - started >= 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("stopped; go on with: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("stopped; continue with: ")
     check_resumable(tmp_path)
 
 
@@ -202,7 +202,7 @@ def test_what_fails_because_the_run_is_to_stop_is_no_failure(
 
     monkeypatch.setattr(execution, "_run_rounds", run_and_hear)
     assert main([*argv, str(tmp_path / "together")]) == EXIT_TERMINATED
-    assert "stopped; go on with" in capsys.readouterr().err
+    assert "stopped; continue with" in capsys.readouterr().err
 
 
 def test_no_write_is_torn_in_the_local_runtime(

@@ -72,7 +72,7 @@ def test_a_run_that_does_not_go_on_says_so_in_one_line(
     before = files(finished), files(stopped)
     assert watched(capsys, finished, *options) == [f"{finished}: finished after 3 of 3 meta-steps"]
     (line,) = watched(capsys, stopped, *options)
-    assert line.startswith(f"{stopped}: stopped after 1 of 3 meta-steps; go on with: ")
+    assert line.startswith(f"{stopped}: stopped after 1 of 3 meta-steps; continue with: ")
     assert line.endswith(f" resume {stopped}")
     assert (files(finished), files(stopped)) == before
 
@@ -220,5 +220,5 @@ def test_a_real_run_is_watched_until_it_is_stopped(
         driver.communicate(timeout=60)
     output, _ = follower.communicate(timeout=60)
     assert follower.returncode == 0
-    assert "stopped after 0 of 3 meta-steps; go on with: " in output.splitlines()[-1]
+    assert "stopped after 0 of 3 meta-steps; continue with: " in output.splitlines()[-1]
     assert not (run / LIVE).exists()

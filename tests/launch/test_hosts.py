@@ -120,7 +120,7 @@ def test_a_job_that_is_stopped_ends_whole_and_is_resumed(
     stopped = on(outside, RAY, "job", "stop", job)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     log = on(outside, RAY, "job", "logs", job).stdout
-    assert "stopped; go on with: leap-rl resume" in log
+    assert "stopped; continue with: leap-rl resume" in log
     shorter = submit(outside, "--follow", "resume", str(run), "--meta.meta_steps", "1")
     assert shorter.returncode == 0, shorter.stdout
     assert shorter.stdout.startswith(f"{job[:-1]}2: submitting")

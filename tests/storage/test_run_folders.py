@@ -273,7 +273,7 @@ def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
         work()
     assert f"it is in {run.path}, and `leap-rl resume {url}` on this machine" in str(failure.value)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{url}: cannot be reached; the run goes on, and is uploaded when it can be"
+        f"{url}: cannot be reached; the run continues, and is uploaded when it can be"
     ]
     cable.is_cut = False
     with StoredRunFolder(url).lock():
@@ -441,7 +441,7 @@ def test_where_nothing_is_compared_a_driver_looks_right_before(
         ("config.yaml", "leap-rl: meta.meta_steps = 1: the run has made 3 already"),
         (
             "checkpoints/000003/outer_optimizer.safetensors",
-            "going on from checkpoint 2, which is whole",
+            "resuming from checkpoint 2, which is whole",
         ),
     ],
 )
@@ -489,7 +489,7 @@ def test_agents_that_a_late_pointer_needs_are_gone(
     store.write("checkpoints/latest", late or b"")
     machine("third")
     assert main(["resume", url]) == 2
-    assert "cannot be gone on from" in capsys.readouterr().err
+    assert "cannot be resumed from" in capsys.readouterr().err
     store.write("checkpoints/latest", newest)
     machine("fourth")
     assert main(["resume", url]) == 0

@@ -184,7 +184,7 @@ def test_what_was_kept_of_another_task_is_refused_in_one_line() -> None:
     kept = keep(task)
     wider = replace(CATCH, task=replace(CATCH.task, num_envs=5, agent_steps=25))
     for damaged in (kept[:-3], np.zeros(10, dtype=np.uint8)):
-        with pytest.raises(RunFailedError, match="the agent that was kept cannot be gone on with"):
+        with pytest.raises(RunFailedError, match="the agent that was kept cannot be resumed"):
             go_on(damaged, CATCH(TaskSpec(game="catch", seed=0)), theta0)
-    with pytest.raises(RunFailedError, match="cannot be gone on with"):
+    with pytest.raises(RunFailedError, match="cannot be resumed"):
         go_on(kept, wider(TaskSpec(game="catch", seed=0)), theta0)

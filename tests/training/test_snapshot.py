@@ -225,9 +225,9 @@ def test_a_snapshot_of_another_task_is_one_line(other: ConfiguredTasks) -> None:
     task.start(CATCH.random_initialization(1))
     go_on(task, path, recorder, 2)
     snapshot = take_snapshot(task, path, recorder)
-    with pytest.raises(RunFailedError, match=r"cannot be gone on from .* delete"):
+    with pytest.raises(RunFailedError, match=r"cannot be resumed from .* delete"):
         restore_snapshot(snapshot, *begin(other, Leap()))
-    with pytest.raises(RunFailedError, match="cannot be gone on from"):
+    with pytest.raises(RunFailedError, match="cannot be resumed from"):
         restore_snapshot(np.frombuffer(seal({}, {}), dtype=np.uint8), *begin(CATCH, Leap()))
-    with pytest.raises(RunFailedError, match="cannot be gone on from"):
+    with pytest.raises(RunFailedError, match="cannot be resumed from"):
         restore_snapshot(snapshot[:-5], *begin(CATCH, Leap()))

@@ -86,7 +86,7 @@ class LocalRuntime:
         """Run it to its end.
 
         Raises:
-            RunFailedError: The run cannot go on.
+            RunFailedError: The run cannot continue.
         """
         configure_torch()
         # Here trainer and server are one thread: an exception from anywhere would tear a write.

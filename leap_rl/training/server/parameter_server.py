@@ -283,7 +283,7 @@ class ParameterServer:
             self._open.failure = what + (
                 f", as with {MAX_RESTARTS} other seeds before"
                 if self._on_divergence == "restart_task"
-                else "; task.on_divergence = restart_task or drop_task would go on without it"
+                else "; task.on_divergence = restart_task or drop_task would continue without it"
             )
         return Abandon(reason=what)
 

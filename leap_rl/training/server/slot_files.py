@@ -162,5 +162,5 @@ class SlotFiles:
             _log.warning("%s: is damaged: %s; what it held is computed again", aside, error)
             return None
         if header != self._head:
-            raise RunFolderError(f"{path}: belongs to another task or run; delete it to go on")
+            raise RunFolderError(f"{path}: belongs to another task or run; delete it to continue")
         return whole

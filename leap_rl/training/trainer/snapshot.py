@@ -61,7 +61,7 @@ def restore_snapshot(
         recorder.restore(parts["records"], metrics)
     except (SealError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
-            f"the task's snapshot cannot be gone on from ({type(error).__name__}: {error}); "
+            f"the task's snapshot cannot be resumed from ({type(error).__name__}: {error}); "
             f"{TRAIN_AGAIN}"
         ) from error
 
@@ -85,6 +85,6 @@ def go_on(kept: Bytes, task: Task, theta0: Tensor) -> None:
         task.go_on(arrays, theta0)
     except (SealError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
-            f"the agent that was kept cannot be gone on with ({type(error).__name__}: {error}); "
+            f"the agent that was kept cannot be resumed ({type(error).__name__}: {error}); "
             "fork the run to have all agents start from scratch"
         ) from error

@@ -52,7 +52,7 @@ class RayRuntime:
         """Run it to its end.
 
         Raises:
-            RunFailedError: The run cannot go on, or there is no cluster.
+            RunFailedError: The run cannot continue, or there is no cluster.
             RunFolderError: The run's folder is damaged.
         """
         cores_wanted = (self.trainers or 0) * self.share.cores
