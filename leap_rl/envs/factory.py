@@ -39,7 +39,7 @@ def make_gymnasium(
         ValueError: there is no such game, it has spaces that no agent here can use, its
             observations are larger than `shape`, or `processes` does not lie in 1..B.
     """
-    kind = _kind_of(game)
+    kind = envs_class(game)
     slices = partial(kind, game, shape=shape, remake=remake, palette=palette)
     if processes == 1:
         return GameVector(slices(num_envs=num_envs), seed=seed)
@@ -58,7 +58,7 @@ def make_gymnasium(
     return GameVector(envs, seed=seed)
 
 
-def _kind_of(game: str) -> Callable[..., Any]:
+def envs_class(game: str) -> Callable[..., Any]:
     """Return what plays a game: MinAtar's have compiled loops."""
     if game.startswith(MINATAR):
         # Imported here: others need not wait for the loops to be loaded.
