@@ -265,7 +265,7 @@ def squeezed(text: str) -> str:
 @pytest.mark.parametrize("code", [text for _, text in FENCED.findall(OWN_CODE.read_text())])
 def test_examples_for_other_libraries_are_excerpts_of_scripts(code: str) -> None:
     scripts = [squeezed(path.read_text()) for path in sorted(ROOT.glob("examples/*.py"))]
-    if not code.startswith((".venv/bin/", "leap-rl")):  # tests/rllib/test_examples.py runs them
+    if not code.startswith((".venv/bin/", "leap-rl")):  # tests/test_examples.py runs them
         assert any(squeezed(code) in script for script in scripts)
 
 
