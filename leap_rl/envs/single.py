@@ -97,7 +97,7 @@ class GameEnv(gymnasium.Env[Observations, np.int64]):
         return np.array(observations[0]), {}
 
     def step(self, action: np.int64) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
-        """Take an action.
+        """Take an action; `raw_reward` in the info is the reward before any clipping.
 
         Raises:
             ValueError: The game has no such action.
@@ -113,7 +113,7 @@ class GameEnv(gymnasium.Env[Observations, np.int64]):
             self._next, observation = observation, np.array(info["final_obs"][0])
         elif "life_lost" in info and info["life_lost"][0]:
             self._next, is_over = observation, True
-        return observation, reward, is_over, is_cut, {}
+        return observation, reward, is_over, is_cut, {"raw_reward": float(rewards[0])}
 
     def close(self) -> None:
         """Free what the environment holds."""

@@ -106,7 +106,8 @@ class Task(Protocol):
     def advance(self, observe: Observe) -> Progress:
         """Go on to the next point at which nothing is half done: one update.
 
-        ``observe`` is called once, after the gradient is known and before the update.
+        ``observe`` is called once, after the gradient is known and before the update; by learners
+        that make several updates of a batch, before each of these.
         """
 
     def end_point(self, *, with_grad: bool) -> Point:

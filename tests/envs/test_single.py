@@ -35,6 +35,7 @@ def vector_of(game: str, given: dict[str, Any]) -> GameVector:
         (MINATAR, {"palette": True, "shape": (10, 10, 3)}, 200),
         (MINATAR, {"shape": (10, 10, 4)}, 200),
         ("CartPole-v1", {"shape": (4,)}, 200),
+        ("CartPole-v1@max_episode_steps=7", {"shape": (4,)}, 60),
     ],
 )
 def test_it_plays_what_our_agent_plays(game: str, given: dict[str, Any], agent_steps: int) -> None:
