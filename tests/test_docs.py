@@ -39,6 +39,7 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]
 
+OWN_CODE = ROOT / "docs" / "your_own_code.md"
 
 FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -136,6 +137,8 @@ def test_every_command_is_spelled_right(
         elif command == "-m":
             import_module(module).options().parse_args(rest)
         else:
+            if command.startswith("examples/"):
+                make_ray_runtime(trainers=1, address=LOCAL)  # some import Ray
             runpy.run_path(command)["options"]().parse_args(rest)
         return
     if program == ".venv/bin/pre-commit":
@@ -250,7 +253,21 @@ def test_there_are_commands_to_check() -> None:
     assert len(shell_lines()) >= 8
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+def squeezed(text: str) -> str:
+    """The lines, wherever they are indented."""
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("code", [text for _, text in FENCED.findall(OWN_CODE.read_text())])
+def test_examples_for_other_libraries_are_excerpts_of_scripts(code: str) -> None:
+    scripts = [squeezed(path.read_text()) for path in sorted(ROOT.glob("examples/*.py"))]
+    if not code.startswith((".venv/bin/", "leap-rl")):  # tests/test_examples.py runs them
+        assert any(squeezed(code) in script for script in scripts)
+
+
+@pytest.mark.parametrize(
+    "code", [code for code in blocks("python") if code not in OWN_CODE.read_text()]
+)
 def test_python_examples_run(code: str) -> None:
     output = io.StringIO()
     names: dict[str, object] = {}

@@ -12,8 +12,9 @@ from leap_rl.tasks.families import FAMILIES, OPTIONS
 from leap_rl.tasks.family import Family
 from leap_rl.tasks.gymnasium import GymnasiumConfig
 from leap_rl.tasks.omniglot.config import OmniglotConfig
+from leap_rl.tasks.rllib import RllibConfig
 
-TaskKind = Literal["atari", "catch", "quadratic", "omniglot", "gymnasium"]
+TaskKind = Literal["atari", "catch", "quadratic", "omniglot", "gymnasium", "rllib"]
 """Which family of tasks a run draws from."""
 
 LossDifference = Literal["next_batch", "same_batch"]
@@ -28,7 +29,7 @@ class TaskConfig:
     """atari: ALE's games. catch: a small pixel game of our own, for trying things out.
     quadratic: noisy bowls with closed forms, for tests. omniglot: handwritten characters to
     classify, an alphabet a game (the paper's image experiment). gymnasium: environments by their
-    Gymnasium ids, one's own too."""
+    Gymnasium ids, one's own too. rllib: the same, learned by RLlib's PPO."""
 
     games: list[str] | str = "pretraining"
     """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
@@ -70,6 +71,8 @@ class TaskConfig:
     omniglot: OmniglotConfig = field(default_factory=OmniglotConfig)
 
     gymnasium: GymnasiumConfig = field(default_factory=GymnasiumConfig)
+
+    rllib: RllibConfig = field(default_factory=RllibConfig)
 
     resolved_games: tuple[str, ...] = field(init=False, repr=False)
     """The games spelled out; derived. Empty as long as it takes task.data to know them."""

@@ -8,6 +8,7 @@ from leap_rl.tasks.family import Family
 from leap_rl.tasks.gymnasium import GymnasiumFamily
 from leap_rl.tasks.omniglot.family import OmniglotFamily
 from leap_rl.tasks.quadratic.family import QuadraticFamily
+from leap_rl.tasks.rllib import RllibFamily
 
 FAMILIES: dict[str, Family] = {
     family.kind: family
@@ -17,6 +18,7 @@ FAMILIES: dict[str, Family] = {
         QuadraticFamily(),
         OmniglotFamily(),
         GymnasiumFamily(),
+        RllibFamily(),
     )
 }
 

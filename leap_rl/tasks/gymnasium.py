@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from leap_rl.envs.gymnasium.ids import parse_game
 from leap_rl.rl.config import AgentConfig
@@ -92,15 +92,15 @@ class GymnasiumFamily(PlayedFamily):
     """Environments by their ids, one's own too."""
 
     kind = "gymnasium"
-    options = ("agent_steps", "num_envs", "unroll_length", "gymnasium")
-    ignored_agent_options = ("reward_clip",)
+    options: ClassVar[tuple[str, ...]] = ("agent_steps", "num_envs", "unroll_length", "gymnasium")
+    ignored_agent_options: ClassVar[tuple[str, ...]] = ("reward_clip",)
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return each id in its one spelling."""
         if list(games) in ([], ["pretraining"], ["all"]):
             raise ValueError(
-                f"task.games = {list(games)}: task.kind = gymnasium has no pools; name one or more "
-                "ids, such as CartPole-v1"
+                f"task.games = {list(games)}: task.kind = {self.kind} has no pools; name one or "
+                "more ids, such as CartPole-v1"
             )
         ids = tuple(parse_game(game).name for game in games)
         return check_games(self.kind, ids, ids)

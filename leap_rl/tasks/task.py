@@ -100,7 +100,10 @@ class Task(Protocol):
         """Copy the initialization, float32 [P], and draw the task's own parameters."""
 
     def advance(self, observe: Observe) -> Progress:
-        """Make one update; ``observe`` is called once, between its gradient and its step."""
+        """Make one update; ``observe`` is called once, between its gradient and its step.
+
+        A learner that makes several updates of a batch calls it before each of them.
+        """
 
     def end_point(self, *, with_grad: bool) -> Point:
         """Return the path's end: one more batch at the last parameters, not stepped on.

@@ -41,7 +41,8 @@ def test_each_kind_that_can_be_asked_for_is_a_family() -> None:
 
 
 def test_what_no_family_but_one_reads_is_without_effect_on_the_others() -> None:
-    assert TaskConfig().without_effect == ("data", "data_sha256", "omniglot", "gymnasium")
+    others = ("data", "data_sha256", "omniglot", "gymnasium", "rllib")
+    assert TaskConfig().without_effect == others
     omniglot = TaskConfig(kind="omniglot", games=["Greek"])
     assert set(omniglot.without_effect) == set(OPTIONS) - {"data", "data_sha256", "omniglot"}
     with pytest.raises(ValueError, match=r"task\.data: has no effect with task\.kind = catch"):

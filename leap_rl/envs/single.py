@@ -1,0 +1,126 @@
+"""One environment in Gymnasium's interface, with the observations of our agents.
+
+For other people's algorithms: it is environment 0 of the vector that our own agent plays, so that
+the same seed and actions give the same observations, rewards and episodes, to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from leap_rl.envs.atari.envs import AtariEnvs
+from leap_rl.envs.atari.flavours import find_flavour
+from leap_rl.envs.atari.games import ACTION_COUNTS
+from leap_rl.envs.atari.settings import PRESETS, AtariSettings
+from leap_rl.envs.names import split_name
+from leap_rl.envs.pool import common_shape
+from leap_rl.envs.replayed import ReplayedEnvs
+from leap_rl.envs.state import Observations
+
+
+class GameEnv(gymnasium.Env[Observations, np.int64]):
+    """A game: an Atari game, or any Gymnasium id with discrete actions, MinAtar's among them.
+
+    Observations are uint8 [H, W, C] in 0..255, not scaled, channels last, a stack's oldest frame
+    first; or vectors, uint8 or float32 [L]. The encoders take them as they are.
+
+    Where learning treats the loss of a life as an end (`AtariSettings.life_loss_ends`), the
+    episode terminates there, and the next `reset` without a seed resumes the game.
+
+    Args:
+        game: As `task.games` spells it: `breakout`, `pong@mode=1`, `MinAtar/Breakout-v1`.
+        atari: How the emulator is run: the name of a preset, or settings. Of Atari games alone.
+        palette: Paint MinAtar's games in common colors, 10 × 10 × 3. Of those games alone.
+        observation_shape: Of an observation; a smaller one gets zeros at its ends. None: the
+            game's own. Of Gymnasium ids alone.
+        remake: Make a Gymnasium environment again for each episode.
+        reward_clip: Rewards are clipped to [-reward_clip, reward_clip], in what an algorithm
+            reports too.
+
+    Raises:
+        ValueError: There is no such game or preset, an option is of another kind of game, or the
+            observations do not fit.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        atari: str | AtariSettings = "paper",
+        palette: bool = False,
+        observation_shape: tuple[int, ...] | None = None,
+        remake: bool = False,
+        reward_clip: float = math.inf,
+    ) -> None:
+        if not reward_clip > 0:
+            raise ValueError(f"reward_clip = {reward_clip}: must be greater than 0")
+        is_atari = split_name(game)[0] in ACTION_COUNTS
+        given = {
+            "atari": atari != "paper",
+            "palette": palette,
+            "observation_shape": observation_shape is not None,
+            "remake": remake,
+        }
+        for name, is_given in given.items():
+            if is_given and is_atari != (name == "atari"):
+                raise ValueError(f"{name}: has no effect on the game {game!r}; leave it out")
+        self._envs: VectorEnv[Any, Any, Any]
+        if is_atari:
+            settings = _settings(atari)
+            self._envs = AtariEnvs(find_flavour(game).name, num_envs=1, settings=settings)
+        else:
+            wanted = None if observation_shape is None else tuple(observation_shape)
+            shape = common_shape((game,), pad="zeros", palette=palette, wanted=wanted)
+            self._envs = ReplayedEnvs(game, num_envs=1, shape=shape, remake=remake, palette=palette)
+        self._reward_clip = reward_clip
+        self._next: Observations | None = None  # of an episode that has begun already
+        self.observation_space = self._envs.single_observation_space
+        self.action_space = self._envs.single_action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observations, dict[str, Any]]:
+        """Start an episode; with a seed, the first of those that the seed stands for."""
+        super().reset(seed=seed)
+        begun, self._next = self._next, None
+        if seed is None and begun is not None:
+            return begun, {}
+        observations, _ = self._envs.reset(seed=seed)
+        return np.array(observations[0]), {}
+
+    def step(self, action: np.int64) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
+        """Take an action; `raw_reward` in the info is the reward before any clipping.
+
+        Raises:
+            ValueError: The game has no such action.
+        """
+        if not self.action_space.contains(action):
+            raise ValueError(f"action = {action}: must lie in {self.action_space}")
+        actions: NDArray[np.int64] = np.array([action], dtype=np.int64)
+        observations, rewards, terminated, truncated, info = self._envs.step(actions)
+        reward = float(np.clip(rewards[0], -self._reward_clip, self._reward_clip))
+        is_over, is_cut = bool(terminated[0]), bool(truncated[0] and not terminated[0])
+        observation = np.array(observations[0])
+        if is_over or is_cut:  # the vector has begun the next episode in the same step
+            self._next, observation = observation, np.array(info["final_obs"][0])
+        elif "life_lost" in info and info["life_lost"][0]:
+            self._next, is_over = observation, True
+        return observation, reward, is_over, is_cut, {"raw_reward": float(rewards[0])}
+
+    def close(self) -> None:
+        """Free what the environment holds."""
+        self._envs.close()
+
+
+def _settings(atari: str | AtariSettings) -> AtariSettings:
+    if isinstance(atari, AtariSettings):
+        return atari
+    if atari not in PRESETS:
+        raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
+    return PRESETS[atari]

@@ -1,0 +1,21 @@
+"""Our games as RLlib takes an environment: a class that it calls with one mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leap_rl.envs.single import GameEnv
+
+
+class LeapEnv(GameEnv):
+    """A game as our agents see it, see `GameEnv`.
+
+        config.environment(LeapEnv, env_config={"game": "breakout", "atari": "noframeskip"})
+
+    Args:
+        config: The arguments of `GameEnv` by name.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(**config)

@@ -1,0 +1,118 @@
+"""Games learned by RLlib's PPO: its options, and how its tasks are made.
+
+Importing this costs no import of torch, of Gymnasium or of Ray.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from leap_rl.rl.config import AgentConfig
+from leap_rl.tasks.gymnasium import GymnasiumFamily
+
+if TYPE_CHECKING:
+    from leap_rl.tasks.config import TaskConfig
+    from leap_rl.tasks.factory import ConfiguredTasks
+    from leap_rl.tasks.task import Task, TaskSpec
+
+
+@dataclass(frozen=True)
+class RllibConfig:
+    """PPO as RLlib has it, where it differs from our agent; defaults are RLlib's."""
+
+    num_epochs: int = 30
+    """Passes over each batch of task.num_envs × task.unroll_length agent steps."""
+
+    minibatch_size: int = 128
+    """Agent steps that an update learns from."""
+
+    gae_lambda: float = 1.0
+    """λ of the generalized advantage estimates."""
+
+    clip: float = 0.3
+    """Bound of the policy's ratio."""
+
+    value_clip: float = 10.0
+    """Bound of a squared error of the values."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ValueError: A field is out of range.
+        """
+        for name in ("num_epochs", "minibatch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"task.rllib.{name} = {getattr(self, name)}: must be at least 1")
+        if not 0 <= self.gae_lambda <= 1:
+            raise ValueError(f"task.rllib.gae_lambda = {self.gae_lambda}: must lie in [0, 1]")
+        for name in ("clip", "value_clip"):
+            if not getattr(self, name) > 0:
+                raise ValueError(
+                    f"task.rllib.{name} = {getattr(self, name)}: must be greater than 0"
+                )
+
+
+class RllibFamily(GymnasiumFamily):
+    """Gymnasium environments, as `GymnasiumFamily` has them, learned by RLlib's PPO."""
+
+    kind = "rllib"
+    options = ("agent_steps", "num_envs", "unroll_length", "gymnasium", "rllib")
+    ignored_agent_options = (
+        *("reward_clip", "share", "precision", "device", "path_loss"),
+        *("rmsprop_alpha", "rmsprop_eps", "rmsprop_start"),
+    )
+
+    def with_updates(self, task: TaskConfig, updates: int) -> TaskConfig:
+        """Refuse budgets in updates, of methods that carry agents over to another round.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            f"meta.updates_per_round = {updates}: agents of task.kind = rllib cannot be carried "
+            "over to another round; take another meta.method, or task.kind = gymnasium"
+        )
+
+    def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
+        """Refuse what RLlib's agent does not have.
+
+        Raises:
+            ValueError: It is set.
+        """
+        default = AgentConfig()
+        for name in self.ignored_agent_options:
+            auto = {"precision": "float32", "device": "cpu"}.get(name)
+            if (value := getattr(agent, name)) not in (getattr(default, name), auto):
+                raise ValueError(
+                    f"agent.{name} = {value}: has no effect with task.kind = rllib; leave it out"
+                )
+        if env_processes != 1:
+            raise ValueError(
+                f"runtime.env_processes = {env_processes}: has no effect with task.kind = rllib, "
+                "whose environments are RLlib's own; leave it out"
+            )
+        batch = task.agent_steps_per_update
+        if task.rllib.minibatch_size > batch:
+            raise ValueError(
+                f"task.rllib.minibatch_size = {task.rllib.minibatch_size}: must be at most "
+                f"task.num_envs × task.unroll_length = {batch} agent steps"
+            )
+
+    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+        """Return the agents' settings with an encoder that fits, in float32 on the CPU."""
+        return replace(super().resolve_agent(tasks), precision="float32", device="cpu")
+
+    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+        """Make the task of a PPO agent that learns the game."""
+        # By its name, and when it is needed: it takes Ray, and knows this package itself.
+        make: type[Task] = import_module("leap_rl.rllib.task").PPOTask
+        return make(  # type: ignore[call-arg]
+            spec,
+            config=tasks.task,
+            agent=self.player(tasks),
+            observation_shape=self.observation_shape(tasks.task),
+            loss_difference=tasks.loss_difference,
+        )
