@@ -83,7 +83,7 @@ def end(task: Task, path: GradientPath, recorder: TaskRecorder) -> Ended:
         "losses": recorder.losses.means(),
         "curve": [without_clock(point) for point in recorder.curve],
         "episodes": (episodes.agent_steps, episodes.returns, episodes.lengths),
-        "mean_return": recorder.live().mean_return,
+        "mean_return": recorder.progress().mean_return,
     }
 
 
