@@ -39,9 +39,16 @@ def run(script: str, *words: str, folder: Path) -> str:
     command = [sys.executable, str(ROOT / "examples" / script), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_AUTH_TOKEN_PATH": str(token)}
     environment.pop("RAY_ADDRESS", None)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.slow
+def test_the_first_run_ends_with_a_verdict(tmp_path: Path) -> None:
+    first, second, *verdict = run("first_run.py", folder=tmp_path).splitlines()
+    assert (first, second) == ("0 32000", "1 64000")
+    assert "against random: " in " ".join(verdict)
 
 
 @pytest.mark.slow
