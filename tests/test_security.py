@@ -23,12 +23,12 @@ import numpy as np
 import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.compute.machine import descendants
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import seal
 from leap_rl.storage.state_file import CHECKSUM, checksum
 from leap_rl.storage.urls import redacted
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.interrupts import _descendants
 from leap_rl.training.runtime.ray.security import (
     is_loopback,
     refuse_open_cluster,
@@ -789,7 +789,7 @@ def test_secrets_of_the_environment_go_nowhere(runtime: str, tmp_path: Path) -> 
                     continue
                 seen.add(path.name)
                 found |= leaks(str(path), content, secrets)
-        for pid in (process.pid, *_descendants(process.pid)):
+        for pid in (process.pid, *descendants(process.pid)):
             try:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leap_rl.bench.machine import circumstances, cpu_s_of, resident_mb_of
+from leap_rl.bench.machine import MB, circumstances
 from leap_rl.bench.stopwatch import Stopwatch
+from leap_rl.compute.machine import cpu_s, resident_bytes
 from leap_rl.envs.workers import WorkerEnvs
 from leap_rl.meta.gradient_path import GradientPath, Method
 from leap_rl.rl.config import AgentConfig
@@ -140,7 +141,7 @@ class BenchAgent:
 
     def cpu_s(self) -> float:
         """Return the CPU time so far of this process, and of those that the emulators are in."""
-        return time.process_time() + cpu_s_of(self.env_processes)
+        return time.process_time() + cpu_s(self.env_processes)
 
     def report(self) -> dict[str, Any]:
         """Return what learns here, on what, and in how much memory."""
@@ -149,7 +150,7 @@ class BenchAgent:
             "encoder": resolved.encoder,
             "precision": resolved.precision,
             "device": resolved.device,
-            "resident_mb": resident_mb_of([os.getpid(), *self.env_processes]),
+            "resident_mb": resident_bytes([os.getpid(), *self.env_processes]) / MB,
             "circumstances": circumstances(),
         }
 

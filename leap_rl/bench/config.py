@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from leap_rl.compute.machine import cores
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.gymnasium import GymnasiumConfig
 
 LONGEST_S = 1e6
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def trainers_here(env_processes: int) -> int:

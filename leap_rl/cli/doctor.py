@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from leap_rl import __version__
 from leap_rl.app.invocation import Invocation
+from leap_rl.compute.machine import cores, memory
 
 GIB = 2**30
 LEAST_DISK_GIB = 5
@@ -92,12 +93,11 @@ def _package(requirement: Requirement) -> str:
 def _processor() -> str:
     from leap_rl.compute.determinism import processor_kind
 
-    return f"{len(os.sched_getaffinity(0))} cores, {processor_kind()}"
+    return f"{cores()} cores, {processor_kind()}"
 
 
 def _memory() -> str:
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    total, free = (size / GIB for size in memory())
     if total < LEAST_MEMORY_GIB:
         raise TroubleError(f"{total:.1f} GiB; Ray and two trainers need {LEAST_MEMORY_GIB} GiB")
     return f"{total:.1f} GiB, {free:.1f} GiB free"

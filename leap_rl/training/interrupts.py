@@ -21,9 +21,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+
+from leap_rl.compute.machine import kill_descendants
 
 STOP_WITHIN_S: Final = 6.0
 """A run that has not stopped by then is left at once."""
@@ -214,26 +215,3 @@ class Interrupts:
             with suppress(Exception):
                 cleanup()
         self._leave(self.reason.value)
-
-
-def kill_descendants(pid: int) -> None:
-    """Kill the processes that a process started, and theirs, where /proc tells which they are."""
-    for descendant in _descendants(pid):
-        with suppress(OSError):
-            os.kill(descendant, signal.SIGKILL)
-
-
-def _descendants(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            # The name, in parentheses, may hold anything; the parent is the second field after it.
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(path.parent.name))
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found

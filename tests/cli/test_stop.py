@@ -154,9 +154,9 @@ def test_a_second_ctrl_c_leaves_a_cluster_at_once(tmp_path: Path) -> None:
 
 
 def family(pid: int) -> list[int]:
-    from leap_rl.training.interrupts import _descendants
+    from leap_rl.compute.machine import descendants
 
-    return _descendants(pid)
+    return descendants(pid)
 
 
 def is_running(pid: int) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leap_rl.cli import EXIT_TERMINATED, main
+from leap_rl.compute.machine import descendants
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.interrupts import _descendants
 
 ROOT = Path(__file__).parents[2]
 BOWLS = [
@@ -39,7 +39,7 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) 
 
 
 def driver(process: subprocess.Popen[str]) -> int:
-    (pid,) = _descendants(process.pid)
+    (pid,) = descendants(process.pid)
     return pid
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import pytest
 
+from leap_rl.compute.machine import descendants, kill_descendants
 from leap_rl.training import interrupts
-from leap_rl.training.interrupts import Interrupts, StopReason, _descendants, kill_descendants
+from leap_rl.training.interrupts import Interrupts, StopReason
 
 
 def kill_self(number: signal.Signals) -> None:
@@ -168,7 +169,7 @@ def test_what_was_started_is_killed_with_all_below_it() -> None:
     root = subprocess.Popen(["sh", "-c", shell], stdout=subprocess.PIPE)
     assert root.stdout is not None
     root.stdout.readline()  # a process, its child and its grandchild run now
-    family = _descendants(root.pid)
+    family = descendants(root.pid)
     assert len(family) == 2
     kill_descendants(root.pid)
     wait_until(lambda: not any(map(is_running, family)))

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.faults import visits_of, write_plan
+from leap_rl.compute.machine import descendants
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.faults.injection import PLAN_VARIABLE, FaultInjector
 from leap_rl.training.faults.points import FaultPoint
-from leap_rl.training.interrupts import _descendants
 
 MIB = 2**20
 ROLES = ("ray::ServerActor", "ray::TrainerActor")
@@ -24,7 +24,7 @@ ROLES = ("ray::ServerActor", "ray::TrainerActor")
 def resident_bytes(driver: int) -> dict[str, int]:
     """The resident memory of driver, server and each trainer, and the object store's."""
     found = {"driver": own_bytes(driver)}
-    for pid in _descendants(driver):
+    for pid in descendants(driver):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
             for role in ROLES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from leap_rl.compute.machine import cores
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults.points import FaultPoint
@@ -129,12 +129,11 @@ def cluster(
     if address is None:
         if metrics_port is not None:
             _check_free(metrics_port)
-        cores = len(os.sched_getaffinity(0))
         try:
             ray.init(
                 address="local",
                 include_dashboard=False,
-                num_cpus=max(cores, cores_wanted),
+                num_cpus=max(cores(), cores_wanted),
                 object_store_memory=OBJECT_STORE_BYTES,
                 # One below it, as Ray opens the folder that it is given to everybody.
                 _temp_dir=str(private_folder() / "r"),

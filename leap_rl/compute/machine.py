@@ -1,0 +1,61 @@
+"""What this machine has, on any system: cores, memory, time, processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+
+import psutil
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    process = psutil.Process()
+    if hasattr(process, "cpu_affinity"):  # not on macOS
+        return len(process.cpu_affinity())
+    return psutil.cpu_count() or 1
+
+
+def memory() -> tuple[int, int]:
+    """Return the bytes of memory in all, and those that are free for new processes."""
+    found = psutil.virtual_memory()
+    return found.total, found.available
+
+
+def resident_bytes(processes: Iterable[int]) -> int:
+    """Return the resident memory of processes in bytes."""
+    return sum(psutil.Process(process).memory_info().rss for process in processes)
+
+
+def cpu_s(processes: Iterable[int]) -> float:
+    """Return the CPU time of living processes so far, to a clock tick (10 ms)."""
+    times = [psutil.Process(process).cpu_times() for process in processes]
+    return float(sum(each.user + each.system for each in times))
+
+
+def busy_s() -> float:
+    """Return the CPU time of all cores since the machine started, waiting left out."""
+    times = psutil.cpu_times()._asdict()
+    return float(sum(times.values()) - times["idle"] - times.get("iowait", 0.0)) - _guests(times)
+
+
+def _guests(times: dict[str, float]) -> float:
+    """Return what Linux counts twice: guests' time is in the user's too."""
+    return times.get("guest", 0.0) + times.get("guest_nice", 0.0)
+
+
+def descendants(process: int) -> list[int]:
+    """Return the living processes that a process started, and theirs."""
+    try:
+        return [each.pid for each in psutil.Process(process).children(recursive=True)]
+    except psutil.Error:  # it has gone
+        return []
+
+
+def kill_descendants(process: int) -> None:
+    """Kill the processes that a process started, and theirs."""
+    for descendant in descendants(process):
+        with suppress(OSError):
+            os.kill(descendant, signal.SIGKILL)
