@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import IO, Final
 
@@ -61,10 +62,7 @@ def call(
     try:
         while process.poll() is None:
             poll()
-            try:
-                process.wait(POLL_EVERY_S)
-            except subprocess.TimeoutExpired:
-                continue
+            time.sleep(POLL_EVERY_S)
     except BaseException:
         _stop(process)
         raise
@@ -86,6 +84,7 @@ def _relay(stderr: IO[str], reasons: list[str], quiet: bool) -> None:
 
 def _stop(process: subprocess.Popen[str]) -> None:
     """Ask the command to stop, and kill it if it does not."""
+    # A terminal's Ctrl-C has reached it too: signals so close together are one.
     process.send_signal(signal.SIGINT)
     try:
         process.wait(PATIENCE_S)
@@ -101,10 +100,12 @@ def _stop(process: subprocess.Popen[str]) -> None:
 def _raise_for(status: int, reason: str, command: str) -> None:
     if status in (0, StopReason.TIME_OVER.value):
         return
+    if status == StopReason.INTERRUPTED.value:  # by the Ctrl-C that this process has yet to see
+        raise KeyboardInterrupt
     if status == 2:
         raise ValueError(reason)
     if status < 0:
         reason = f"leap-rl {command} was killed ({signal.Signals(-status).name}); resume its run"
-    elif status in (StopReason.INTERRUPTED.value, StopReason.TERMINATED.value):
-        reason = f"leap-rl {command} was stopped from outside; resume its run"
+    elif status == StopReason.TERMINATED.value:
+        reason = f"leap-rl {command} was told to terminate; resume its run"
     raise RunFailedError(reason or f"leap-rl {command} ended with status {status}")
