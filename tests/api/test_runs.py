@@ -32,25 +32,27 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def test_a_run_that_a_callback_stops_is_resumed_to_the_bits_of_the_command_line(
     straight: RunFolder, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[int] = []
 
     def first_alone(run: Run, row: Any) -> None:
-        seen.append((run.meta_step, row["meta_step"]))
+        seen.append(row["meta_step"])
         raise StopRun
 
-    run = leap_rl.train(bowls(tmp_path / "run"), [first_alone])
+    # A far end, so that it is not reached before the callback is called.
+    run = leap_rl.train(bowls(tmp_path / "run", **{"meta.meta_steps": 500}), [first_alone])
     assert "train: run folder" in capfd.readouterr().err
-    assert [meta_step for _, meta_step in seen] == [0]
-    assert 1 <= run.meta_step <= 3
-    run = leap_rl.resume(run, [lambda run, row: seen.append((run.meta_step, row["meta_step"]))])
+    assert seen == [0]
+    assert 1 <= run.meta_step < 500
+    further = {"meta.meta_steps": max(run.meta_step + 1, 3)}
+    run = leap_rl.resume(run, [lambda run, row: seen.append(row["meta_step"])], options=further)
     assert run.finished
-    assert seen[-1] == (3, 2)
-    assert (
-        run.initialization.read_bytes()
-        == (straight.checkpoint(3) / "initialization.safetensors").read_bytes()
-    )
-    assert list(run.metrics()["meta_step"]) == [0, 1, 2]
-    assert repr(run) == f"<Run {run.place}: train, 3 meta-steps>"
+    assert seen[-1] == run.meta_step - 1
+    name = "initialization.safetensors"
+    there = (run.path / "checkpoints/000003" / name).read_bytes()
+    assert there == (straight.checkpoint(3) / name).read_bytes()
+    assert run.initialization == run.path / f"checkpoints/{run.meta_step:06d}" / name
+    assert list(run.metrics()["meta_step"]) == list(range(run.meta_step))
+    assert repr(run) == f"<Run {run.place}: train, {run.meta_step} meta-steps>"
 
 
 def test_what_the_command_refuses_is_raised_with_its_line(
