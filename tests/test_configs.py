@@ -69,12 +69,12 @@ def test_a_preset_on_the_command_line_leaves_nothing_of_the_files(path: Path) ->
 
 
 def test_the_fingerprint_is_of_what_defines_the_run() -> None:
-    base = TrainConfig()
+    base, parser = TrainConfig(), config_parser(TrainConfig, program="test")
     for name, value in flatten(to_mapping(base)).items():
         changed = _changed(name, value)
         if changed is None:
             continue
-        other = parse(config_parser(TrainConfig, program="test"), TrainConfig, changed)
+        other = parse(parser, TrainConfig, changed)
         operational = name in OPERATIONAL or name.partition(".")[0] in OPERATIONAL
         assert (fingerprint(other, None) == fingerprint(base, None)) == operational, name
 

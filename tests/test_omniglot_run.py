@@ -168,6 +168,7 @@ def one_cluster() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize("trained", METHODS, indirect=True)
 def test_ray_gives_the_same_bits(trained: tuple[list[str], Path], tmp_path: Path) -> None:

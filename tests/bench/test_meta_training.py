@@ -81,6 +81,7 @@ def test_a_protocol_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
         cells(tmp_path / "nothing.yaml")
 
 
+@pytest.mark.slow
 def test_a_cell_is_the_run_that_its_options_name(tmp_path: Path) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(TOY)

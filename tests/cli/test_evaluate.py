@@ -84,6 +84,7 @@ def same(one: LearningCurve, other: LearningCurve) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
 
 
+@pytest.mark.slow
 def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) -> None:
     config, evaluation = config_of(evaluated), read_evaluation(RunFolder(evaluated))
     tasks = make_tasks(config)

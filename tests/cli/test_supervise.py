@@ -59,6 +59,7 @@ def test_a_driver_that_is_killed_is_started_again(tmp_path: Path) -> None:
     assert folder.read_state(3)["sha256"] == calm.read_state(3)["sha256"]
 
 
+@pytest.mark.slow
 def test_no_more_restarts_than_allowed_and_none_after_a_stop(tmp_path: Path) -> None:
     long = [*BOWLS, "--task.agent_steps", "400000"]
     process = start(*long, "--runtime.max_driver_restarts", "1", cwd=tmp_path)

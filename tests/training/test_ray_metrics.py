@@ -100,6 +100,7 @@ def test_a_page_that_fails_is_reported_once_and_left(
     assert line.startswith("Prometheus has failed (No space left on device)")
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_has_every_name_there_is(run: subprocess.Popen[str], port: int) -> None:
     names = {series.exported for series in SERIES}
     page: dict[str, Metric] = {}

@@ -148,6 +148,7 @@ def one_cluster() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_cluster")
 def test_a_task_that_diverges_on_ray_stops_the_run_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -166,7 +167,7 @@ def test_a_task_that_diverges_on_ray_stops_the_run_in_one_line(
 @pytest.mark.usefixtures("one_cluster")
 @pytest.mark.parametrize(
     ("undisturbed", "trainers"),
-    [("bowls", 1), ("bowls", 2), ("atari", 2)],
+    [pytest.param("bowls", 1, marks=pytest.mark.slow), ("bowls", 2), ("atari", 2)],
     indirect=["undisturbed"],
 )
 def test_ray_gives_the_same_bits(
@@ -275,9 +276,9 @@ def test_contributions_are_not_zero_and_all_differ(
 @pytest.mark.parametrize(
     ("undisturbed", "runtime"),
     [
-        ("bowls", "local"),
-        ("atari", "ray"),
-        pytest.param("bowls", "ray", marks=pytest.mark.slow),
+        ("bowls", "ray"),
+        pytest.param("bowls", "local", marks=pytest.mark.slow),  # tests/cli/test_stop.py has some
+        pytest.param("atari", "ray", marks=pytest.mark.slow),
         pytest.param("atari", "local", marks=pytest.mark.slow),
     ],
     indirect=["undisturbed"],
