@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from leap_rl.cli import EXIT_TERMINATED, main
 from leap_rl.compute.machine import descendants
 from leap_rl.storage.run_folder import RunFolder
