@@ -18,6 +18,12 @@ from leap_rl.training import interrupts
 from leap_rl.training.interrupts import Interrupts, StopReason
 
 
+@pytest.fixture(autouse=True)
+def _children_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave alone what other tests of this process started, such as wandb's service."""
+    monkeypatch.setattr(interrupts, "kill_descendants", lambda process: None)
+
+
 def kill_self(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
