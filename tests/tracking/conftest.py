@@ -12,6 +12,7 @@ from tests.tracking import wandb_file
 @pytest.fixture(autouse=True)
 def _private_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keeps wandb off the user's settings and credentials, and lets no test see another's."""
+    wandb_file.end()  # or the address of an earlier test's service would be restored afterwards
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("NETRC", raising=False)
