@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_rl import pretrained
-from leap_rl.api.runs import Run
+from leap_rl.api.runs import Run, place_of
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
@@ -35,7 +35,7 @@ def load_encoder(of: str | Path | Run) -> Encoder:
     Raises:
         ValueError: There is none, its files are damaged, or it holds convolutions alone.
     """
-    given = of.place if isinstance(of, Run) else str(of)
+    given = place_of(of)
     if given.startswith(pretrained.PREFIX):
         return pretrained.load(given)
     if (Path(given) / OPTIONS).exists() and (Path(given) / pretrained.card.CARD).exists():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_rl.api.process import call
-from leap_rl.api.runs import Callback, Follower, Run, StopRun
+from leap_rl.api.runs import Callback, Follower, Run, StopRun, place_of
 from leap_rl.app.creation import new_folder
 from leap_rl.app.outcome import AGENTS, COMPARISONS, agents_of, comparisons_of
 from leap_rl.config import EvaluateConfig
@@ -133,14 +133,10 @@ def _named(initializations: Initializations) -> Iterable[str]:
     """Return the initializations as `--init` has them."""
     if isinstance(initializations, Mapping):
         for name, runs in initializations.items():
-            yield f"{name}={','.join(map(_place, _listed(runs)))}"
+            yield f"{name}={','.join(map(place_of, _listed(runs)))}"
     else:
-        yield from map(_place, _listed(initializations))
+        yield from map(place_of, _listed(initializations))
 
 
 def _listed(one: Initialization | Sequence[Initialization]) -> Sequence[Initialization]:
     return [one] if isinstance(one, Run | str | Path) else one
-
-
-def _place(one: Initialization) -> str:
-    return one.place if isinstance(one, Run) else str(one)

@@ -161,7 +161,7 @@ def resume(
         ValueError: There is no run, or an option cannot be changed.
         RunFailedError: The run failed, or its process was killed.
     """
-    place = run.place if isinstance(run, Run) else str(run)
+    place = place_of(run)
     follow = Follower(place, callbacks, seen=len(Run(place).rows()))
     words = ["resume", place, *spelled(options or {})]
     with suppress(StopRun):
@@ -186,6 +186,11 @@ def _make(
     return Run(place)
 
 
+def place_of(run: Run | str | Path) -> str:
+    """Return a run's folder or URL, or what else names it on the command line."""
+    return run.place if isinstance(run, Run) else str(run)
+
+
 class Follower:
     """Calls callbacks with the rows of a run that some other process computes.
 
@@ -200,13 +205,16 @@ class Follower:
         self._callbacks = callbacks
         self._path = run_folder(place).path / "metrics.jsonl"
         self._seen = seen
+        self._run: Any = None  # read once there is one
 
     def __call__(self) -> None:
         """Look for new rows."""
         if not self._callbacks:
             return
-        for row in read_rows(self._path)[self._seen :]:
+        rows = read_rows(self._path)[self._seen :]
+        if rows and self._run is None:
+            self._run = Run(self._place)
+        for row in rows:
             self._seen += 1
-            run = Run(self._place)
             for callback in self._callbacks:
-                callback(run, row)
+                callback(self._run, row)
