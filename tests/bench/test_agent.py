@@ -36,8 +36,9 @@ def test_waiting_for_environment_processes_is_emulation() -> None:
     assert split["emulation"] > asleep_us
     assert split["preprocessing"] == 0.0
     assert sum(split.values()) - split["emulation"] < asleep_us
-    # Nothing counts twice. (The clocks of wall and CPU time are read one after the other.)
-    assert all(taken_us > -0.01 * asleep_us for taken_us in split.values()), split
+    # The sleep does not count twice: `waiting` would fall to its negative. It falls a little below
+    # zero by itself, as CPU time is that of all threads of this process, those of Ray included.
+    assert all(taken_us > -0.5 * asleep_us for taken_us in split.values()), split
 
 
 @pytest.mark.parametrize("game", ["MinAtar/Breakout-v1", "CartPole-v1"])
