@@ -244,3 +244,17 @@ def test_maml_is_not_cut_off() -> None:
 @pytest.mark.parametrize("method", ["reptile", "fomaml"])
 def test_a_method_is_one_word(path: Path, method: str) -> None:
     assert read(path, "--meta.method", method).meta.build().name == method
+
+
+def test_a_custom_encoder_and_its_arguments_define_the_run() -> None:
+    parser = config_parser(TrainConfig, program="test")
+    given = ["--agent.encoder", "mine:vit", "--agent.encoder_arguments"]
+    prints = {
+        fingerprint(parse(parser, TrainConfig, words, trusts_imports=True), None)
+        for words in (
+            [*given, "{}"],
+            [*given, '{"width": 3}'],
+            [*given, '{"width": 3}', "--agent.encoder_sha256", "00"],
+        )
+    }
+    assert len(prints) == 3

@@ -233,6 +233,8 @@ def values(kind: object) -> str:
         return joined([f"`{one}`" for one in inner])
     if origin in (Union, UnionType):
         return joined([values(one) for one in inner])
+    if origin is dict:
+        return "a mapping"
     if origin in (list, tuple):
         return f"a list of {SEVERAL[inner[0]]}"
     return WORDS[kind]

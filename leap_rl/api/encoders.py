@@ -18,28 +18,31 @@ from leap_rl.tasks.played import PlayedFamily
 from leap_rl.training.initialization import load_tensors
 
 if TYPE_CHECKING:
-    from leap_rl.networks.encoders import Encoder
+    from torch import nn
 
 
-def load_encoder(of: str | Path | Run) -> Encoder:
+def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Module:
     """Return an encoder with meta-trained parameters, on the CPU. Neither Ray nor a game starts.
 
     Args:
         of: What it is the encoder of: a run or its folder (its newest version), `RUN@12`,
             `RUN@best`, a folder that `leap-rl export` wrote, or `pretrained:NAME`.
+        trust_imports: Whether the module may be imported that defines an encoder which is none of
+            leap_rl's.
 
     Returns:
         A `torch.nn.Module` that takes uint8 observations [N, H, W, C], or vectors [N, L], and
-        returns float32 features [N, F].
+        returns float32 features [N, F]. leap_rl's own encoders have an attribute `features`, F.
 
     Raises:
-        ValueError: There is none, its files are damaged, or it holds convolutions alone.
+        ValueError: There is none, its files are damaged, it holds convolutions alone, or it takes
+            an import that is not trusted.
     """
     given = place_of(of)
     if given.startswith(pretrained.PREFIX):
-        return pretrained.load(given)
+        return pretrained.load(given, trust_imports=trust_imports)
     if (Path(given) / OPTIONS).exists() and (Path(given) / pretrained.card.CARD).exists():
-        return pretrained.load(Path(given))
+        return pretrained.load(Path(given), trust_imports=trust_imports)
     one = find_initialization(given)
     if one.run is None or one.file is None:
         raise ValueError(
@@ -52,8 +55,12 @@ def load_encoder(of: str | Path | Run) -> Encoder:
     if not isinstance(family, PlayedFamily) or config.agent.share != "encoder":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"{given}: has no whole encoder of an agent ({what})")
-    encoder = make_encoder(
-        family.player(make_tasks(config)).encoder, family.observation_shape(config.task)
-    )
+    spec = family.player(make_tasks(config)).encoder_spec
+    if spec.is_custom and not trust_imports:
+        raise ValueError(
+            f"{given}: its encoder is {spec.name}, whose module would be imported, and so run; "
+            "pass trust_imports=True if you trust it"
+        )
+    encoder = make_encoder(spec, family.observation_shape(config.task))
     encoder.load_state_dict(load_tensors(one.file.read_bytes()))
     return encoder

@@ -53,7 +53,7 @@ def run(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool = 
         return supervise(config, folder, call)
     quiet = config.tracking.console == "quiet"
     resume = f"stopped; continue with: {program()} resume {quoted(folder)}"
-    if config.task.imports:
+    if any(config.imports.values()):
         resume += f" {TRUST_IMPORTS}"
     interrupts = Interrupts(
         stop_after_s=config.runtime.stop_after_s,

@@ -77,6 +77,11 @@ class AgentBench:
             )
 
     @property
+    def imports(self) -> dict[str, tuple[str, ...]]:
+        """The modules that are imported because an option names them, by that option."""
+        return {"game": self.task.imports, "agent.encoder": self.agent.imports}
+
+    @property
     def task(self) -> TaskConfig:
         """An endless task of the game."""
         each = self.envs * self.unroll

@@ -103,7 +103,7 @@ commands:
 {commands}
 
   leap-rl COMMAND --help    every option of a command, with its default
-  leap-rl COMMAND ... --trust_imports    import modules that task.games names (my_games:Maze-v0)
+  leap-rl COMMAND ... --trust_imports    import modules that options name (my_games:Maze-v0)
   leap-rl --version
 
 start here:

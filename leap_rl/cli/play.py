@@ -17,7 +17,7 @@ from leap_rl.cli import EXIT_USAGE
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.names import split_name
-from leap_rl.rl.config import AgentConfig, AutoPrecision, Device, EncoderName
+from leap_rl.rl.config import AgentConfig, AutoPrecision, Device
 from leap_rl.seeding import SEED_BITS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.atari import AtariConfig
@@ -37,8 +37,14 @@ class FilmedTask:
 class FilmedAgent:
     """What the agent acts with."""
 
-    encoder: EncoderName = "mnih2013"
-    """Convolutional encoder."""
+    encoder: str = "mnih2013"
+    """The encoder, as agent.encoder of `leap-rl train`."""
+
+    encoder_arguments: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of an encoder of your own."""
+
+    encoder_sha256: str | None = None
+    """SHA-256 of the file that defines an encoder of your own."""
 
     precision: AutoPrecision = "auto"
     """Weights and activations within the network."""
@@ -85,6 +91,11 @@ class PlayConfig:
     task: FilmedTask = field(default_factory=FilmedTask)
     agent: FilmedAgent = field(default_factory=FilmedAgent)
 
+    @property
+    def imports(self) -> dict[str, tuple[str, ...]]:
+        """The modules that are imported because an option names them, by that option."""
+        return {"agent.encoder": AgentConfig(**asdict(self.agent)).imports}
+
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
 
@@ -108,7 +119,9 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         return 0 if argv and argv[0] in ("-h", "--help") else EXIT_USAGE
     path = Path(argv[0])
     defaults, game = _of_run(path)
-    config: PlayConfig = parse(parser, PlayConfig, argv[1:], defaults=defaults)
+    config: PlayConfig = parse(
+        parser, PlayConfig, argv[1:], defaults=defaults, trusts_imports=call.trusts_imports
+    )
     _film(path, _resolve(config.game or game, path), config)
     return 0
 

@@ -22,6 +22,7 @@ class _Options:
 
     command: ClassVar[str]
     task: TaskConfig
+    agent: AgentConfig
 
     @classmethod
     def from_yaml(cls, config: str | Path, options: Mapping[str, Any] | None = None) -> Self:
@@ -39,9 +40,9 @@ class _Options:
         return parse(config_parser(cls, program=cls.command), cls, words, trusts_imports=True)
 
     @property
-    def imports(self) -> tuple[str, ...]:
-        """The modules that a run imports because its options name them."""
-        return self.task.imports
+    def imports(self) -> dict[str, tuple[str, ...]]:
+        """The modules that a run imports because an option names them, by that option."""
+        return {"task.games": self.task.imports, "agent.encoder": self.agent.imports}
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,11 @@ class TrainConfig(_Options):
             checks.check_maml(self.meta, self.task)
 
     @property
-    def imports(self) -> tuple[str, ...]:
-        """The modules that a run imports because its options name them."""
+    def imports(self) -> dict[str, tuple[str, ...]]:
+        """The modules that a run imports because an option names them, by that option."""
         if self.validation.every_meta_steps is None:
-            return self.task.imports
-        return self.task.imports + self.validation.of(self.task).imports
+            return super().imports
+        return {**super().imports, "validation.games": self.validation.of(self.task).imports}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def to_mapping(config: Config) -> dict[str, Any]:
     if ignored == "all":
         del options["agent"]
     else:
-        for name in ignored:
+        for name in {*ignored, *config.agent.without_effect}:
             del options["agent"][name]
     return options
 

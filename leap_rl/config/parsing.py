@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from argparse import ArgumentError
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
 from difflib import get_close_matches
@@ -136,7 +136,10 @@ def parse(
     """
     try:
         if defaults is not None:
-            parser.set_defaults(dict(_dotted(defaults)))
+            mappings = {
+                name for name, value in parser.get_defaults().items() if isinstance(value, dict)
+            }
+            parser.set_defaults(dict(_dotted(defaults, options_of_mappings=mappings)))
         options = parser.instantiate(parser.parse_args(_with_files(argv)))
     except (ArgumentError, ValueError, KeyError) as error:
         raise ValueError(_one_line(str(error), parser)) from None
@@ -148,17 +151,18 @@ def parse(
     made: Any = config(**{name: options[name] for name in named if name in options})
     refuse_passwords(dict(_dotted(asdict(made))))
     if not trusts_imports:
-        _refuse_imports(getattr(made, "imports", ()))
+        _refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)
 
 
-def _refuse_imports(modules: Sequence[str]) -> None:
+def _refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
     """Refuse options whose run imports modules."""
-    if modules:
-        raise ValueError(
-            f"task.games: names ids of the module {', '.join(modules)}, which would be imported, "
-            f"and so run; add {TRUST_IMPORTS} to the command line if you trust it"
-        )
+    for option, modules in imports.items():
+        if modules:
+            raise ValueError(
+                f"{option}: names the module {', '.join(modules)}, which would be imported, and so "
+                f"run; add {TRUST_IMPORTS} to the command line if you trust it"
+            )
 
 
 def _with_files(argv: Sequence[str]) -> list[str]:
@@ -172,12 +176,16 @@ def _with_files(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _dotted(options: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def _dotted(
+    options: Mapping[str, Any], prefix: str = "", *, options_of_mappings: Collection[str] = ()
+) -> Iterable[tuple[str, Any]]:
+    """Yield options by dotted name; an option whose value is a mapping stays whole."""
     for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{name}.")
+        dotted = prefix + name
+        if isinstance(value, Mapping) and dotted not in options_of_mappings:
+            yield from _dotted(value, f"{dotted}.", options_of_mappings=options_of_mappings)
         else:
-            yield prefix + name, value
+            yield dotted, value
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from leap_rl.networks.encoders import blank, make_encoder
+from leap_rl.networks.custom import EncoderSpec
+from leap_rl.networks.encoders import blank, features_of, make_encoder
 
 
 class ActorCritic(nn.Module):
     """An encoder and two linear heads, in the flat vector's order: encoder, policy, value.
 
-    All parameters are zero until `initialize` draws them or a vector is copied in.
+    All parameters are zero until `initialize` draws them or a vector is copied in, but for those
+    of a custom encoder.
 
     Args:
-        encoder: Name of the encoder, one of `leap_rl.networks.encoders.ENCODERS`.
+        encoder: One of `leap_rl.networks.encoders.ENCODERS`, or which it is and its arguments.
         observation_shape: (H, W, C), or (length,) of vectors.
         num_actions: A.
 
@@ -29,11 +31,15 @@ class ActorCritic(nn.Module):
     """
 
     def __init__(
-        self, encoder: str, *, observation_shape: tuple[int, ...], num_actions: int
+        self,
+        encoder: str | EncoderSpec,
+        *,
+        observation_shape: tuple[int, ...],
+        num_actions: int,
     ) -> None:
         super().__init__()
         self.encoder = make_encoder(encoder, observation_shape)
-        features = self.encoder.features
+        features = features_of(encoder, self.encoder, observation_shape)
         self.policy = blank(lambda: nn.Linear(features, num_actions))
         self.value = blank(lambda: nn.Linear(features, 1))
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.blocks import relu_by_block, space_to_depth, through_relu_by_block
+from leap_rl.networks.encoders import Encoder
 from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
 
 PIXEL_SCALE = 1.0 / 255.0
@@ -40,6 +41,8 @@ def is_plain(network: ActorCritic) -> bool:
     Its encoder must be convolutions, unpadded and each with a kernel that is a multiple of its
     stride, then one linear layer, a ReLU after each.
     """
+    if not isinstance(network.encoder, Encoder):
+        return False
     layers = [layer for layer in network.encoder if not isinstance(layer, nn.ReLU)]
     *convolutions, flatten, linear = layers
     return (
@@ -143,7 +146,8 @@ class DirectPasses(Passes):
         assert is_plain(network)
         self._dtype = dtype
         self._head_dtype = torch.promote_types(dtype, torch.float32)
-        first, *others = (layer for layer in network.encoder if isinstance(layer, nn.Conv2d))
+        layers = network.encoder.children()
+        first, *others = (layer for layer in layers if isinstance(layer, nn.Conv2d))
         self._convolutions = [
             _Dense(first, scale=PIXEL_SCALE, dtype=dtype),
             *(_Dense(layer, scale=1.0, dtype=dtype) for layer in others),

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from leap_rl.networks import custom
+from leap_rl.networks.custom import EncoderSpec
 from leap_rl.networks.parameters import Layout
 
 M = TypeVar("M", bound=nn.Module)
@@ -136,18 +138,72 @@ OF_IMAGES: tuple[str, ...] = ("mnih2013", "nature", "impala", "minatar")
 """Encoders that take images."""
 
 ENCODERS: tuple[str, ...] = (*OF_IMAGES, OF_VECTORS)
-"""Names that `make_encoder` knows."""
+"""Names that `make_encoder` knows, besides `module:name`."""
 
 
-def make_encoder(name: str, observation_shape: tuple[int, ...]) -> Encoder:
-    """Return the named encoder for observations of shape (H, W, C) or (L,), its parameters zero.
+def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...]) -> nn.Module:
+    """Return an encoder for observations of shape (H, W, C) or (L,), to load parameters into.
 
-    Draws no random number, from the global stream or any other; `initialize` does.
+    Those of ours are an `Encoder` whose parameters are zero. Draws no random number from the global
+    stream; `random_encoder` draws weights.
+
+    Args:
+        encoder: One of `ENCODERS`, or which it is and what it is made with.
+        observation_shape: Of one observation.
 
     Raises:
         ValueError: There is no encoder of that name, or the observations are too small for it, or
             of another kind.
     """
+    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
+    return (
+        custom.build(spec, observation_shape)
+        if spec.is_custom
+        else _make(spec.name, observation_shape)
+    )
+
+
+def random_encoder(
+    encoder: str | EncoderSpec,
+    observation_shape: tuple[int, ...],
+    generator: torch.Generator,
+    *,
+    gain: float | None,
+) -> nn.Module:
+    """Return an encoder with random weights.
+
+    Args:
+        encoder: One of `ENCODERS`, or which it is and what it is made with.
+        observation_shape: (H, W, C), or (L,) of vectors.
+        generator: Drawn from.
+        gain: Of `initialize`. A custom encoder has the weights that its own constructor draws.
+
+    Raises:
+        ValueError: As `make_encoder`.
+    """
+    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
+    if spec.is_custom:
+        return custom.draw(spec, observation_shape, generator)
+    module = _make(spec.name, observation_shape)
+    initialize(module, generator, gain=gain)
+    return module
+
+
+def features_of(
+    encoder: str | EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]
+) -> int:
+    """Return the width of an encoder's features.
+
+    Raises:
+        ValueError: A custom one does not do what an encoder does.
+    """
+    if isinstance(module, Encoder):
+        return module.features
+    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
+    return custom.features_of(spec, module, observation_shape)
+
+
+def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
     if name not in ENCODERS:
         raise ValueError(f"agent.encoder = {name!r}: must be one of {', '.join(ENCODERS)}")
     if (name == OF_VECTORS) != (len(observation_shape) == 1):

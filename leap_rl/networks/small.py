@@ -28,7 +28,7 @@ LARGEST = 8192
 
 def is_small(network: ActorCritic) -> bool:
     """Whether `SmallPasses` can compute a network, and fast."""
-    layers = [layer for layer in network.encoder if isinstance(layer, nn.Conv2d)]
+    layers = [layer for layer in network.encoder.children() if isinstance(layer, nn.Conv2d)]
     return (
         is_plain(network)
         and len(layers) == 1

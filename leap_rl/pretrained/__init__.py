@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from leap_rl.pretrained.card import CARD, PARAMETERS, Card, read_card
 
 if TYPE_CHECKING:
-    from leap_rl.networks.encoders import Encoder
+    from torch import nn
 
 __all__ = ["PREFIX", "Card", "load", "locate", "names", "read_card"]
 
@@ -44,19 +44,22 @@ def locate(name: str) -> Path:
     return _HERE / name
 
 
-def load(name: str | Path) -> Encoder:
+def load(name: str | Path, *, trust_imports: bool = False) -> nn.Module:
     """Return an encoder with meta-trained parameters, on the CPU.
 
     Args:
         name: One of `names()`, or a folder that ``leap-rl export`` wrote.
+        trust_imports: Whether the module may be imported that defines an encoder which is none of
+            leap_rl's.
 
     Returns:
         A module that takes uint8 observations [N, H, W, C], of the shape that its card gives, or
-        vectors [N, L], and returns float32 features [N, F].
+        vectors [N, L], and returns float32 features [N, F]. leap_rl's own encoders have an
+        attribute `features`, F.
 
     Raises:
-        ValueError: There is none of that name, its files are damaged, or it holds convolutions
-            alone.
+        ValueError: There is none of that name, its files are damaged, it holds convolutions alone,
+            or it takes an import that is not trusted.
     """
     from leap_rl.networks.encoders import make_encoder
     from leap_rl.training.initialization import load_tensors
@@ -68,12 +71,17 @@ def load(name: str | Path) -> Encoder:
             f"{folder}: holds the {card.share} alone, and the rest of an encoder starts at random; "
             "leap-rl learn --init takes it"
         )
+    if card.encoder_spec.is_custom and not trust_imports:
+        raise ValueError(
+            f"{folder}: its encoder is {card.encoder}, whose module would be imported, and so run; "
+            "pass trust_imports=True if you trust it"
+        )
     try:
         data = (folder / PARAMETERS).read_bytes()
     except OSError as error:
         raise ValueError(f"{folder / PARAMETERS}: cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != card.sha256:
         raise ValueError(f"{folder / PARAMETERS}: is not the file that its card was written for")
-    encoder = make_encoder(card.encoder, card.observation_shape)
+    encoder = make_encoder(card.encoder_spec, card.observation_shape)
     encoder.load_state_dict(load_tensors(data))
     return encoder

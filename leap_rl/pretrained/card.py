@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import yaml
 
+from leap_rl.networks.custom import EncoderSpec
 from leap_rl.storage import plain_yaml
 from leap_rl.storage.run_folder import INITIALIZATION
 
@@ -50,6 +52,17 @@ class Card:
     """Of the file of parameters."""
     verdicts: tuple[str, ...]
     """What evaluations found, a few sentences each."""
+    encoder_arguments: Mapping[str, Any] = field(default_factory=dict)
+    """As `agent.encoder_arguments` gives them."""
+    encoder_sha256: str | None = None
+    """Of the file that defines an encoder that is none of leap_rl's."""
+
+    @property
+    def encoder_spec(self) -> EncoderSpec:
+        """Which encoder, and what it is made with."""
+        return EncoderSpec(
+            name=self.encoder, arguments=self.encoder_arguments, sha256=self.encoder_sha256
+        )
 
 
 def write_card(card: Card) -> str:

@@ -92,7 +92,7 @@ class A2CLearner:
         assert config.precision != "auto"
         self.action_generator = action_generator
         self.network = ActorCritic(
-            config.encoder, observation_shape=observation_shape, num_actions=num_actions
+            config.encoder_spec, observation_shape=observation_shape, num_actions=num_actions
         )
         gains = GAINS[config.initial_weights]
         initialize(self.network.policy, head_generator, gain=gains["policy"])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from leap_rl.compute.precision import Precision
+from leap_rl.networks.custom import EncoderSpec, is_custom
 
 LARGEST = 1e6
 """Rates and coefficients beyond this overflow float32 somewhere along the way."""
 
-EncoderName = Literal["mnih2013", "nature", "impala", "minatar", "mlp"]
-"""Which encoder the tasks share."""
+ENCODER_NAMES = ("mnih2013", "nature", "impala", "minatar", "mlp")
+"""The encoders that leap_rl comes with."""
 
 Share = Literal["encoder", "convolutions"]
 """Which parameters the tasks share."""
@@ -43,11 +44,19 @@ Device = Literal["auto", "cpu", "cuda"]
 class AgentConfig:
     """An advantage actor-critic agent. "Paper" is Leap's appendix "Experiment details: Atari"."""
 
-    encoder: EncoderName = "mnih2013"
+    encoder: str = "mnih2013"
     """The encoder, whose parameters the tasks share. mnih2013: paper ("the same network as in Mnih
     et al. 2013"). nature: Mnih et al. 2015. impala: Espeholt et al. 2018's deep one. minatar: Young
     and Tian 2019's, for pictures of 10 × 10. mlp: two layers of 64 tanh (Schulman et al. 2017), for
-    observations that are vectors, which take it in place of mnih2013."""
+    observations that are vectors, which take it in place of mnih2013. module:name is one of your
+    own, which needs --trust_imports on the command line."""
+
+    encoder_arguments: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of an encoder of your own, such as '{"width": 64}'."""
+
+    encoder_sha256: str | None = None
+    """SHA-256 of the file that defines an encoder of your own. Found when the run is made, and
+    written down; what is given must be met."""
 
     share: Share = "encoder"
     """Which of its parameters the tasks share and the initialization holds. encoder: all. The
@@ -114,7 +123,25 @@ class AgentConfig:
     policy + value_coefficient·value − entropy_coefficient·entropy, what the updates descend.
     policy or value: that part alone. Ours: the paper does not say which."""
 
+    @property
+    def encoder_spec(self) -> EncoderSpec:
+        """Which encoder, and what it is made with."""
+        return EncoderSpec(
+            name=self.encoder, arguments=self.encoder_arguments, sha256=self.encoder_sha256
+        )
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """The options that the encoder has no use for."""
+        return () if is_custom(self.encoder) else ("encoder_arguments", "encoder_sha256")
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that have to be imported to make the encoder."""
+        return (self.encoder.partition(":")[0],) if is_custom(self.encoder) else ()
+
     def __post_init__(self) -> None:
+        self._check_encoder()
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"agent.{name} = {value!r}: must be one of {', '.join(known)}")
@@ -135,6 +162,26 @@ class AgentConfig:
         ):
             if not holds:
                 raise ValueError(f"agent.{name} = {getattr(self, name)}: must {demand}")
+
+    def _check_encoder(self) -> None:
+        if is_custom(self.encoder):
+            if self.share != "encoder":
+                raise ValueError(
+                    f"agent.share = {self.share}: which parameters these are is not known of "
+                    f"agent.encoder = {self.encoder}; take encoder"
+                )
+            return
+        if self.encoder not in ENCODER_NAMES:
+            raise ValueError(
+                f"agent.encoder = {self.encoder!r}: must be one of {', '.join(ENCODER_NAMES)}, or "
+                "module:name of one of your own"
+            )
+        for name in self.without_effect:
+            if value := getattr(self, name):
+                raise ValueError(
+                    f"agent.{name} = {value}: has no effect with agent.encoder = {self.encoder}; "
+                    "leave it out"
+                )
 
 
 _CHOICES = {

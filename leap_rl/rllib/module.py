@@ -23,10 +23,14 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
 from leap_rl import pretrained
-from leap_rl.networks.encoders import Encoder, blank, initialize, make_encoder
+from leap_rl.networks.custom import EncoderSpec
+from leap_rl.networks.encoders import blank, features_of, initialize, random_encoder
 from leap_rl.rl.config import GAINS, InitialWeights
 
-OPTIONS = ("initialization", "encoder", "initial_weights", "value_gain")
+OPTIONS = (
+    *("initialization", "trust_imports", "encoder", "encoder_arguments", "encoder_sha256"),
+    *("initial_weights", "value_gain"),
+)
 """What `model_config` may have."""
 
 
@@ -44,7 +48,12 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
     Options, in `model_config`:
         initialization: Where the encoder's weights are: `pretrained:NAME`, or a folder that
             `leap-rl export` wrote, readable on every node.
-        encoder: In its place, the name of an encoder (`agent.encoder`) that starts at random.
+        trust_imports: Whether the module may be imported that defines the encoder of an
+            initialization, where it is none of leap_rl's.
+        encoder: In place of an initialization, the name of an encoder (`agent.encoder`) that starts
+            at random, `module:name` of your own included.
+        encoder_arguments: What such a one is made with (`agent.encoder_arguments`).
+        encoder_sha256: Of the file that defines it, where it must be that one.
         initial_weights: How random weights are drawn, `torch` or `he` (`agent.initial_weights`);
             `torch` by default. From torch's global stream, which RLlib seeds with `config.seed`.
         value_gain: Gain of the value's head (`agent.value_gain`).
@@ -55,7 +64,7 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         value: Features to values [B, 1]; not on the environment runners.
     """
 
-    encoder: Encoder
+    encoder: nn.Module
     policy: nn.Linear
     value: nn.Linear
 
@@ -77,11 +86,19 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         gains = GAINS[options["initial_weights"]]
         draws = torch.default_generator
         if options["initialization"] is None:
-            self.encoder = make_encoder(options["encoder"], observations.shape)
-            initialize(self.encoder, draws, gain=gains["encoder"])
+            spec = EncoderSpec(
+                name=options["encoder"],
+                arguments=options["encoder_arguments"] or {},
+                sha256=options["encoder_sha256"],
+            )
+            self.encoder = random_encoder(spec, observations.shape, draws, gain=gains["encoder"])
         else:
-            self.encoder = load_encoder(options["initialization"], observations.shape)
-        features = self.encoder.features
+            self.encoder, spec = load_encoder(
+                options["initialization"],
+                observations.shape,
+                trust_imports=bool(options["trust_imports"]),
+            )
+        features = features_of(spec, self.encoder, observations.shape)
         self.policy = blank(lambda: nn.Linear(features, int(actions.n)))
         self.value = blank(lambda: nn.Linear(features, 1))
         initialize(self.policy, draws, gain=gains["policy"])
@@ -123,26 +140,30 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         return {TARGET_NETWORK_ACTION_DIST_INPUTS: logits}
 
 
-def load_encoder(initialization: str, observation_shape: tuple[int, ...]) -> Encoder:
-    """Return the encoder of an initialization.
+def load_encoder(
+    initialization: str, observation_shape: tuple[int, ...], *, trust_imports: bool = False
+) -> tuple[nn.Module, EncoderSpec]:
+    """Return the encoder of an initialization, and which it is.
 
     Args:
         initialization: `pretrained:NAME`, or a folder that `leap-rl export` wrote.
         observation_shape: What it is to take.
+        trust_imports: Whether the module may be imported that defines it.
 
     Raises:
         ValueError: It cannot be read, or takes other observations.
     """
     is_name = initialization.startswith(pretrained.PREFIX)
     folder = pretrained.locate(initialization) if is_name else Path(initialization)
-    takes = pretrained.read_card(folder).observation_shape
+    card = pretrained.read_card(folder)
+    takes = card.observation_shape
     if takes != observation_shape:
         raise ValueError(
             f"initialization = {initialization}: takes observations of {list(takes)}, and the "
             f"environment's are {list(observation_shape)}; set up LeapEnv as it was trained "
             f"({folder}/config.yaml)"
         )
-    return pretrained.load(folder)
+    return pretrained.load(folder, trust_imports=trust_imports), card.encoder_spec
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -250,6 +250,8 @@ def _ppo(
                 module_class=LeapEncoderModule,
                 model_config={
                     "encoder": agent.encoder,
+                    "encoder_arguments": agent.encoder_arguments,
+                    "encoder_sha256": agent.encoder_sha256,
                     "initial_weights": agent.initial_weights,
                     "value_gain": agent.value_gain,
                 },

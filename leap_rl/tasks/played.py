@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from leap_rl.envs.vector import GameVector
-    from leap_rl.networks.encoders import Encoder
     from leap_rl.networks.parameters import Layout
     from leap_rl.tasks.config import TaskConfig
     from leap_rl.tasks.factory import ConfiguredTasks
@@ -53,25 +52,24 @@ class PlayedFamily(Family):
 
     def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
         """Return the layout of what the agents share of the encoder."""
-        from leap_rl.networks.encoders import shared_part
+        from leap_rl.networks.encoders import make_encoder, shared_part
         from leap_rl.networks.parameters import layout_of
 
-        return shared_part(layout_of(self._encoder(tasks)), tasks.agent.share)
+        spec, shape = self.player(tasks).encoder_spec, self.observation_shape(tasks.task)
+        return shared_part(layout_of(make_encoder(spec, shape)), tasks.agent.share)
 
     def random_initialization(self, tasks: ConfiguredTasks, seed: int) -> Tensor:
         """Draw an encoder, and return what is shared of it."""
         import torch
 
-        from leap_rl.networks.encoders import initialize, shared_part
+        from leap_rl.networks.encoders import random_encoder, shared_part
         from leap_rl.networks.parameters import flatten_parameters
 
-        encoder = self._encoder(tasks)
-        gain = GAINS[tasks.agent.initial_weights]["encoder"]
-        initialize(encoder, torch.Generator().manual_seed(seed), gain=gain)
+        encoder = random_encoder(
+            self.player(tasks).encoder_spec,
+            self.observation_shape(tasks.task),
+            torch.Generator().manual_seed(seed),
+            gain=GAINS[tasks.agent.initial_weights]["encoder"],
+        )
         flat = flatten_parameters(encoder)
         return flat.vector[: shared_part(flat.layout, tasks.agent.share).size].clone()
-
-    def _encoder(self, tasks: ConfiguredTasks) -> Encoder:
-        from leap_rl.networks.encoders import make_encoder
-
-        return make_encoder(self.player(tasks).encoder, self.observation_shape(tasks.task))

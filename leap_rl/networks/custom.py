@@ -1,0 +1,212 @@
+"""Encoders of other people's making, named `module:name`.
+
+Importing this imports neither torch nor any of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSpec:
+    """Which encoder, and what it is made with."""
+
+    name: str
+    """One of `encoders.ENCODERS`, or `module:name`."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of a `module:name`, besides the observations' shape."""
+    sha256: str | None = None
+    """Of the file that defines a `module:name`, where it must be that one."""
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether it is imported from a module that is none of leap_rl's."""
+        return is_custom(self.name)
+
+
+def is_custom(name: str) -> bool:
+    """Whether an encoder's name is `module:name`."""
+    return _NAME.fullmatch(name) is not None
+
+
+def source_sha256(spec: EncoderSpec) -> str:
+    """Return the SHA-256 of the file that defines a custom encoder; what it imports is not in it.
+
+    Raises:
+        ValueError: There is no such encoder, or no file of it.
+    """
+    make = _import(spec.name)
+    try:
+        source = inspect.getsourcefile(make)
+        return hashlib.sha256(Path(source or "").read_bytes()).hexdigest()
+    except (TypeError, OSError):
+        raise ValueError(
+            f"agent.encoder = {spec.name}: is defined in no file; write it as a function or class "
+            "of a Python module"
+        ) from None
+
+
+def check_source(spec: EncoderSpec) -> Callable[..., Any]:
+    """Return what makes a custom encoder.
+
+    Raises:
+        ValueError: It cannot be imported, or its file is not that of `spec.sha256`.
+    """
+    make = _import(spec.name)
+    if spec.sha256 is not None and source_sha256(spec) != spec.sha256:
+        raise ValueError(
+            f"agent.encoder = {spec.name}: its file is not that of agent.encoder_sha256 = "
+            f"{spec.sha256}, with which the run was made; take that file, or make a new run"
+        )
+    return make
+
+
+def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 0) -> nn.Module:
+    """Return a custom encoder with the weights that its constructor draws.
+
+    Args:
+        spec: It is called as `name(observation_shape, **arguments)`.
+        observation_shape: (H, W, C), or (L,) of vectors.
+        seed: Of torch's global random stream while it is built; the stream itself stays as it is.
+
+    Raises:
+        ValueError: There is none of that name, its file is another, or it cannot be an encoder.
+    """
+    import torch
+    from torch import nn
+
+    make = check_source(spec)
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.manual_seed(seed)
+        try:
+            module = make(observation_shape, **spec.arguments)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(
+                f"agent.encoder = {spec.name}: cannot be built for observations of shape "
+                f"{list(observation_shape)} with agent.encoder_arguments = "
+                f"{dict(spec.arguments)}: {reason}"
+            ) from error
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"agent.encoder = {spec.name}: returns {type(module).__name__}, and must return a "
+            "torch.nn.Module"
+        )
+    return module
+
+
+def draw(
+    spec: EncoderSpec, observation_shape: tuple[int, ...], generator: torch.Generator
+) -> nn.Module:
+    """Return a custom encoder whose weights are drawn from a stream.
+
+    Raises:
+        ValueError: It cannot be an encoder, or it draws from another random stream than torch's.
+    """
+    import torch
+
+    seed = int(torch.randint(2**62, (), generator=generator))
+    module = build(spec, observation_shape, seed=seed)
+    again = build(spec, observation_shape, seed=seed).state_dict()
+    for name, values in module.state_dict().items():
+        if not torch.equal(values, again[name]):
+            raise ValueError(
+                f"agent.encoder = {spec.name}: draws {name} from another random stream than "
+                "torch's global one; draw it with torch, so that a seed gives the same weights"
+            )
+    return module
+
+
+def features_of(spec: EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]) -> int:
+    """Return the width of a custom encoder's features, from a pass with two observations.
+
+    Raises:
+        ValueError: It is no function of its parameters alone from observations, as the
+            environments give them, to float32 features [N, F].
+    """
+    import torch
+
+    problem = _state_problem(module)
+    if problem is None:
+        generator = torch.Generator().manual_seed(0)
+        observations = torch.randint(0, 256, (2, *observation_shape), generator=generator)
+        is_image = len(observation_shape) == 3
+        observations = observations.to(torch.uint8) if is_image else observations / 255
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                passes = [module(observations.clone()) for _ in range(2)]
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            problem = (
+                f"does not take {'uint8' if is_image else 'float32'} observations "
+                f"{[2, *observation_shape]}, as the environments give them: {reason}"
+            )
+        else:
+            problem = _output_problem(passes)
+            if problem is None:
+                return int(passes[0].shape[1])
+    raise ValueError(f"agent.encoder = {spec.name}: {problem}")
+
+
+def _state_problem(module: nn.Module) -> str | None:
+    """Return what a flat float32 vector of its parameters cannot hold, if anything."""
+    import torch
+
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    if not parameters:
+        return "has no parameters, so there is nothing to learn"
+    for name, parameter in parameters.items():
+        if parameter.dtype != torch.float32:
+            return f"its {name} is {parameter.dtype}; make it torch.float32"
+    if others := sorted(module.state_dict().keys() - parameters.keys()):
+        return (
+            f"has state besides its parameters ({', '.join(others)}), which no initialization "
+            "holds; take LayerNorm or GroupNorm for BatchNorm, and register constants with "
+            "persistent=False"
+        )
+    return None
+
+
+def _output_problem(passes: list[Tensor]) -> str | None:
+    """Return what is wrong with the features of two passes of the same two observations."""
+    import torch
+
+    first, second = passes
+    if not (isinstance(first, torch.Tensor) and first.ndim == 2 and len(first) == 2):
+        shape = list(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
+        return f"returns {shape} for two observations, and must return features [2, F]"
+    if first.dtype != torch.float32:
+        return f"returns {first.dtype}, and must return torch.float32"
+    if not torch.equal(first, second):
+        return "gives other features for the same observations; leave out what is random (dropout)"
+    return None
+
+
+def _import(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(
+            f"agent.encoder = {name}: cannot be imported ({reason}); install the module, or put it "
+            "on PYTHONPATH, of every trainer too"
+        ) from error
+    if not callable(found):
+        raise ValueError(f"agent.encoder = {name}: is no class or function")
+    make: Callable[..., Any] = found
+    return make
