@@ -13,6 +13,7 @@ from leap_rl.compute.determinism import processor_kind
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.families import package_of
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
 
 PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "ray")
@@ -153,9 +154,16 @@ def versions_here(config: Config, *, meta_step: int) -> dict[str, Any]:
         "leap_rl": __version__,
         "python": platform.python_version(),
         **{name.replace("-", "_"): version(name) for name in PACKAGES},
+        **_family_version(config),
         # A cluster's machines tell theirs with each task.
         "processor": processor_kind() if computes_here(config) else None,
     }
+
+
+def _family_version(config: Config) -> dict[str, str]:
+    """Return the version of the package that brings the family of tasks, where one does."""
+    package = package_of(config.task.kind)
+    return {} if package is None else {package[0].replace("-", "_"): package[1]}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.divergence import OnDivergence
-from leap_rl.tasks.families import FAMILIES, OPTIONS
+from leap_rl.tasks.families import OPTIONS, family_of
 from leap_rl.tasks.family import Family
 from leap_rl.tasks.gymnasium import GymnasiumConfig
 from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.rllib import RllibConfig
-
-TaskKind = Literal["atari", "catch", "quadratic", "omniglot", "gymnasium", "rllib"]
-"""Which family of tasks a run draws from."""
 
 LossDifference = Literal["next_batch", "same_batch"]
 """From which batches the change of the loss along a segment is taken."""
@@ -25,11 +22,12 @@ LossDifference = Literal["next_batch", "same_batch"]
 class TaskConfig:
     """The tasks: a game each, with a budget. "Paper" is Leap's appendix on Atari."""
 
-    kind: TaskKind = "atari"
+    kind: str = "atari"
     """atari: ALE's games. catch: a small pixel game of our own, for trying things out.
     quadratic: noisy bowls with closed forms, for tests. omniglot: handwritten characters to
     classify, an alphabet a game (the paper's image experiment). gymnasium: environments by their
-    Gymnasium ids, one's own too. rllib: the same, learned by RLlib's PPO."""
+    Gymnasium ids, one's own too. rllib: the same, learned by RLlib's PPO. An installed package can
+    bring families of its own."""
 
     games: list[str] | str = "pretraining"
     """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
@@ -74,12 +72,14 @@ class TaskConfig:
 
     rllib: RllibConfig = field(default_factory=RllibConfig)
 
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of a family that an installed package brings."""
+
     resolved_games: tuple[str, ...] = field(init=False, repr=False)
     """The games spelled out; derived. Empty as long as it takes task.data to know them."""
 
     def __post_init__(self) -> None:
-        if self.kind not in FAMILIES:
-            raise ValueError(f"task.kind = {self.kind!r}: must be one of {', '.join(FAMILIES)}")
+        family_of(self.kind)
         if self.on_divergence not in get_args(OnDivergence):
             raise ValueError(
                 f"task.on_divergence = {self.on_divergence!r}: must be one of "
@@ -106,7 +106,7 @@ class TaskConfig:
     @property
     def family(self) -> Family:
         """What knows this kind of task."""
-        return FAMILIES[self.kind]
+        return family_of(self.kind)
 
     @property
     def without_effect(self) -> tuple[str, ...]:
