@@ -16,19 +16,29 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
 from leap_rl import pretrained
 from leap_rl.envs.single import GameEnv
+from leap_rl.networks.encoders import random_encoder
 
 
 class LeapFeatures(BaseFeaturesExtractor):
     """The encoder of an initialization, as stable-baselines3 takes one."""
 
     def __init__(self, observation_space: Any, initialization: str) -> None:
-        encoder = pretrained.load(initialization)
+        encoder = random_start() if initialization == "random" else pretrained.load(initialization)
         super().__init__(observation_space, features_dim=encoder.features)
         self.encoder = encoder
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         """Return features [N, F] of images [N, C, H, W] in 0..255, as this library shows them."""
         return self.encoder(observations.permute(0, 2, 3, 1).to(torch.uint8))
+
+
+def random_start() -> torch.nn.Module:
+    """Return a random encoder from a stream of its own, seeded by torch's global one's seed.
+
+    The global stream then draws the same heads for either start.
+    """
+    generator = torch.Generator().manual_seed(torch.initial_seed())
+    return random_encoder("minatar", (10, 10, 3), generator, gain=2**0.5)
 
 
 def make_model(initialization: str, game: str, *, num_envs: int = 8, **given: Any) -> PPO:
@@ -47,7 +57,7 @@ def make_model(initialization: str, game: str, *, num_envs: int = 8, **given: An
 def options() -> argparse.ArgumentParser:
     """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--initialization", default="minatar-leap")
+    parser.add_argument("--initialization", default="minatar-leap", help="or random")
     parser.add_argument("--game", default="MinAtar/Breakout-v1")
     parser.add_argument("--agent_steps", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=0)
