@@ -129,7 +129,7 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
         (["--task.agent_steps", "1000"], ["task.agent_steps = 1000", "160", "960 or 1120"]),
         (["--task.agent_steps", "0"], ["task.agent_steps = 0", "at least 1"]),
         (["--task.num_envs", "1.5"], ["task.num_envs = 1.5", "whole number"]),
-        (["--agent.encoder", "resnet"], ["agent.encoder = resnet", "mnih2013"]),
+        (["--agent.encoder", "resnet"], ["agent.encoder = 'resnet'", "mnih2013"]),
         (["--agent.gamma", "1.5"], ["agent.gamma = 1.5", "[0, 1]"]),
         (["--runtime.trainers", "many"], ["runtime.trainers = many", "whole number", "auto"]),
         (["--runtime.trainers", "true"], ["runtime.trainers = true", "a whole number or auto"]),
