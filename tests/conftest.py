@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """See that no test module imports Ray: what it finds in the environment then holds for good."""
     assert "ray" not in sys.modules, "import Ray in the test, after make_ray_runtime"
+
+
+@pytest.fixture(scope="module")
+def without_plots() -> Iterator[None]:
+    """Leave the plots out of reports; tests/evaluation and tests/cli/test_report.py draw them."""
+
+    def write(panels: object, path: Path, **_: object) -> list[Path]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.with_name(f"{path.name}.svg")
+        file.write_text("<svg/>")
+        return [file]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("leap_rl.evaluation.report_plots.draw", write)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -184,6 +184,12 @@ def test_maml_is_refused_where_nothing_can_be_differentiated_through() -> None:
             parse(config_parser(TrainConfig, program="test"), TrainConfig, argv)
 
 
+def test_no_parser_changes_the_next_ones_defaults() -> None:
+    first = config_parser(TrainConfig, program="test")
+    assert parse(first, TrainConfig, [], defaults={"seed": 7}).seed == 7
+    assert parse(config_parser(TrainConfig, program="test"), TrainConfig, []) == TrainConfig()
+
+
 def test_a_pool_and_its_games_are_the_same_run() -> None:
     by_name = TrainConfig()
     spelled = list(by_name.task.resolved_games)

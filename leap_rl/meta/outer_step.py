@@ -47,24 +47,15 @@ class OuterStep:
         if not (math.isfinite(meta_lr) and meta_lr > 0):
             raise ValueError(f"meta_lr = {meta_lr}: must be finite and greater than 0")
         self._theta = copy_theta0(theta0)
-        # Which kernel steps is named, not left to torch's choice, so that the bits stay the same.
-        self._optimizer: torch.optim.Optimizer
+        self._meta_lr = meta_lr
+        self._state: dict[str, Tensor] = {}
         if optimizer == "adam":
-            self._optimizer = torch.optim.Adam(
-                [self._theta], lr=meta_lr, foreach=False, fused=False
-            )
-            # What Adam itself starts from, set here so that a state has the same names at any time.
-            self._set_optimizer_state(
-                {
-                    "step": torch.tensor(0.0, dtype=torch.float32),
-                    "exp_avg": torch.zeros_like(self._theta),
-                    "exp_avg_sq": torch.zeros_like(self._theta),
-                }
-            )
-        elif optimizer == "sgd":
-            self._optimizer = torch.optim.SGD([self._theta], lr=meta_lr, foreach=False, fused=False)
-            self._set_optimizer_state({})
-        else:
+            self._state = {
+                "step": torch.tensor(0.0, dtype=torch.float32),
+                "exp_avg": torch.zeros_like(self._theta),
+                "exp_avg_sq": torch.zeros_like(self._theta),
+            }
+        elif optimizer != "sgd":
             raise ValueError(f"optimizer = {optimizer!r}: must be 'adam' or 'sgd'")
 
     @property
@@ -82,9 +73,10 @@ class OuterStep:
         """
         mean = _mean(contributions, like=self._theta)
         before, state = self._theta.clone(), self.state_dict()
-        self._theta.grad = mean
-        self._optimizer.step()
-        self._theta.grad = None
+        if self._state:
+            _step_adam(self._theta, mean, self._state, self._meta_lr)
+        else:
+            self._theta.add_(mean, alpha=-self._meta_lr)
         if not torch.isfinite(self._theta).all():
             self._theta.copy_(before)
             self.load_state_dict(state)
@@ -101,20 +93,27 @@ class OuterStep:
 
         The initialization itself is not part of it.
         """
-        return {name: value.clone() for name, value in self._optimizer_state().items()}
+        return {name: value.clone() for name, value in self._state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Copy in what `state_dict` gave; ValueError if it is another optimizer's or size's."""
-        check_state(state, like=self._optimizer_state())
-        self._set_optimizer_state({name: value.clone() for name, value in state.items()})
+        check_state(state, like=self._state)
+        self._state = {name: value.clone() for name, value in state.items()}
 
-    def _optimizer_state(self) -> dict[str, Tensor]:
-        state = self._optimizer.state[self._theta]
-        # SGD without momentum notes that it has none.
-        return {name: value for name, value in state.items() if value is not None}
 
-    def _set_optimizer_state(self, state: dict[str, Tensor]) -> None:
-        self._optimizer.state[self._theta] = state
+def _step_adam(theta: Tensor, grad: Tensor, state: Mapping[str, Tensor], meta_lr: float) -> None:
+    """Change `theta` and `state` as `torch.optim.Adam` does, to the same bits.
+
+    The first optimizer of torch's that a process makes imports torch's compiler: seconds of each
+    start, and 100 MB.
+    """
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+    state["step"].add_(1)
+    state["exp_avg"].lerp_(grad, 1 - beta1)
+    state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    step = state["step"].item()
+    root = (state["exp_avg_sq"].sqrt() / (1 - beta2**step) ** 0.5).add_(epsilon)
+    theta.addcdiv_(state["exp_avg"], root, value=-meta_lr / (1 - beta1**step))
 
 
 def _mean(contributions: Sequence[Tensor], *, like: Tensor) -> Tensor:

@@ -12,13 +12,15 @@ import leap_rl
 from leap_rl import Evaluation, Run, TrainConfig
 from leap_rl.cli import main
 
+pytestmark = pytest.mark.usefixtures("without_plots")
+
 LOCALLY = {"runtime.kind": "local", "tracking.tensorboard": False}
 CATCH = {
     **LOCALLY,
     "task.kind": "catch",
     "task.games": ["catch"],
     "task.num_envs": 4,
-    "task.agent_steps": 400,
+    "task.agent_steps": 80,
     "agent.lr": 0.003,
     "meta.batch_size": 2,
     "meta.meta_steps": 2,

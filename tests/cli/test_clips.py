@@ -18,6 +18,8 @@ from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.training.interrupts import Interrupts
 from tests.tracking import wandb_file
 
+pytestmark = pytest.mark.usefixtures("without_plots")
+
 ATARI = ["--task.num_envs", "2", "--task.agent_steps", "20", "--runtime.kind", "local"]
 ATARI += ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
 CLIPS = ["--clips", "true", "--tracking.wandb", "offline"]

@@ -30,10 +30,13 @@ from leap_rl.training.rounds.agents import RANDOM
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.trainer.recorder import TaskRecorder
 
+pytestmark = pytest.mark.usefixtures("without_plots")
+
 QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
 LOCALLY = ["--runtime.kind", "local", *QUIET]
 CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "4"]
-CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "300"]
+# As many agent steps as each environment takes for an episode.
+CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "240"]
 CATCH += ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
 GAMES = ["--games", '["catch", "catch_dark"]']
 
@@ -183,7 +186,7 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
 ) -> None:
     out = tmp_path / "out"
     inits = ["--init", f"leap={trained},{other_seed}@1", "--own_start", "true"]
-    assert evaluate(*inits, "--agent_steps", "100", "--out", out) == 0
+    assert evaluate(*inits, "--agent_steps", "40", "--out", out) == 0
     evaluation = read_evaluation(RunFolder(out))
     assert evaluation.complete
     assert evaluation.agents == len(evaluation.curves) == (1 + 2 + 2) * 2 * 2

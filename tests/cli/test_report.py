@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
 CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "4"]
-CATCH += ["--task.agent_steps", "300", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
+CATCH += ["--task.agent_steps", "240", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
 
 
 @pytest.fixture(scope="module")

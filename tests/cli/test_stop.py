@@ -20,7 +20,7 @@ from leap_rl.tracking.live import read_live
 from leap_rl.training.errors import RunFailedError
 
 BOWLS = ["--config", "debug", "--tracking.tensorboard", "false"]
-LONG = [*BOWLS, "--task.agent_steps", "40000", "--meta.meta_steps", "100"]
+LONG = [*BOWLS, "--task.agent_steps", "4000", "--meta.meta_steps", "1000"]
 LOCAL = ["--runtime.kind", "local"]
 ALONE = [*LOCAL, "--runtime.trainers", "1", "--tracking.console", "quiet"]
 RAY = ["--runtime.kind", "ray", "--runtime.trainers", "2"]

@@ -33,6 +33,8 @@ def test_beyond_torch_it_imports_its_own_files_alone() -> None:
         "from leap_rl.meta import *\n"
         "print(*sorted(set(sys.modules) - before))\n"
         "Leap().start(torch.zeros(2)).observe(torch.zeros(2), 0.0, torch.zeros(2))\n"
+        "OuterStep(torch.zeros(2), optimizer='adam', meta_lr=1.0).step([torch.ones(2)])\n"
+        "assert 'torch._dynamo' not in sys.modules\n"  # torch's compiler: seconds
     )
     assert set(imported.split()) == ALLOWED
 

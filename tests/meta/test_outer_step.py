@@ -52,6 +52,23 @@ def test_adam_is_the_published_algorithm():
         assert result.theta.tolist() == pytest.approx(theta, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "reference"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)]
+)
+def test_each_step_has_the_bits_of_torchs_optimizer(name, reference):
+    size = 1003  # not a multiple of a vector register
+    theta = torch.randn(size, generator=torch.Generator().manual_seed(99))
+    outer = OuterStep(theta, optimizer=name, meta_lr=0.01)
+    optimizer = reference([theta], lr=0.01, foreach=False, fused=False)
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        theta.grad = 10.0 ** (seed - 10) * torch.randn(size, generator=generator)
+        optimizer.step()
+        assert torch.equal(outer.step([theta.grad]).theta, theta)
+    for key, value in outer.state_dict().items():
+        assert torch.equal(value, optimizer.state[theta][key])
+
+
 def test_the_mean_is_summed_in_float64_in_slot_order():
     """Terms in which float32 loses bits, and in which even float64 depends on the order."""
     columns = [(1.0, 2.0**-24, 2.0**-24, 0.0), (1e20, 1.0, -1e20, 1.0), (1.0, 1e20, -1e20, 1.0)]

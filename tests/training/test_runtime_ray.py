@@ -92,8 +92,8 @@ def trainers(process: subprocess.Popen[str]) -> list[int]:
 def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     tmp_path: Path,
 ) -> None:
-    # Long enough that a trainer's imports take no longer than the other's first task.
-    options = [*BOWLS, "--task.agent_steps", "48000"]
+    # Long enough that a trainer's imports take no longer than the other's first three tasks.
+    options = [*BOWLS, "--task.agent_steps", "16000"]
     calm = RunFolder(tmp_path / "calm")
     assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
@@ -105,8 +105,8 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     addresses = listening({process.pid, *family})
     (private,) = Path("/tmp").glob(f"leap_rl-{process.pid}-*")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (private, private / "token")}
-    # With one of four slots complete, both trainers are at work.
-    wait_until(lambda: folder.slot(0, 0).exists() or folder.slot(0, 1).exists(), process)
+    # Both trainers are at work.
+    wait_until(lambda: len(list(folder.slots(0).glob("*.lease"))) == 2, process)
     os.kill(victim, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, err
