@@ -6,6 +6,7 @@
 #   make docs                    the page of all options, and the site of the docs in site/
 #   make compose                 the demo in containers, by docker compose: see docs/launch.md
 #   make peers                   an environment for each peer in benchmarks/peers
+#   make setup PYTHON=python3.13 have .venv of another Python: it is made again
 #   make setup TORCH_INDEX=URL   take torch from another index, such as
 #                                https://download.pytorch.org/whl/cu130 (CUDA 13.0) or .../whl/cpu
 
@@ -15,18 +16,27 @@ TORCH = torch==2.13.0
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
-.PHONY: compose demo docs format help lint lock peers setup test test-chaos test-slow
+.PHONY: compose demo docs force format help lint lock peers setup test test-chaos test-slow
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 setup: $(INSTALLED)
 
+# A .venv keeps its Python, unless PYTHON names another one.
+FOUND := $(wildcard $(BIN)/pip)
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(PYTHON) -V 2>&1),$(shell $(BIN)/python -V 2>&1))
+FOUND :=
+$(INSTALLED): force
+endif
+endif
+
 # torch goes in first and by its exact version, so that no other package draws in another build.
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leap_rl needs Python 3.11 or newer; name one: make setup PYTHON=python3.11")'
 	@echo "Setting up .venv: torch first, then some 170 locked packages; a few minutes"
-	$(PYTHON) -m venv .venv
+	$(if $(FOUND),,$(PYTHON) -m venv --clear .venv)
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
 	$(BIN)/pip install --quiet -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps -e .

@@ -12,6 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import subprocess
+import sys
 from contextlib import suppress
 from functools import cache
 from typing import Final
@@ -83,6 +85,10 @@ def processor_kind() -> str:
 
 
 def _processor_model() -> str:
+    if sys.platform == "darwin":
+        with suppress(OSError, subprocess.CalledProcessError):
+            asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+            return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             models = (line.partition(":")[2] for line in lines if line.startswith("model name"))

@@ -24,6 +24,8 @@ def has_bfloat16_units() -> bool:
     allowed = next((os.environ[name] for name in _ISA_VARIABLES if name in os.environ), "ALL")
     if allowed.upper() in _ISAS_WITHOUT_BFLOAT16:
         return False
+    if not hasattr(torch.cpu, "get_capabilities"):  # torch 2.6 has none
+        return False
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(units, False) for units in ("amx_bf16", "avx512_bf16"))
 

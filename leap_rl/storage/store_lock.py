@@ -188,6 +188,5 @@ class StoreLock:
 
 def _now_s() -> float:
     """Return monotonic seconds, those in which this machine was asleep included."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+    # macOS has no CLOCK_BOOTTIME; CLOCK_MONOTONIC counts them there, and time.monotonic does not.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

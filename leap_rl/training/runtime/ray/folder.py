@@ -5,22 +5,25 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 
-LONGEST_PARENT_BYTES = 14
-"""107 less what `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take below it."""
+BELOW_BYTES = 93
+"""What `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take of a socket's path."""
 
 
 @cache
 def private_folder() -> Path:
     """Return this process's own folder for Ray's files and token, removed when it ends.
 
-    Ray puts sockets below it, whose paths must not exceed 107 bytes: a long TMPDIR is not used.
+    Ray puts sockets below it, whose paths must not exceed 107 bytes, on macOS 103: a long TMPDIR is
+    not used.
     """
     parent = tempfile.gettempdir()
-    if len(os.fsencode(parent)) > LONGEST_PARENT_BYTES:
+    longest = 103 if sys.platform == "darwin" else 107
+    if len(os.fsencode(parent)) > longest - BELOW_BYTES:
         parent = "/tmp"
     folder = Path(
         tempfile.mkdtemp(prefix=f"leap_rl-{os.getpid()}-", dir=parent)
