@@ -14,7 +14,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from leap_rl.pretrained.card import CARD, PARAMETERS, Card, read_card
+from leap_rl.pretrained.card import CARD, Card, read_card
+from leap_rl.storage.run_folder import INITIALIZATION
 
 if TYPE_CHECKING:
     from leap_rl.networks.encoders import Encoder
@@ -68,12 +69,13 @@ def load(name: str | Path) -> Encoder:
             f"{folder}: holds the {card.share} alone, and the rest of an encoder starts at random; "
             "leap-rl learn --init takes it"
         )
+    file = folder / INITIALIZATION
     try:
-        data = (folder / PARAMETERS).read_bytes()
+        data = file.read_bytes()
     except OSError as error:
-        raise ValueError(f"{folder / PARAMETERS}: cannot be read: {error.strerror}") from None
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != card.sha256:
-        raise ValueError(f"{folder / PARAMETERS}: is not the file that its card was written for")
+        raise ValueError(f"{file}: is not the file that its card was written for")
     encoder = make_encoder(card.encoder, card.observation_shape)
     encoder.load_state_dict(load_tensors(data))
     return encoder
