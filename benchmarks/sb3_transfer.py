@@ -63,28 +63,23 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
 
 def learn(cell: Cell) -> Mapping[str, Any]:
     """Return what an agent earned in each interval [R], and its episodes [E]."""
-    from stable_baselines3.common.callbacks import BaseCallback
-
     budget = cell["agent_steps"]
     ends = np.linspace(0, budget, INTERVALS + 1)[1:].round().astype(np.int64)
     rewards = np.zeros(INTERVALS)
     episodes: list[tuple[int, float]] = []
 
-    class Watch(BaseCallback):
-        def _on_step(self) -> bool:
-            at = self.num_timesteps  # over all environments; the budget is a multiple of theirs
-            rewards[np.searchsorted(ends, at)] += float(np.sum(self.locals["rewards"]))
-            episodes.extend(
-                (at, float(info["episode"]["r"]))
-                for info in self.locals["infos"]
-                if "episode" in info
-            )
-            return self.num_timesteps < budget
+    def watch(of_the_loop: Mapping[str, Any], _: object) -> bool:
+        at: int = of_the_loop["self"].num_timesteps  # over all environments
+        rewards[np.searchsorted(ends, at)] += float(np.sum(of_the_loop["rewards"]))
+        episodes.extend(
+            (at, float(info["episode"]["r"])) for info in of_the_loop["infos"] if "episode" in info
+        )
+        return at < budget
 
     model = runpy.run_path(str(EXAMPLE))["make_model"](
         cell["initialization"], cell["game"], seed=cell["seed"]
     )
-    model.learn(budget, callback=Watch())
+    model.learn(budget, callback=watch)
     return {
         "interval_ends": ends.tolist(),
         "rewards": rewards.tolist(),

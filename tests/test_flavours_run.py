@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.cli import main
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import FILE_NAME
 from tests.tracking import tensorboard_file
 
 FLAVOUR = "freeway@mode=4,difficulty=1"
@@ -48,7 +47,8 @@ def test_kept_agents_of_flavours_go_on_with_the_same_bits(tmp_path: Path) -> Non
     assert (stopped / f"kept/000000/{FLAVOUR}.safetensors").exists()
     assert main(["resume", str(stopped), "--meta.meta_steps", "3"]) == 0
     sums = [
-        RunFolder(run).read_checkpoint(3)[1]["sha256"][FILE_NAME] for run in (straight, stopped)
+        RunFolder(run).read_checkpoint(3)[1]["sha256"][INITIALIZATION]
+        for run in (straight, stopped)
     ]
     assert sums[0] == sums[1]
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.envs.own_games import MODULE, WALK
 
@@ -31,7 +30,9 @@ def initializations(run: Path) -> list[str]:
     folder = RunFolder(run)
     latest = folder.latest()
     assert latest is not None
-    return [folder.read_checkpoint(number)[1]["sha256"][FILE_NAME] for number in range(latest + 1)]
+    return [
+        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,12 @@ from leap_rl.cli import main
 from leap_rl.compute import processor
 from leap_rl.config import TrainConfig
 from leap_rl.meta.config import MetaConfig
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.supervised.unrolled import gradient_through_descent
 from leap_rl.tasks.omniglot.data import read_omniglot
 from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import FILE_NAME, load_tensors
+from leap_rl.training.initialization import load_tensors
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
@@ -54,7 +54,9 @@ def initializations(run: Path) -> list[str]:
     folder = RunFolder(run)
     latest = folder.latest()
     assert latest is not None
-    return [folder.read_checkpoint(number)[1]["sha256"][FILE_NAME] for number in range(latest + 1)]
+    return [
+        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
+    ]
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -138,7 +140,8 @@ def test_maml_steps_by_the_gradient_through_all_updates(trained: tuple[list[str]
     layout = tasks.shared_layout()
     folder = RunFolder(run)
     theta0, theta1 = (
-        layout.pack(load_tensors(folder.read_checkpoint(number)[0][FILE_NAME])) for number in (0, 1)
+        layout.pack(load_tensors(folder.read_checkpoint(number)[0][INITIALIZATION]))
+        for number in (0, 1)
     )
     gradients = []
     games = draw_games(config.seed, 0, config.task.resolved_games, 2)
@@ -182,7 +185,7 @@ def test_a_held_out_alphabet_is_learned_from_an_initialization(
     trained: tuple[list[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv, run = trained
-    init = run / "checkpoints/000001" / FILE_NAME
+    init = run / "checkpoints/000001" / INITIALIZATION
     learn = ["--task.kind", "omniglot", "--task.games", "held_out", "--init", str(init)]
     learn += ["--task.omniglot.updates", "3", "--task.omniglot.validate_every", "1"]
     where = ["--task.data", argv[argv.index("--task.data") + 1], "--run_dir", str(tmp_path / "run")]

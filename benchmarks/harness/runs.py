@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from leap_rl.evaluation.results import Evaluation, read_evaluation
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.initialization import FILE_NAME
 
 EXIT_REFUSED: Final = 2
 """Of leap-rl, for bad input."""
@@ -42,7 +41,7 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
         _leap_rl("train", *argv, "--meta.meta_steps", str(meta_steps), *where, *_QUIET)
     elif (folder.latest() or 0) < meta_steps:
         _leap_rl("resume", str(path), *argv, "--meta.meta_steps", str(meta_steps))
-    return folder.checkpoint(meta_steps) / FILE_NAME
+    return folder.checkpoint(meta_steps) / INITIALIZATION
 
 
 def evaluate(path: Path, argv: Sequence[str], *, trainers: int = 1) -> Evaluation:

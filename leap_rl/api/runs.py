@@ -14,9 +14,9 @@ from leap_rl.app.record import read_run
 from leap_rl.config import Config, LearnConfig, TrainConfig, to_mapping
 from leap_rl.config.parsing import spelled
 from leap_rl.storage import plain_yaml
+from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import FILE_NAME
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -83,7 +83,7 @@ class Run:
                 f"{self.place}: is a run of leap-rl {self.config.command}; only "
                 "those of leap-rl train make an initialization"
             )
-        return self._folder.checkpoint(self.meta_step) / FILE_NAME
+        return self._folder.checkpoint(self.meta_step) / INITIALIZATION
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the metrics that are logged, a row each meta-step; docs/metrics.md names them."""

@@ -17,10 +17,10 @@ from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained import PREFIX, locate
 from leap_rl.pretrained.card import OPTIONS
-from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted, refuse_password
-from leap_rl.training.initialization import FILE_NAME, read_initialization
+from leap_rl.training.initialization import read_initialization
 
 BEST = "best"
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -77,7 +77,7 @@ def read_theta0(path: str, layout: Layout) -> tuple[Tensor, str]:
         ValueError: There is no such file, or its parameters do not fit.
     """
     if path.startswith(PREFIX):
-        path = str(locate(path) / FILE_NAME)
+        path = str(locate(path) / INITIALIZATION)
     return read_initialization(path, layout)
 
 
@@ -149,10 +149,10 @@ def find_initialization(given: str) -> FoundInitialization:
     path, _, version = given.rpartition("@") if "@" in Path(given).name else (given, "", "")
     if version and not Path(given).exists():
         return _of_run(given, RunFolder(path), version)
-    if (Path(given) / FILE_NAME).exists():
+    if (Path(given) / INITIALIZATION).exists():
         if (Path(given) / OPTIONS).exists():  # which a checkpoint's folder has not
-            return _of_export(given, Path(given), path=str(Path(given) / FILE_NAME))
-        return _of_file(given, Path(given) / FILE_NAME)
+            return _of_export(given, Path(given), path=str(Path(given) / INITIALIZATION))
+        return _of_file(given, Path(given) / INITIALIZATION)
     if Path(given).is_dir():
         return _of_run(given, RunFolder(given), "")
     if is_url(given):
@@ -194,7 +194,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         )
     else:
         number = latest
-    file = folder.checkpoint(number) / FILE_NAME
+    file = folder.checkpoint(number) / INITIALIZATION
     if not file.exists():
         removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
         raise ValueError(f"init = {given}: {file} is missing{removed}")
@@ -222,7 +222,7 @@ def _of_export(given: str, folder: Path, *, path: str) -> FoundInitialization:
     return FoundInitialization(
         given=given,
         path=path,
-        file=folder / FILE_NAME,
+        file=folder / INITIALIZATION,
         name=folder.absolute().name,
         options=to_mapping(config),
     )
@@ -243,5 +243,5 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
             return FoundInitialization(
                 given=given, path=str(file), name=name, options=run.options, run=str(folder)
             )
-    name = checkpoint.name if file.name == FILE_NAME else file.stem
+    name = checkpoint.name if file.name == INITIALIZATION else file.stem
     return FoundInitialization(given=given, path=str(file), name=name, options=None)

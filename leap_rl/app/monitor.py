@@ -6,14 +6,13 @@ import time
 from dataclasses import replace
 
 from leap_rl.config import Config, TrainConfig
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker
 from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
-from leap_rl.training.initialization import FILE_NAME
 
 
 class Monitor:
@@ -95,7 +94,7 @@ class Monitor:
             return
         latest = self._folder.latest() or 0
         newest = last if latest == last else latest - latest % every
-        path = self._folder.checkpoint(number) / FILE_NAME
+        path = self._folder.checkpoint(number) / INITIALIZATION
         if path.exists():
             self._tracker.log_initialization(
                 number,

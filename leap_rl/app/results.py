@@ -8,10 +8,9 @@ from textwrap import fill
 
 from leap_rl.app.display import program, shown
 from leap_rl.config import TrainConfig
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
-from leap_rl.training.initialization import FILE_NAME
 
 FINAL_PART = 0.2
 """The part of a learning run, at its end, whose returns say how well the agent plays."""
@@ -21,7 +20,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     """Print a meta-training run's outcome."""
     number = folder.latest()
     assert number is not None
-    initialization = shown(folder.checkpoint(number) / FILE_NAME)
+    initialization = shown(folder.checkpoint(number) / INITIALIZATION)
     print(f"\nMeta-trained for {number} meta-steps.")
     print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")

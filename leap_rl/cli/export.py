@@ -15,9 +15,10 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
-from leap_rl.pretrained.card import CARD, OPTIONS, PARAMETERS, Card, write_card
+from leap_rl.pretrained.card import CARD, OPTIONS, Card, write_card
 from leap_rl.storage import plain_yaml
 from leap_rl.storage.durable_files import make_folder, write_atomically
+from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tasks.played import PlayedFamily
 
@@ -106,7 +107,7 @@ def export(one: FoundInitialization, out: Path, *, evaluations: Sequence[str] = 
         verdicts=tuple(verdicts),
     )
     make_folder(out)
-    write_atomically(out / PARAMETERS, data)
+    write_atomically(out / INITIALIZATION, data)
     write_atomically(out / OPTIONS, plain_yaml.dump(_options_of(config)).encode())
     write_atomically(out / CARD, write_card(card).encode())
 

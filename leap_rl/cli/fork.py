@@ -18,10 +18,9 @@ from leap_rl.app.results import announce_initialization
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.config import TrainConfig, fingerprint
 from leap_rl.storage.locked_folder import RunFolderError
-from leap_rl.storage.run_folder import LONGEST_NUMBER, RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.wandb_folder import note_sources
-from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
 _HELP = """\
@@ -125,7 +124,7 @@ def create_fork(
     folder = asked_folder(config.run_dir) or new_folder("fork")
     write_first = partial(folder.write_checkpoint, at, files, {"agent_steps": agent_steps})
     fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
-    note_sources(folder.path, [parent.checkpoint(at) / FILE_NAME])
+    note_sources(folder.path, [parent.checkpoint(at) / INITIALIZATION])
     if not keep_optimizer:
         text = f"meta.optimizer = {optimizer}: the outer optimizer starts from scratch"
         print(f"leap-rl: {text}", file=sys.stderr)
@@ -150,7 +149,7 @@ def _read(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes
     files, state = parent.read_checkpoint(at)
     parent.refuse_foreign(state, fingerprint)
     agent_steps = state.get("agent_steps")
-    if not isinstance(agent_steps, int) or not {FILE_NAME, OUTER_OPTIMIZER} <= files.keys():
+    if not isinstance(agent_steps, int) or not {INITIALIZATION, OUTER_OPTIMIZER} <= files.keys():
         raise RunFolderError(f"{parent.checkpoint(at)}: is no checkpoint of a meta-training run")
     return files, agent_steps
 
@@ -175,7 +174,7 @@ def _record(
     origin = Origin(
         run=parent.name,
         at=at,
-        initialization_sha256=sums[FILE_NAME],
+        initialization_sha256=sums[INITIALIZATION],
         optimizer_sha256=sums[OUTER_OPTIMIZER],
     )
     init_sha256 = run.record.init_sha256

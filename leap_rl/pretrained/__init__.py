@@ -14,7 +14,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from leap_rl.pretrained.card import CARD, PARAMETERS, Card, read_card
+from leap_rl.pretrained.card import CARD, Card, read_card
+from leap_rl.storage.run_folder import INITIALIZATION
 
 if TYPE_CHECKING:
     from torch import nn
@@ -76,12 +77,13 @@ def load(name: str | Path, *, trust_imports: bool = False) -> nn.Module:
             f"{folder}: its encoder is {card.encoder}, whose module would be imported, and so run; "
             "pass trust_imports=True if you trust it"
         )
+    file = folder / INITIALIZATION
     try:
-        data = (folder / PARAMETERS).read_bytes()
+        data = file.read_bytes()
     except OSError as error:
-        raise ValueError(f"{folder / PARAMETERS}: cannot be read: {error.strerror}") from None
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from None
     if hashlib.sha256(data).hexdigest() != card.sha256:
-        raise ValueError(f"{folder / PARAMETERS}: is not the file that its card was written for")
+        raise ValueError(f"{file}: is not the file that its card was written for")
     encoder = make_encoder(card.encoder_spec, card.observation_shape)
     encoder.load_state_dict(load_tensors(data))
     return encoder

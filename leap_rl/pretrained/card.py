@@ -15,7 +15,6 @@ from leap_rl.storage import plain_yaml
 from leap_rl.storage.run_folder import INITIALIZATION
 
 CARD = "README.md"
-PARAMETERS = INITIALIZATION
 OPTIONS = "config.yaml"
 
 _FENCE = "---\n"
@@ -95,12 +94,12 @@ def write_card(card: Card) -> str:
 
 ## Use
 
-`{PARAMETERS}` has the parameters by name, as safetensors; its SHA-256 is
+`{INITIALIZATION}` has the parameters by name, as safetensors; its SHA-256 is
 `{card.sha256}`.
 
 ```bash
 leap-rl evaluate --init FOLDER --games GAMES              # against random starts
-leap-rl learn --init FOLDER/{PARAMETERS}
+leap-rl learn --init FOLDER/{INITIALIZATION}
 ```
 
 ```python

@@ -35,7 +35,7 @@ from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import AXES, Axis, Row, axis_of
 from leap_rl.tracking.sink import Cell, Sink, TrackingError
 from leap_rl.tracking.wandb_folder import (
-    INITIALIZATION,
+    ARTIFACT_TYPE,
     artifact_name,
     pass_over_older_files,
     read_sources,
@@ -270,7 +270,7 @@ class WandbSink(Sink):
         that the run `uses` is found by its content, and declared, when it is uploaded.
         """
         said = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        artifact = wandb.Artifact(name, type=INITIALIZATION, metadata=said)
+        artifact = wandb.Artifact(name, type=ARTIFACT_TYPE, metadata=said)
         artifact.add_file(str(path), skip_cache=True, policy="immutable")
         artifact.finalize()
         assert self._run._interface is not None

@@ -21,14 +21,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from leap_rl.storage.durable_files import write_atomically
+from leap_rl.storage.run_folder import INITIALIZATION
 
-INITIALIZATION = "initialization"
+ARTIFACT_TYPE = "initialization"
 """The type of artifact, and the first part of its name."""
 
-_FILE_NAME = "initialization.safetensors"
 _ID = re.compile(r"[^\s/\\#?%:]{1,128}")
 """A run's id in wandb."""
-_ARTIFACT = re.compile(rf"{INITIALIZATION}-[\w.-]{{1,100}}", re.ASCII)
+_ARTIFACT = re.compile(rf"{ARTIFACT_TYPE}-[\w.-]{{1,100}}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Source:
 def artifact_name(run_id: str) -> str:
     """Return the name of the artifact that a wandb run's initializations are versions of."""
     plain = re.sub(r"[^\w.-]", "_", run_id[:100], flags=re.ASCII)
-    return f"{INITIALIZATION}-{plain}"
+    return f"{ARTIFACT_TYPE}-{plain}"
 
 
 def run_id(run_folder: Path) -> str:
@@ -104,7 +104,7 @@ def _source(file: str) -> Source | None:
     checkpoint = path.parent
     known = _read_id(checkpoint.parent.parent / "wandb" / "run_id.txt")
     is_checkpoint = checkpoint.parent.name == "checkpoints" and checkpoint.name.isdecimal()
-    if known is None or not is_checkpoint or path.name != _FILE_NAME:
+    if known is None or not is_checkpoint or path.name != INITIALIZATION:
         return None
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     name = artifact_name(known)
@@ -113,7 +113,7 @@ def _source(file: str) -> Source | None:
 
 def _is_as_noted(source: Source) -> bool:
     path = Path(source.file)
-    if path.name != _FILE_NAME or path.is_symlink() or not path.is_file():
+    if path.name != INITIALIZATION or path.is_symlink() or not path.is_file():
         return False
     if not _ARTIFACT.fullmatch(source.artifact):
         return False

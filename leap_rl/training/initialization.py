@@ -13,10 +13,7 @@ from torch import Tensor
 
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.object_store import read_file
-from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.storage.urls import redacted
-
-FILE_NAME = INITIALIZATION
 
 
 def save_tensors(tensors: Mapping[str, Tensor]) -> bytes:

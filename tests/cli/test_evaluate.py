@@ -20,11 +20,11 @@ from leap_rl.cli.evaluate import take_inits
 from leap_rl.config import EvaluateConfig
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import FILE_NAME, save_tensors
+from leap_rl.training.initialization import save_tensors
 from leap_rl.training.messages import Complete
 from leap_rl.training.rounds.agents import RANDOM
 from leap_rl.training.runtime.local import LocalLink
@@ -102,7 +102,7 @@ def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) ->
         start = {"mine@2": 0, "mine@1": 1, RANDOM: 2 + curve.seed}[curve.initialization]
         theta0 = torch.from_numpy(policy.theta0(start))
         if curve.initialization == "mine@1":
-            assert save_tensors(tasks.shared_layout().named(theta0)) == files[FILE_NAME]
+            assert save_tensors(tasks.shared_layout().named(theta0)) == files[INITIALIZATION]
         task.start(theta0)
         recorder = TaskRecorder(task.agent_steps_total)
         while not task.done:
@@ -199,7 +199,7 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
     assert evaluation.own_starts == {"leap": "leap@0"}
     config = config_of(out)
     assert config.init == [
-        f"leap={trained}/checkpoints/000002/{FILE_NAME},{other_seed}/checkpoints/000001/{FILE_NAME}"
+        f"leap={trained}/checkpoints/000002/{INITIALIZATION},{other_seed}/checkpoints/000001/{INITIALIZATION}"
     ]
     policy, layout = make_evaluation(config)(RunFolder(out)), make_tasks(config).shared_layout()
     for slot, agent in enumerate(policy.agents()):
@@ -212,7 +212,7 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
         ][2 * (agent.initialization == "leap@0") + agent.run]
         files, _ = RunFolder(run).read_checkpoint(version)
         theta0 = torch.from_numpy(policy.theta0(spec.start))
-        assert save_tensors(layout.named(theta0)) == files[FILE_NAME]
+        assert save_tensors(layout.named(theta0)) == files[INITIALIZATION]
     said = " ".join(capsys.readouterr().out.split())
     for expected in ("leap against random: ", "leap against leap@0: ", "with 2 runs of 2 seeds"):
         assert expected in said
@@ -282,7 +282,7 @@ def test_a_bad_initialization_is_one_line(
     (young / "checkpoints" / "latest").write_text("000000\n")
     (tmp_path / "file.safetensors").write_bytes(b"no tensors")
     loose = tmp_path / "loose.safetensors"
-    shutil.copy(RunFolder(trained).checkpoint(1) / FILE_NAME, loose)
+    shutil.copy(RunFolder(trained).checkpoint(1) / INITIALIZATION, loose)
     capsys.readouterr()
     for argv, expected in {
         (): "init: name a run or an initialization, as --init runs/mine",

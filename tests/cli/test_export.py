@@ -18,8 +18,8 @@ from leap_rl.app import clips
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.pretrained.card import CARD, OPTIONS, PARAMETERS
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.pretrained.card import CARD, OPTIONS
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -44,8 +44,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_export_holds_the_checkpoints_bytes_and_says_what_they_are(folders: Path) -> None:
-    data = (folders / "mine" / PARAMETERS).read_bytes()
-    assert data == (folders / "run/checkpoints/000001" / PARAMETERS).read_bytes()
+    data = (folders / "mine" / INITIALIZATION).read_bytes()
+    assert data == (folders / "run/checkpoints/000001" / INITIALIZATION).read_bytes()
     card = pretrained.read_card(folders / "mine")
     assert (card.name, card.method, card.games) == ("mine", "leap", ("catch",))
     assert (card.meta_steps, card.agent_steps, card.seed) == (1, 160, 0)
@@ -73,14 +73,14 @@ def test_an_exported_folder_stands_for_its_run(folders: Path) -> None:
 def test_the_options_make_the_same_run(folders: Path) -> None:
     config = ["--config", str(folders / "mine" / OPTIONS)]
     assert main(["train", *config, *LOCALLY, "--run_dir", str(folders / "repeated")]) == 0
-    file = Path("checkpoints/000002") / PARAMETERS
+    file = Path("checkpoints/000002") / INITIALIZATION
     assert (folders / "repeated" / file).read_bytes() == (folders / "run" / file).read_bytes()
 
 
 def test_the_encoder_is_a_module_with_these_parameters(folders: Path) -> None:
     encoder = pretrained.load(folders / "mine")
     parameters = dict(encoder.named_parameters())
-    saved = load_file(folders / "mine" / PARAMETERS)
+    saved = load_file(folders / "mine" / INITIALIZATION)
     assert parameters.keys() == saved.keys()
     assert all(torch.equal(parameters[name], saved[name]) for name in saved)
     shape = pretrained.read_card(folders / "mine").observation_shape
@@ -113,12 +113,13 @@ def test_damage_is_noticed(folders: Path, tmp_path: Path) -> None:
         return tmp_path / name
 
     other = copied("other")
-    (other / PARAMETERS).write_bytes((folders / "run/checkpoints/000002" / PARAMETERS).read_bytes())
+    newer = folders / "run/checkpoints/000002" / INITIALIZATION
+    (other / INITIALIZATION).write_bytes(newer.read_bytes())
     with pytest.raises(ValueError, match="is not the file that its card was written for"):
         pretrained.load(other)
     gone = copied("gone")
-    (gone / PARAMETERS).unlink()
-    with pytest.raises(ValueError, match=f"{PARAMETERS}: cannot be read: No such file"):
+    (gone / INITIALIZATION).unlink()
+    with pytest.raises(ValueError, match=f"{INITIALIZATION}: cannot be read: No such file"):
         pretrained.load(gone)
     for text in ("# mine\n", "---\nleap_rl: 1\n---\n", "---\nleap_rl: {name: a}\n---\n", "---\n["):
         (gone / CARD).write_text(text)
@@ -177,7 +178,9 @@ def test_the_readmes_first_evaluation_shows_two_clips(
 
 
 def test_loading_takes_neither_ray_nor_a_game() -> None:
-    code = "import sys; from leap_rl import pretrained; [*map(pretrained.load, pretrained.names())]; "
+    code = (
+        "import sys; from leap_rl import pretrained\n[*map(pretrained.load, pretrained.names())]\n"
+    )
     code += "print([m for m in ('ray', 'gymnasium', 'ale_py', 'wandb') if m in sys.modules])"
     printed = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True

@@ -11,9 +11,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from leap_rl.cli import main
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
@@ -69,7 +68,7 @@ def test_a_fork_says_where_it_comes_from_and_is_a_run_of_its_own(
     assert fork(parent, 3, tmp_path / "fork") == 0
     assert before == {path: path.read_bytes() for path in parent.rglob("*") if path.is_file()}
     config = RunFolder(tmp_path / "fork").read_config()
-    start = (parent / "checkpoints/000003" / FILE_NAME).read_bytes()
+    start = (parent / "checkpoints/000003" / INITIALIZATION).read_bytes()
     assert config["origin"] == {
         "run": "parent",
         "at": 3,
@@ -118,7 +117,7 @@ def test_another_optimizer_starts_anew(
     options = ["--meta.optimizer", "sgd", "--meta.meta_lr", "1.0", "--meta.meta_steps", "5"]
     assert fork(parent, 4, run, *options) == 0
     assert "the outer optimizer starts from scratch" in capsys.readouterr().err
-    assert sums(run, 4)[FILE_NAME] == sums(parent, 4)[FILE_NAME]
+    assert sums(run, 4)[INITIALIZATION] == sums(parent, 4)[INITIALIZATION]
     assert load_file(run / "checkpoints/000005" / OUTER_OPTIMIZER) == {}
     assert fork(run, 4, tmp_path / "adam", "--meta.optimizer", "adam") == 0
     state = load_file(tmp_path / "adam/checkpoints/000005" / OUTER_OPTIMIZER)
@@ -166,7 +165,7 @@ def test_a_damaged_checkpoint_is_not_forked(
     parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(parent, tmp_path / "damaged")
-    (tmp_path / "damaged/checkpoints/000002" / FILE_NAME).write_bytes(b"")
+    (tmp_path / "damaged/checkpoints/000002" / INITIALIZATION).write_bytes(b"")
     line = error_of(capsys, str(tmp_path / "damaged"), "--at", "2")
     assert "000002/initialization.safetensors: is damaged" in line
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import FILE_NAME
 from tests.tracking import tensorboard_file
 
 # As many slots as in the paper, and so more figures in a row than TensorBoard's queue would hold.
@@ -53,7 +52,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def last(run: Path) -> bytes:
     assert len(read_rows(run / "metrics.jsonl")) == 4
-    return (RunFolder(run).checkpoint(4) / FILE_NAME).read_bytes()
+    return (RunFolder(run).checkpoint(4) / INITIALIZATION).read_bytes()
 
 
 def test_a_full_disk_under_tensorboard_costs_its_figures_alone(

@@ -17,14 +17,13 @@ from leap_rl.cli import main
 from leap_rl.meta import Finetune, OuterStep
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.quadratic.task import QuadraticTask, bowl
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.trainer.snapshot import go_on, keep
@@ -161,7 +160,7 @@ def test_a_run_that_is_stopped_gives_the_bits_of_the_loop(tmp_path: Path) -> Non
     start = BOWLS.random_initialization(derive_seed(0, Purpose.INITIALIZATION))
     expected = multi_task_loop(with_updates(BOWLS, 2), rounds, seeds=seeds, theta=start)
     for number, encoder in enumerate(expected, start=1):
-        file = RunFolder(path).checkpoint(number) / FILE_NAME
+        file = RunFolder(path).checkpoint(number) / INITIALIZATION
         np.testing.assert_array_equal(load_file(file)["theta"], encoder.numpy())
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from leap_rl.storage.locked_folder import RunFolderError
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import FILE_NAME, load_tensors, read_initialization
+from leap_rl.training.initialization import load_tensors, read_initialization
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory, draw_games, task_seed
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 from tests.training.fakes import SIZE, FakeTasks, claim, complete
@@ -82,7 +82,7 @@ def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
 
     expected = np.arange(SIZE) - 0.5 * (first + second) / 2
     np.testing.assert_allclose(policy.theta0(), expected, rtol=1e-6)
-    named = load_tensors(closed.files[FILE_NAME])
+    named = load_tensors(closed.files[INITIALIZATION])
     np.testing.assert_array_equal(named["theta"].numpy(), policy.theta0())
 
     row = closed.rows[0].values
@@ -147,7 +147,7 @@ def test_a_restored_policy_steps_on_to_the_same_bits(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     factory().write_first_checkpoint(folder, torch.zeros(SIZE))
-    path = folder.checkpoint(0) / FILE_NAME
+    path = folder.checkpoint(0) / INITIALIZATION
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)

@@ -23,10 +23,9 @@ from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import FILE_NAME
 from leap_rl.training.messages import Abandon, Complete, Counted
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
@@ -98,7 +97,9 @@ def initializations(run: Path) -> list[str]:
     folder = RunFolder(run)
     latest = folder.latest()
     assert latest is not None
-    return [folder.read_checkpoint(number)[1]["sha256"][FILE_NAME] for number in range(latest + 1)]
+    return [
+        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
+    ]
 
 
 Undisturbed = tuple[list[str], Path]
@@ -129,7 +130,7 @@ def undisturbed(
 def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
     options, run = undisturbed
     expected = ten_line_loop(read_config(options))
-    named = load_file(RunFolder(run).checkpoint(3) / FILE_NAME)
+    named = load_file(RunFolder(run).checkpoint(3) / INITIALIZATION)
     layout = ConfiguredTasks(
         task=read_config(options).task, agent=read_config(options).agent
     ).shared_layout()
@@ -203,7 +204,7 @@ def train_by(method: str, runtime: str, run: Path) -> list[str]:
 def test_each_method_equals_its_loop(method: str, tmp_path: Path) -> None:
     options = train_by(method, "local", tmp_path / "local")
     assert len(set(initializations(tmp_path / "local"))) == 3
-    named = load_file(RunFolder(tmp_path / "local").checkpoint(2) / FILE_NAME)
+    named = load_file(RunFolder(tmp_path / "local").checkpoint(2) / INITIALIZATION)
     expected = ten_line_loop(read_config(options)).numpy()
     np.testing.assert_array_equal(named["theta"], expected)
 

@@ -14,10 +14,10 @@ from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import FILE_NAME, read_initialization
+from leap_rl.training.initialization import read_initialization
 from leap_rl.training.messages import Complete, CurvePoint, TaskRecord, Ticket
 from leap_rl.training.rounds.policy import FilledSlot
 from leap_rl.training.rounds.validation import Validation, ValidationState, learning_curve
@@ -46,7 +46,7 @@ MESSAGE = complete(Ticket(fingerprint="f", round=0, slot=0, attempt=1), claim())
 
 def sums(run: Path) -> list[str]:
     folder = RunFolder(run)
-    return [folder.read_state(number)["sha256"][FILE_NAME] for number in folder.checkpoints()]
+    return [folder.read_state(number)["sha256"][INITIALIZATION] for number in folder.checkpoints()]
 
 
 def metrics(run: Path) -> list[dict[str, float]]:
@@ -69,7 +69,7 @@ def test_a_version_is_judged_as_an_agent_would_learn_from_it(judged: Path) -> No
     tasks = make_tasks(config)
     found = metrics(judged)
     for version in (0, 4):
-        file = RunFolder(judged).checkpoint(version) / FILE_NAME
+        file = RunFolder(judged).checkpoint(version) / INITIALIZATION
         theta0, _ = read_initialization(str(file), tasks.shared_layout())
         task = tasks(
             TaskSpec(game="bowl_5", seed=derive_seed(0, Purpose.TASK, "validation", "bowl_5"))
@@ -93,7 +93,7 @@ def test_the_best_version_is_kept_and_found(judged: Path) -> None:
     assert found[4]["validation/best"] == best
     assert RunFolder(judged).best() == best
     one = find_initialization(f"{judged}@best")
-    assert one.path == str(RunFolder(judged).checkpoint(best) / FILE_NAME)
+    assert one.path == str(RunFolder(judged).checkpoint(best) / INITIALIZATION)
 
 
 def test_a_stop_and_a_resume_change_no_figure(

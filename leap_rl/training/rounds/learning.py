@@ -10,10 +10,10 @@ from torch import Tensor
 
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.locked_folder import RunFolderError
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
-from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
+from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.meta_training import task_seed
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
@@ -32,7 +32,7 @@ class LearningFactory:
 
     def write_first_checkpoint(self, folder: RunFolder, theta0: Tensor) -> None:
         """Write the initialization, float32 [P], that every agent starts from."""
-        files = {FILE_NAME: save_tensors(self.layout.named(theta0))}
+        files = {INITIALIZATION: save_tensors(self.layout.named(theta0))}
         folder.write_checkpoint(0, files, {})
 
     def __call__(self, folder: RunFolder) -> Learning:
@@ -43,7 +43,7 @@ class LearningFactory:
         """
         files, _ = folder.read_checkpoint(0)
         try:
-            theta0 = self.layout.pack(load_tensors(files[FILE_NAME]))
+            theta0 = self.layout.pack(load_tensors(files[INITIALIZATION]))
         except (KeyError, ValueError) as error:
             raise RunFolderError(
                 f"{folder.checkpoint(0)}: is no checkpoint of this run: {error}"

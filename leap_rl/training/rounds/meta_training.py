@@ -21,11 +21,11 @@ from leap_rl.meta.outer_step import OuterStep
 from leap_rl.networks.parameters import Layout
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.locked_folder import RunFolderError
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.initialization import FILE_NAME, load_tensors, save_tensors
+from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
 from leap_rl.training.rounds.rows import meta_step_row, norm
@@ -82,7 +82,7 @@ class MetaTrainingFactory:
         assert number is not None, "a run is made with its checkpoint 0"
         files, state = folder.read_checkpoint(number)
         try:
-            outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
+            outer = self._outer_step(self.layout.pack(load_tensors(files[INITIALIZATION])))
             outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
             agent_steps = int(state["agent_steps"])
             validation_state = ValidationState.from_state(state)
@@ -100,7 +100,7 @@ class MetaTrainingFactory:
         Raises:
             ValueError: They do not fit this run's parameters or its optimizer.
         """
-        outer = self._outer_step(self.layout.pack(load_tensors(files[FILE_NAME])))
+        outer = self._outer_step(self.layout.pack(load_tensors(files[INITIALIZATION])))
         if keep_optimizer:
             outer.load_state_dict(load_tensors(files[OUTER_OPTIMIZER]))
         return initialization_files(self.layout, outer)
@@ -194,6 +194,6 @@ class MetaTraining:
 def initialization_files(layout: Layout, outer: OuterStep) -> dict[str, bytes]:
     """Return a checkpoint's files: the initialization by name, and the outer optimizer."""
     return {
-        FILE_NAME: save_tensors(layout.named(outer.theta)),
+        INITIALIZATION: save_tensors(layout.named(outer.theta)),
         OUTER_OPTIMIZER: save_tensors(outer.state_dict()),
     }
