@@ -74,7 +74,7 @@ def learn(cell: Cell) -> Mapping[str, Any]:
         episodes.extend(
             (at, float(info["episode"]["r"])) for info in of_the_loop["infos"] if "episode" in info
         )
-        return at < budget
+        return bool(at < budget)
 
     model = runpy.run_path(str(EXAMPLE))["make_model"](
         cell["initialization"], cell["game"], seed=cell["seed"]
