@@ -81,7 +81,7 @@ class BenchAgent:
         self.task.start(tasks.random_initialization(derive_seed(seed, Purpose.INITIALIZATION)))
         self._agent_steps_per_update = config.agent_steps_per_update
         self._envs = self.task.envs._envs
-        self._has_emulators = config.kind == "atari"
+        self._has_emulators = config.has_emulators
         self.env_processes: list[int] = []
         if isinstance(self._envs, WorkerEnvs):
             self.env_processes = [worker.pid for worker in self._envs._workers]

@@ -99,7 +99,7 @@ class AgentBench:
     @property
     def atari_resolved(self) -> dict[str, Any] | None:
         """The emulator's settings, none where there is no emulator."""
-        return self.atari.resolved() if self.task.kind == "atari" else None
+        return self.atari.resolved() if self.task.has_emulators else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,7 @@ def make_limit(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvi
     share = index % config.env_processes
     shared, processes = config.envs, config.env_processes
     count = shared * (share + 1) // processes - shared * share // processes
-    if config.task.kind == "gymnasium":
+    if not config.task.has_emulators:
         return BareEnvironments(replace(config.task, num_envs=count))
     (game,) = config.task.resolved_games
     return BareEmulators(game, count=count, settings=config.atari.settings)

@@ -151,7 +151,7 @@ def measured_rates(
             "give --agent_steps_per_s, the speed of one trainer"
         )
     gymnasium = task.gymnasium
-    if task.kind == "gymnasium":
+    if not task.has_emulators:
         shape = ConfiguredTasks(task=task, agent=agent).observation_shape
         gymnasium = replace(gymnasium, observation_shape=list(shape))
     rates: dict[str, float] = {}

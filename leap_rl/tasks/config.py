@@ -119,6 +119,11 @@ class TaskConfig:
         return self.family.imports(self)
 
     @property
+    def has_emulators(self) -> bool:
+        """Whether its games are frames of an emulator."""
+        return self.family.frames_per_agent_step(self) > 0
+
+    @property
     def unit(self) -> Literal["agent_steps", "examples"]:
         """What a task's budget counts: agent steps, or images that an update learns from."""
         return self.family.unit
