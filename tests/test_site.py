@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+import leap_rl
 from leap_rl import __version__
 from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES
@@ -50,6 +51,13 @@ def test_every_page_is_in_the_site(site: Path) -> None:
         assert built.exists() or page.stem == "README", page
     for page in ("CONTRIBUTING", "SECURITY", "CHANGELOG", "benchmarks/index"):
         assert (site / "repository" / f"{page}.html").exists()
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    page = (site / "api.html").read_text()
+    for name in {*leap_rl.__all__} - {"__version__", "LearnConfig", "EvaluateConfig"}:
+        assert f'id="leap_rl.{name}"' in page, name
+    assert "Called in turn, in this process, after each meta-step" in page, "of train's callbacks"
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
