@@ -12,7 +12,6 @@ from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig
 from leap_rl.networks.encoders import make_encoder
-from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tasks.played import PlayedFamily
 from leap_rl.training.initialization import load_tensors
@@ -26,20 +25,20 @@ def load_encoder(of: str | Path | Run) -> Encoder:
 
     Args:
         of: What it is the encoder of: a run or its folder (its newest version), `RUN@12`,
-            `RUN@best`, a folder that `leap-rl export` wrote, or `pretrained:NAME`.
+            `RUN@best`, a folder that `leap-rl export` wrote, `pretrained:NAME`, or
+            `hf://USER/REPO`, also with `@REVISION`.
 
     Returns:
         A `torch.nn.Module` that takes uint8 observations [N, H, W, C], or vectors [N, L], and
         returns float32 features [N, F].
 
     Raises:
-        ValueError: There is none, its files are damaged, or it holds convolutions alone.
+        ValueError: There is none, it cannot be downloaded, its files are damaged, or it holds
+            convolutions alone.
     """
     given = place_of(of)
-    if given.startswith(pretrained.PREFIX):
-        return pretrained.load(given)
-    if (Path(given) / OPTIONS).exists() and (Path(given) / pretrained.card.CARD).exists():
-        return pretrained.load(Path(given))
+    if (exported := pretrained.find(given)) is not None:
+        return exported.load()
     one = find_initialization(given)
     if one.run is None or one.file is None:
         raise ValueError(

@@ -6,7 +6,6 @@ B: observations in a batch. A: actions. F: features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -42,8 +41,9 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
     1/255, or vectors [B, L]. No connector may scale them or change their order.
 
     Options, in `model_config`:
-        initialization: Where the encoder's weights are: `pretrained:NAME`, or a folder that
-            `leap-rl export` wrote, readable on every node.
+        initialization: Where the encoder's weights are: `pretrained:NAME`, a folder that
+            `leap-rl export` wrote, readable on every node, or `hf://USER/REPO@REVISION`, which each
+            node downloads.
         encoder: In its place, the name of an encoder (`agent.encoder`) that starts at random.
         initial_weights: How random weights are drawn, `torch` or `he` (`agent.initial_weights`);
             `torch` by default. From torch's global stream, which RLlib seeds with `config.seed`.
@@ -127,22 +127,22 @@ def load_encoder(initialization: str, observation_shape: tuple[int, ...]) -> Enc
     """Return the encoder of an initialization.
 
     Args:
-        initialization: `pretrained:NAME`, or a folder that `leap-rl export` wrote.
+        initialization: `pretrained:NAME`, `hf://USER/REPO`, `hf://USER/REPO@REVISION`, or a folder
+            that `leap-rl export` wrote.
         observation_shape: What it is to take.
 
     Raises:
         ValueError: It cannot be read, or takes other observations.
     """
-    is_name = initialization.startswith(pretrained.PREFIX)
-    folder = pretrained.locate(initialization) if is_name else Path(initialization)
-    takes = pretrained.read_card(folder).observation_shape
+    exported = pretrained.named(initialization)
+    takes = exported.card.observation_shape
     if takes != observation_shape:
         raise ValueError(
             f"initialization = {initialization}: takes observations of {list(takes)}, and the "
             f"environment's are {list(observation_shape)}; set up LeapEnv as it was trained "
-            f"({folder}/config.yaml)"
+            f"({exported.folder}/config.yaml)"
         )
-    return pretrained.load(folder)
+    return exported.load()
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
