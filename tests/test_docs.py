@@ -26,12 +26,14 @@ from leap_rl.cli.export import options as export_options
 from leap_rl.cli.fork import take_at
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
+from leap_rl.cli.push import options as push_options
 from leap_rl.cli.report import options as report_options
 from leap_rl.config import COMMANDS as RUNS
 from leap_rl.config.parsing import TRUST_IMPORTS, config_parser, find, parse
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
-OTHERS = ("resume", "fork", "report", "bench", "plan", "play", "export")
+OTHERS = ("resume", "fork", "report", "bench", "plan", "play", "export", "push")
+OWN_PARSERS = {"report": report_options, "export": export_options, "push": push_options}
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     *sorted(set(ROOT.glob("*.md")) - {ROOT / "CHANGELOG.md"}),  # which may name what is gone
@@ -166,8 +168,8 @@ def test_every_command_is_spelled_right(
         return
     if command == "fork":
         rest = [rest[0], *take_at(rest[1:])[1]]
-    if command in ("report", "export"):
-        {"report": report_options, "export": export_options}[command]().parse_args(rest)
+    if command in OWN_PARSERS:
+        OWN_PARSERS[command]().parse_args(rest)
         return
     if command == "evaluate":
         rest = [word for word in rest if word != "--open"]
@@ -217,6 +219,7 @@ def known_options() -> set[str]:
     parsers += [
         config_parser(config, program="test") for config in (*RUNS.values(), PlanConfig, PlayConfig)
     ]
+    parsers += [options() for options in OWN_PARSERS.values()]
     benchmarks = ROOT / "benchmarks"
     for script in sorted([*benchmarks.glob("*.py"), *benchmarks.glob("paper/*.py")]):
         module = ".".join(script.relative_to(ROOT).with_suffix("").parts)

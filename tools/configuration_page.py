@@ -56,6 +56,7 @@ OTHERS = (
     "verify",
     "watch",
     "export",
+    "push",
     "pretrained",
     "games",
     "doctor",

@@ -11,8 +11,8 @@ from leap_rl.app.initializations import find_initialization
 from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig
+from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
-from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tasks.played import PlayedFamily
 from leap_rl.training.initialization import load_tensors
@@ -26,7 +26,8 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
 
     Args:
         of: What it is the encoder of: a run or its folder (its newest version), `RUN@12`,
-            `RUN@best`, a folder that `leap-rl export` wrote, or `pretrained:NAME`.
+            `RUN@best`, a folder that `leap-rl export` wrote, `pretrained:NAME`, or
+            `hf://USER/REPO`, also with `@REVISION`.
         trust_imports: Whether the module may be imported that defines an encoder which is none of
             leap_rl's.
 
@@ -35,14 +36,12 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
         returns float32 features [N, F]. leap_rl's own encoders have an attribute `features`, F.
 
     Raises:
-        ValueError: There is none, its files are damaged, it holds convolutions alone, or it takes
-            an import that is not trusted.
+        ValueError: There is none, it cannot be downloaded, its files are damaged, it holds
+            convolutions alone, or it takes an import that is not trusted.
     """
     given = place_of(of)
-    if given.startswith(pretrained.PREFIX):
-        return pretrained.load(given, trust_imports=trust_imports)
-    if (Path(given) / OPTIONS).exists() and (Path(given) / pretrained.card.CARD).exists():
-        return pretrained.load(Path(given), trust_imports=trust_imports)
+    if (exported := pretrained.find(given)) is not None:
+        return exported.load(trust_imports=trust_imports)
     one = find_initialization(given)
     if one.run is None or one.file is None:
         raise ValueError(
@@ -56,11 +55,7 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"{given}: has no whole encoder of an agent ({what})")
     spec = family.player(make_tasks(config)).encoder_spec
-    if spec.is_custom and not trust_imports:
-        raise ValueError(
-            f"{given}: its encoder is {spec.name}, whose module would be imported, and so run; "
-            "pass trust_imports=True if you trust it"
-        )
+    check_trust(spec, given, trusts_imports=trust_imports)
     encoder = make_encoder(spec, family.observation_shape(config.task))
     encoder.load_state_dict(load_tensors(one.file.read_bytes()))
     return encoder

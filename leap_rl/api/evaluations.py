@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Initialization = Run | str | Path
-"""A run, or what `--init` names: RUN, RUN@12, RUN@best, a file, pretrained:NAME."""
+"""A run, or what `--init` names: RUN, RUN@12, RUN@best, a file, pretrained:NAME, hf://USER/REPO."""
 Initializations = (
     Initialization
     | Sequence[Initialization]

@@ -12,7 +12,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from leap_rl.app.display import program, quoted, shown
-from leap_rl.app.initializations import read_theta0
+from leap_rl.app.initializations import pinned, read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
 from leap_rl.app.record import Record, computes_here, versions_here
 from leap_rl.config import (
@@ -49,9 +49,9 @@ def create_run(config: R) -> tuple[RunFolder, R]:
     # What can be wrong with the config is found before anything is written.
     folder = asked_folder(config.run_dir)
     tasks = make_tasks(config)
-    theta0, init_sha256 = _initialization(config, tasks)
+    config, theta0, init_sha256 = _initialization(config, tasks)
     given = init_of(config)[1]
-    config = _without_secrets(config)
+    config = _with_init(config, redacted(given))  # a URL's query is no part of it
     record = Record(
         fingerprint=fingerprint(config, init_sha256),
         init_sha256=init_sha256,
@@ -67,11 +67,11 @@ def create_run(config: R) -> tuple[RunFolder, R]:
     return folder, config
 
 
-def _without_secrets(config: R) -> R:
-    """Return the config with what it says of a URL that may be kept: a query is no part of it."""
+def _with_init(config: R, init: str) -> R:
+    """Return the config with another name of the same initialization."""
     if isinstance(config, LearnConfig):
-        return replace(config, init=redacted(config.init))
-    return replace(config, meta=replace(config.meta, init=redacted(config.meta.init)))
+        return replace(config, init=init)
+    return replace(config, meta=replace(config.meta, init=init))
 
 
 def asked_folder(run_dir: str | None) -> RunFolder | None:
@@ -155,15 +155,19 @@ def new_folder(command: str) -> RunFolder:
     raise ValueError(f"run_dir: {name} and 998 more are taken; name a folder")
 
 
-def _initialization(
-    config: TrainConfig | LearnConfig, tasks: ConfiguredTasks
-) -> tuple[Tensor, str | None]:
-    """Return version 0, float32 [P], and the SHA-256 of the file it comes from, if any."""
+def _initialization(config: R, tasks: ConfiguredTasks) -> tuple[R, Tensor, str | None]:
+    """Return what a run starts from.
+
+    Returns:
+        The config, which names it for good, version 0, float32 [P], and the SHA-256 of the file it
+        comes from, if any.
+    """
     option, init = init_of(config)
     if init == "random":
         seed = derive_seed(config.seed, Purpose.INITIALIZATION)
-        return tasks.random_initialization(seed), None
+        return config, tasks.random_initialization(seed), None
     try:
-        return read_theta0(init, tasks.shared_layout())
+        init = pinned(init)
+        return _with_init(config, init), *read_theta0(init, tasks.shared_layout())
     except ValueError as error:
         raise ValueError(f"{option} = {init}: {error}") from None

@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
+from leap_rl import pretrained
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig, to_mapping
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
-from leap_rl.pretrained import PREFIX, locate
 from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
@@ -34,7 +34,7 @@ class FoundInitialization:
     given: str
     """As it was named."""
     path: str
-    """The file, its URL, or pretrained:NAME."""
+    """The file, its URL, pretrained:NAME, or hf://USER/REPO@COMMIT."""
     file: Path | None = None
     """The file on this machine, if it is there."""
     name: str
@@ -70,15 +70,26 @@ def read_theta0(path: str, layout: Layout) -> tuple[Tensor, str]:
     """Return an initialization, float32 [P], and its file's SHA-256.
 
     Args:
-        path: A file, its URL, or pretrained:NAME.
+        path: A file, its URL, or what names an exported one.
         layout: Of the shared parameters.
 
     Raises:
         ValueError: There is no such file, or its parameters do not fit.
     """
-    if path.startswith(PREFIX):
-        path = str(locate(path) / INITIALIZATION)
-    return read_initialization(path, layout)
+    exported = pretrained.find(path)
+    return read_initialization(path if exported is None else str(exported.file), layout)
+
+
+def pinned(path: str) -> str:
+    """Return the name of an initialization that stands for the same bytes for good.
+
+    hf://USER/REPO gets the hash of its newest commit, a folder becomes its file; others stay.
+
+    Raises:
+        ValueError: There is none of that name, or it cannot be downloaded.
+    """
+    exported = pretrained.find(path)
+    return path if exported is None else exported.place
 
 
 def find_group(given: str) -> FoundGroup:
@@ -127,17 +138,17 @@ def find_initialization(given: str) -> FoundInitialization:
     """Return what an initialization's name stands for.
 
     It may be RUN, RUN@S, RUN@best, a checkpoint's folder, one that ``leap-rl export`` wrote,
-    pretrained:NAME, or a file.
+    pretrained:NAME, hf://USER/REPO, hf://USER/REPO@REVISION, or a file.
 
     Raises:
         ValueError: There is no such initialization; the run has made no meta-step yet.
         RunFolderError: The run's folder is damaged.
     """
-    if given.startswith(PREFIX):
-        try:
-            return _of_export(given, locate(given), path=given)
-        except ValueError as error:
-            raise ValueError(f"init = {given}: {error}") from None
+    try:
+        if (exported := pretrained.find(given)) is not None:
+            return _of_export(given, exported)
+    except ValueError as error:
+        raise ValueError(f"init = {given}: {error}") from None
     if is_url(given):
         refuse_password(given)
     plain = given.split("?")[0] if is_url(given) else given  # a presigned URL has a query
@@ -150,8 +161,6 @@ def find_initialization(given: str) -> FoundInitialization:
     if version and not Path(given).exists():
         return _of_run(given, RunFolder(path), version)
     if (Path(given) / INITIALIZATION).exists():
-        if (Path(given) / OPTIONS).exists():  # which a checkpoint's folder has not
-            return _of_export(given, Path(given), path=str(Path(given) / INITIALIZATION))
         return _of_file(given, Path(given) / INITIALIZATION)
     if Path(given).is_dir():
         return _of_run(given, RunFolder(given), "")
@@ -213,17 +222,16 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     )
 
 
-def _of_export(given: str, folder: Path, *, path: str) -> FoundInitialization:
-    """Return that of a folder which ``leap-rl export`` wrote."""
+def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:
     parser = config_parser(TrainConfig, program="leap-rl export")
     config = parse(
-        parser, TrainConfig, ["--config", str(folder / OPTIONS)], trusts_imports=True
+        parser, TrainConfig, ["--config", str(exported.folder / OPTIONS)], trusts_imports=True
     )  # reading imports nothing
     return FoundInitialization(
         given=given,
-        path=path,
-        file=folder / INITIALIZATION,
-        name=folder.absolute().name,
+        path=exported.place,
+        file=exported.file,
+        name=exported.name,
         options=to_mapping(config),
     )
 

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
     "export": "write an initialization with its options and a model card, to share or load",
+    "push": "upload an initialization to Hugging Face's hub",
     "pretrained": "list the initializations that come with leap_rl",
     "games": "list games, pools and action counts",
     "doctor": "check this machine: versions, cores, ROMs, Ray, disk",

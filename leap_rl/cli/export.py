@@ -15,7 +15,10 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
-from leap_rl.pretrained.card import CARD, OPTIONS, Card, write_card
+from leap_rl.networks.custom import check_trust
+from leap_rl.pretrained.card import CARD, ONNX, OPTIONS, Card, write_card
+from leap_rl.pretrained.exported import encoder_of
+from leap_rl.pretrained.onnx_file import onnx_of
 from leap_rl.storage import plain_yaml
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
@@ -28,16 +31,31 @@ Write a run's initialization into a folder of its own, to share or to load elsew
   initialization.safetensors   the parameters by name, as the run's checkpoint has them
   config.yaml                  the options of the run, as --config takes them
   README.md                    a model card: games, budget, method, what was measured, how to load
+  encoder.onnx                 with --to onnx, the encoder for programs without PyTorch
 
 The folder can stand wherever an initialization is named (leap-rl evaluate --init FOLDER), and
-leap_rl.pretrained.load(Path(FOLDER)) returns the encoder."""
+leap_rl.load_encoder("FOLDER") returns the encoder. leap-rl push uploads it.
+
+The network of encoder.onnx takes `observations`, uint8 [N, H, W, C] in 0..255, which it scales
+itself, or float32 vectors [N, L] (those of bytes divided by 255), for any N, and returns
+`features`, float32 [N, F]. pip install 'leap-rl[onnx]' has what it takes to write one.
+
+  leap-rl export runs/mine --out shared/mine --evaluation runs/eval
+  leap-rl export runs/mine@best --out shared/mine --to onnx"""
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     given = options().parse_args(argv)
     out = Path(given.out)
-    export(find_initialization(given.run), out, evaluations=given.evaluation)
+    one = find_initialization(given.run)
+    export(
+        one,
+        out,
+        evaluations=given.evaluation,
+        to_onnx=given.to == "onnx",
+        trusts_imports=call.trusts_imports,
+    )
     print(f"exported {given.run} to {shown(out)}; its card is {shown(out / CARD)}")
     return 0
 
@@ -52,6 +70,12 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("run", metavar="RUN", help="RUN, RUN@12 or RUN@best, of leap-rl train")
     parser.add_argument("--out", required=True, help="the folder, new or empty")
     parser.add_argument(
+        "--to",
+        choices=("safetensors", "onnx"),
+        default="safetensors",
+        help="the form of the encoder; onnx comes beside safetensors (default: safetensors)",
+    )
+    parser.add_argument(
         "--evaluation",
         action="append",
         default=[],
@@ -61,17 +85,27 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def export(one: FoundInitialization, out: Path, *, evaluations: Sequence[str] = ()) -> None:
+def export(
+    one: FoundInitialization,
+    out: Path,
+    *,
+    evaluations: Sequence[str] = (),
+    to_onnx: bool = False,
+    trusts_imports: bool = False,
+) -> None:
     """Write an initialization's folder.
 
     Args:
         one: The initialization.
         out: The folder; its name becomes the initialization's.
         evaluations: Folders of evaluations whose verdicts the card tells.
+        to_onnx: Whether the encoder is written as an ONNX file too.
+        trusts_imports: Whether the module of a custom encoder may be imported for that.
 
     Raises:
-        ValueError: It lies in no run, it is no encoder of agents, the folder is not empty, or an
-            evaluation has nothing to say yet.
+        ValueError: It lies in no run, it is no encoder of agents, the folder is not empty, an
+            evaluation has nothing to say yet, or there is no whole encoder for ONNX or a package
+            for it is missing.
     """
     if one.run is None or one.file is None:
         raise ValueError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
@@ -83,6 +117,11 @@ def export(one: FoundInitialization, out: Path, *, evaluations: Sequence[str] = 
         raise ValueError(
             f"{one.given}: task.kind = {config.task.kind} has no agents; only their encoders are "
             "exported"
+        )
+    if to_onnx and config.agent.share != "encoder":
+        raise ValueError(
+            f"--to onnx: {one.given} has agent.share = {config.agent.share}, so no whole encoder; "
+            "export it to safetensors alone"
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out}: is there already; name a new folder")
@@ -106,10 +145,15 @@ def export(one: FoundInitialization, out: Path, *, evaluations: Sequence[str] = 
         sha256=hashlib.sha256(data).hexdigest(),
         verdicts=tuple(verdicts),
     )
+    if to_onnx:
+        check_trust(card.encoder_spec, one.given, trusts_imports=trusts_imports)
+    network = onnx_of(encoder_of(card, data), card.observation_shape) if to_onnx else None
     make_folder(out)
     write_atomically(out / INITIALIZATION, data)
     write_atomically(out / OPTIONS, plain_yaml.dump(_options_of(config)).encode())
     write_atomically(out / CARD, write_card(card).encode())
+    if network is not None:
+        write_atomically(out / ONNX, network)
 
 
 def _options_of(config: TrainConfig) -> Mapping[str, Any]:

@@ -105,8 +105,9 @@ class LearnConfig(_Options):
     or gs://bucket/mine. None makes runs/learn-DATE-TIME."""
 
     init: str = "random"
-    """Where the encoders start: random, pretrained:NAME (leap-rl pretrained lists them), or a file
-    such as RUN/checkpoints/000100/initialization.safetensors."""
+    """Where the encoders start: random, pretrained:NAME (leap-rl pretrained lists them),
+    hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export wrote, or a file such as
+    RUN/checkpoints/000100/initialization.safetensors. A run keeps the commit that was found."""
 
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -136,7 +137,7 @@ class EvaluateConfig(_Options):
     s3://bucket/mine or gs://bucket/mine. None makes runs/evaluate-DATE-TIME."""
 
     init: list[str] = field(default_factory=list)
-    """Files of the initializations that are compared, or pretrained:NAME: FILE, or
+    """Files of the initializations that are compared, pretrained:NAME or hf://USER/REPO: FILE, or
     NAME=FILE,FILE,... for several meta-training runs of one method, which are judged together."""
 
     random: bool = True

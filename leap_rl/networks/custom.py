@@ -43,6 +43,24 @@ def is_custom(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -> None:
+    """Refuse to import a custom encoder's module unasked.
+
+    Args:
+        spec: The encoder, which may be one of leap_rl's.
+        place: Where it was found, for the message.
+        trusts_imports: Whether the caller asked for it.
+
+    Raises:
+        ValueError: It is a custom one, and nobody did.
+    """
+    if spec.is_custom and not trusts_imports:
+        raise ValueError(
+            f"{place}: its encoder is {spec.name}, whose module would be imported, and so run; "
+            "if you trust it, pass trust_imports=True, or --trust_imports on the command line"
+        )
+
+
 def source_sha256(spec: EncoderSpec) -> str:
     """Return the SHA-256 of the file that defines a custom encoder; what it imports is not in it.
 

@@ -16,6 +16,10 @@ from leap_rl.storage.run_folder import INITIALIZATION
 
 CARD = "README.md"
 OPTIONS = "config.yaml"
+FILES = (INITIALIZATION, OPTIONS, CARD)
+"""Of an exported initialization, all of which are there."""
+ONNX = "encoder.onnx"
+"""The encoder again, where it was asked for."""
 
 _FENCE = "---\n"
 _FRONT = {
@@ -97,13 +101,15 @@ def write_card(card: Card) -> str:
 `{INITIALIZATION}` has the parameters by name, as safetensors; its SHA-256 is
 `{card.sha256}`.
 
+`FOLDER` is this folder, or `hf://USER/REPO` where it lies on Hugging Face's hub.
+
 ```bash
-leap-rl evaluate --init FOLDER --games GAMES              # against random starts
-leap-rl learn --init FOLDER/{INITIALIZATION}
+leap-rl evaluate --init FOLDER --games GAMES    # against random starts
+leap-rl learn --init FOLDER
 ```
 
 ```python
-encoder = leap_rl.pretrained.load(Path("FOLDER"))  # uint8 observations to float32 features
+encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 features
 ```
 """
 

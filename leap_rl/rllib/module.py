@@ -6,7 +6,6 @@ B: observations in a batch. A: actions. F: features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -46,8 +45,9 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
     1/255, or vectors [B, L]. No connector may scale them or change their order.
 
     Options, in `model_config`:
-        initialization: Where the encoder's weights are: `pretrained:NAME`, or a folder that
-            `leap-rl export` wrote, readable on every node.
+        initialization: Where the encoder's weights are: `pretrained:NAME`, a folder that
+            `leap-rl export` wrote, readable on every node, or `hf://USER/REPO@REVISION`, which each
+            node downloads.
         trust_imports: Whether the module may be imported that defines the encoder of an
             initialization, where it is none of leap_rl's.
         encoder: In place of an initialization, the name of an encoder (`agent.encoder`) that starts
@@ -146,24 +146,23 @@ def load_encoder(
     """Return the encoder of an initialization, and which it is.
 
     Args:
-        initialization: `pretrained:NAME`, or a folder that `leap-rl export` wrote.
+        initialization: `pretrained:NAME`, `hf://USER/REPO`, `hf://USER/REPO@REVISION`, or a folder
+            that `leap-rl export` wrote.
         observation_shape: What it is to take.
         trust_imports: Whether the module may be imported that defines it.
 
     Raises:
         ValueError: It cannot be read, or takes other observations.
     """
-    is_name = initialization.startswith(pretrained.PREFIX)
-    folder = pretrained.locate(initialization) if is_name else Path(initialization)
-    card = pretrained.read_card(folder)
-    takes = card.observation_shape
+    exported = pretrained.named(initialization)
+    takes = exported.card.observation_shape
     if takes != observation_shape:
         raise ValueError(
             f"initialization = {initialization}: takes observations of {list(takes)}, and the "
             f"environment's are {list(observation_shape)}; set up LeapEnv as it was trained "
-            f"({folder}/config.yaml)"
+            f"({exported.folder}/config.yaml)"
         )
-    return pretrained.load(folder, trust_imports=trust_imports), card.encoder_spec
+    return exported.load(trust_imports=trust_imports), exported.card.encoder_spec
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:

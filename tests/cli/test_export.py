@@ -8,17 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnxruntime
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
 
+import leap_rl
 from leap_rl import pretrained
 from leap_rl.app import clips
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.pretrained.card import CARD, OPTIONS
+from leap_rl.pretrained import onnx_file
+from leap_rl.pretrained.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -88,6 +91,48 @@ def test_the_encoder_is_a_module_with_these_parameters(folders: Path) -> None:
     assert features.shape == (2, encoder.features)
 
 
+def test_onnx_comes_beside_the_parameters(folders: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["export", f"{folders / 'run'}@1", "--to", "onnx", "--out", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} == {*FILES, ONNX}
+    for name in (OPTIONS, INITIALIZATION):
+        assert (out / name).read_bytes() == (folders / "mine" / name).read_bytes()
+    session = onnxruntime.InferenceSession((out / ONNX).read_bytes())
+    encoder = leap_rl.load_encoder(out)
+    shape = pretrained.read_card(out).observation_shape
+    observations = torch.randint(256, (3, *shape), dtype=torch.uint8)
+    (features,) = session.run(None, {"observations": observations.numpy()})
+    torch.testing.assert_close(torch.from_numpy(features), encoder(observations).detach())
+
+
+def test_what_onnx_lacks_is_said(
+    folders: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shared = [
+        "--meta.batch_size",
+        "1",
+        "--agent.share",
+        "convolutions",
+        "--run_dir",
+        str(tmp_path / "shared"),
+    ]
+    assert main(["train", *CATCH, *shared, "--meta.meta_steps", "1", *LOCALLY]) == 0
+    capsys.readouterr()
+    to_onnx = ["--to", "onnx", "--out", str(tmp_path / "out")]
+    assert main(["export", f"{tmp_path / 'shared'}@0", *to_onnx]) == EXIT_USAGE
+    assert "agent.share = convolutions, so no whole encoder" in capsys.readouterr().err
+    monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxscript" else 1)
+    assert main(["export", str(folders / "run"), *to_onnx]) == EXIT_USAGE
+    error = capsys.readouterr().err
+    assert "onnxscript is not installed" in error
+    assert "pip install --upgrade 'leap-rl[onnx]'" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_exported_is_said(
     folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,13 +158,14 @@ def test_damage_is_noticed(folders: Path, tmp_path: Path) -> None:
         return tmp_path / name
 
     other = copied("other")
-    newer = folders / "run/checkpoints/000002" / INITIALIZATION
-    (other / INITIALIZATION).write_bytes(newer.read_bytes())
+    (other / INITIALIZATION).write_bytes(
+        (folders / "run/checkpoints/000002" / INITIALIZATION).read_bytes()
+    )
     with pytest.raises(ValueError, match="is not the file that its card was written for"):
         pretrained.load(other)
     gone = copied("gone")
     (gone / INITIALIZATION).unlink()
-    with pytest.raises(ValueError, match=f"{INITIALIZATION}: cannot be read: No such file"):
+    with pytest.raises(ValueError, match=re.escape(f"wrote ({INITIALIZATION} is not there)")):
         pretrained.load(gone)
     for text in ("# mine\n", "---\nleap_rl: 1\n---\n", "---\nleap_rl: {name: a}\n---\n", "---\n["):
         (gone / CARD).write_text(text)

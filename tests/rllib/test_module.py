@@ -159,7 +159,7 @@ def test_a_folder_that_was_exported_is_an_initialization() -> None:
         ({"initialization": NAME, "encoder": "minatar"}, {}, "give either initialization"),
         ({"initialisation": NAME}, {}, "does not know ['initialisation']"),
         ({"initialization": "pretrained:none"}, {}, "there is no pretrained 'none'"),
-        ({"initialization": "nowhere"}, {}, "nowhere/README.md: cannot be read"),
+        ({"initialization": "nowhere"}, {}, "nowhere: is no folder that leap-rl export wrote"),
         ({"initialization": "pretrained:breakout-leap"}, {}, "takes observations of [84, 84, 4]"),
         ({"encoder": "resnet"}, {}, "agent.encoder = 'resnet': must be one of"),
         ({"encoder": "minatar", "initial_weights": "xavier"}, {}, "must be one of torch, he"),

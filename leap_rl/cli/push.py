@@ -1,0 +1,73 @@
+"""``leap-rl push``: an initialization to a repository of Hugging Face's hub."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from leap_rl.app.initializations import find_initialization
+from leap_rl.app.invocation import Invocation
+from leap_rl.cli.export import export
+from leap_rl.pretrained import hub
+from leap_rl.pretrained.exported import find
+
+_DESCRIPTION = """\
+Upload a run's initialization to a repository of Hugging Face's hub, which is made if there is none:
+the files that leap-rl export writes, of which the model card becomes the repository's page.
+
+  leap-rl push runs/mine me/atari-leap --evaluation runs/eval
+  leap-rl push shared/mine me/atari-leap --private
+
+Whoever has it loads it by its name, everywhere an initialization may be named: hf://me/atari-leap,
+or hf://me/atari-leap@REVISION for a branch, a tag or a commit.
+
+pip install 'leap-rl[hub]' has what it takes. Log in first, by hf auth login, or set HF_TOKEN."""
+
+
+def main(argv: Sequence[str], call: Invocation) -> int:
+    """Run the command; returns its exit status."""
+    given = options().parse_args(argv)
+    hub.check_repository(given.repository)
+    exported = find(given.run)
+    if exported is not None and given.evaluation:
+        raise ValueError(
+            f"--evaluation: {given.run} has its card already; name the run, or export it again"
+        )
+    with TemporaryDirectory() as temporary:
+        if exported is None:
+            folder = Path(temporary) / given.repository.rpartition("/")[2]
+            export(find_initialization(given.run), folder, evaluations=given.evaluation)
+        else:
+            exported.read()  # which checks it
+            folder = exported.folder
+        commit = hub.upload(folder, given.repository, private=given.private)
+    print(f"pushed {given.run} to {hub.PREFIX}{given.repository}@{commit}")
+    return 0
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        prog="leap-rl push",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "run",
+        metavar="RUN|FOLDER",
+        help="RUN, RUN@12 or RUN@best, of leap-rl train, or a folder that leap-rl export wrote",
+    )
+    parser.add_argument("repository", metavar="USER/REPO", help="the repository on the hub")
+    parser.add_argument(
+        "--private", action="store_true", help="a repository that only you see, if it is made"
+    )
+    parser.add_argument(
+        "--evaluation",
+        action="append",
+        default=[],
+        metavar="EVAL",
+        help="of a run, an evaluation whose verdicts the card tells; may be given several times",
+    )
+    return parser
