@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,51 @@ def test_the_first_run_ends_with_a_verdict(tmp_path: Path) -> None:
     first, second, *verdict = run("first_run.py", folder=tmp_path).splitlines()
     assert (first, second) == ("0 32000", "1 64000")
     assert "against random: " in " ".join(verdict)
+
+
+TINY = {
+    "AGENT_STEPS": 320,
+    "SEEDS": 2,
+    "WATCHED_AGENT_STEPS": 160,
+    "OPTIONS": {"runtime.kind": "local"},
+}
+
+
+@pytest.mark.parametrize(
+    "parameters", [TINY, pytest.param({}, marks=pytest.mark.slow)], ids=["tiny", "as it is"]
+)
+def test_the_notebook_runs_from_its_first_cell_to_its_last(
+    parameters: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As by papermill: `parameters` take the place of what the cell of that tag sets."""
+    shown: list[bytes] = []
+    display = ModuleType("IPython.display")
+    display.Video = lambda path, embed: Path(path).read_bytes()  # type: ignore[attr-defined]
+    display.display = shown.append  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((ROOT / "examples/first_hour.ipynb").read_text())
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["metadata"].get("tags") for cell in cells].index(["parameters"]) == 0
+    names: dict[str, Any] = {}
+    for cell in cells:
+        assert (cell["outputs"], cell["execution_count"]) == ([], None)  # committed without them
+        exec("".join(cell["source"]), names)
+        if cell is cells[0]:
+            assert parameters.keys() <= names.keys()
+            names.update(parameters)
+    assert "minatar-leap against random: " in capsys.readouterr().out
+    assert len(names["found"].agents()) == 2 * names["SEEDS"]
+    (axes,) = names["plt"].gcf().axes
+    assert [line.get_label() for line in axes.get_lines()] == ["random", "minatar-leap"]
+    assert len(shown) == 2
+    assert all(clip[4:8] == b"ftyp" for clip in shown)  # of an MP4
+    names["plt"].close("all")
 
 
 @pytest.mark.slow

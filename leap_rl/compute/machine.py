@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -52,6 +53,15 @@ def descendants(process: int) -> list[int]:
         return [each.pid for each in psutil.Process(process).children(recursive=True)]
     except psutil.Error:  # it has gone
         return []
+
+
+def kill_children_from(folder: Path) -> None:
+    """Kill the processes that this one started and whose program lies in a folder."""
+    folder = folder.resolve()
+    for child in psutil.Process().children():
+        with suppress(psutil.Error, OSError):  # it has gone
+            if folder in Path(child.exe()).parents:
+                child.kill()
 
 
 def kill_descendants(process: int) -> None:

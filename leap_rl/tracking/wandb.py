@@ -31,6 +31,7 @@ from typing import Any
 
 import wandb
 
+from leap_rl.compute.machine import kill_children_from
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import AXES, Axis, Row, axis_of
 from leap_rl.tracking.sink import Cell, Sink, TrackingError
@@ -265,6 +266,7 @@ class WandbSink(Sink):
     ) -> None:
         """Hand wandb's process an artifact of one file.
 
+        The one thing here that is not wandb's public interface, for which its version is bounded:
         Run.log_artifact and Run.use_artifact ask the server on the way, and wait for it; the
         second is refused offline. The message that they send in the end asks nobody: an artifact
         that the run `uses` is found by its content, and declared, when it is uploaded.
@@ -304,10 +306,8 @@ def _silence(url: str) -> str | None:
 
 def _end_service() -> None:
     """End wandb's process, if this one started it: the interpreter's exit would wait for it."""
-    with suppress(Exception, SystemExit):  # it may be gone
-        connection = wandb.setup()._connection
-        if connection is not None and connection._proc is not None:
-            connection._proc._process.kill()
+    kill_children_from(Path(wandb.__file__).parent)
+    with suppress(Exception, SystemExit):  # it is gone
         wandb.teardown()
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -50,3 +53,19 @@ def test_a_family_is_found_and_killed() -> None:
     assert child.wait(20) == 0  # it outlives its own child
     assert not psutil.pid_exists(grandchild)
     assert machine.descendants(child.pid) == []
+
+
+def test_children_are_killed_by_where_their_program_lies(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "sleep"
+    program.parent.mkdir()
+    shutil.copy(str(shutil.which("sleep")), program)
+    (tmp_path / "link").symlink_to(tmp_path / "bin")
+    theirs, ours = (subprocess.Popen([path, "60"]) for path in (program, "sleep"))
+    try:
+        machine.kill_children_from(tmp_path / "link")
+        assert theirs.wait(20) == -signal.SIGKILL
+        with pytest.raises(subprocess.TimeoutExpired):
+            ours.wait(0.5)
+    finally:
+        ours.kill()
+        ours.wait()

@@ -270,14 +270,15 @@ def test_a_server_that_goes_away_in_the_midst_holds_up_nothing(
 @pytest.mark.slow
 def test_the_death_of_wandbs_own_process_stops_nothing(tmp_path: Path) -> None:
     program = f"""
-import os, signal
 from pathlib import Path
 import wandb
+import psutil
+from leap_rl.compute.machine import kill_children_from
 from tests.tracking.test_wandb import OFFLINE, ROWS, open_run
 with open_run(OFFLINE, Path({str(tmp_path / "run")!r})) as tracker:
     tracker.log(ROWS[0], axis="meta_step")
-    process = wandb.setup()._connection._proc._process
-    process.kill()
+    (process,) = psutil.Process().children()
+    kill_children_from(Path(wandb.__file__).parent)
     process.wait()
     for row in ROWS[1:]:
         tracker.log(row, axis="meta_step")
