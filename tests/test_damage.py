@@ -150,7 +150,7 @@ def test_a_damaged_checkpoint_is_named_and_made_again(
     assert sums(run) == calm
 
 
-def test_damaged_rows_are_written_anew_from_the_checkpoints(
+def test_damaged_rows_are_written_again_from_the_checkpoints(
     stopped: Path, calm: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"

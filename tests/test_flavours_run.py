@@ -19,7 +19,7 @@ OPTIONS += ["--task.atari.max_frames", "64"]
 FINETUNE = ["--meta.method", "finetune", "--meta.updates_per_round", "3", "--meta.batch_size", "2"]
 
 
-def test_agents_and_figures_have_the_flavours_names(
+def test_agents_and_metrics_have_the_flavours_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -39,7 +39,7 @@ def test_agents_and_figures_have_the_flavours_names(
     assert len(starts) == 1, lines  # one column
 
 
-def test_kept_agents_of_flavours_go_on_with_the_same_bits(tmp_path: Path) -> None:
+def test_agents_of_flavours_are_carried_over_to_the_same_bits(tmp_path: Path) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     train = ["train", *OPTIONS, *FINETUNE, "--tracking.tensorboard", "false"]
     assert main([*train, "--meta.meta_steps", "3", "--run_dir", str(straight)]) == 0

@@ -148,7 +148,7 @@ def test_no_module_is_imported_that_is_not_trusted(
     assert (tmp_path / "canary").exists()
 
 
-def test_a_run_of_somebody_elses_is_not_gone_on_with_unless_it_is_trusted(
+def test_a_run_of_somebody_elses_is_not_resumed_unless_it_is_trusted(
     calm: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for argv in (["resume", str(calm)], ["fork", str(calm), "--at", "1"]):

@@ -90,7 +90,7 @@ def test_its_rows_are_errors_and_no_returns(trained: tuple[list[str], Path]) -> 
         assert not [key for key in row if key.startswith("return/") or "agent_steps" in key]
 
 
-def test_it_stops_and_goes_on_to_the_same_bits(
+def test_it_stops_and_is_resumed_to_the_same_bits(
     trained: tuple[list[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped within a task of the second meta-step, from a snapshot of every update."""

@@ -181,7 +181,7 @@ def test_without_flock_a_pid_of_other_processes_tells_nothing(path: Path, other:
     assert run_lock.living_holder(path) is not None
 
 
-def test_a_container_that_was_started_anew_needs_no_wait(path: Path) -> None:
+def test_a_container_that_was_restarted_needs_no_wait(path: Path) -> None:
     record(path, **{**here(), "pids": "of the one before"}, pid=1)
     with locked(path):
         pass

@@ -76,7 +76,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped in its third meta-step: a slot is complete, the next one frozen."""
+    """A run that was stopped in its third meta-step: a slot is complete, another has a snapshot."""
     run = tmp_path_factory.mktemp("stopped") / "run"
     stream = ParameterServer.stream
 
@@ -194,7 +194,7 @@ def test_checkpoints_that_lie_consistently_are_one_line(
     status = main(["resume", str(run)])
     (line,) = lines_of(capsys)
     assert status in (1, EXIT_USAGE)
-    # What can be read is another start than the one that the frozen task grew from.
+    # What can be read is another start than the one that the task of the snapshot grew from.
     assert "checkpoints/000002" in line or "the task's snapshot cannot be resumed from" in line
     assert folder.latest() == 2
 

@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 import leap_rl
-from leap_rl import Evaluation, Run, TrainConfig
+from leap_rl import Evaluation, Run
 from leap_rl.cli import main
+from leap_rl.config.parsing import spelled
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -29,11 +30,9 @@ CATCH = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    at = tmp_path_factory.mktemp("runs")
-    (at / "empty.yaml").write_text("{}")
-    return leap_rl.train(
-        TrainConfig.from_yaml(at / "empty.yaml", {**CATCH, "run_dir": str(at / "mine")}), quiet=True
-    )
+    at = tmp_path_factory.mktemp("runs") / "mine"
+    assert main(["train", *spelled(CATCH), "--run_dir", str(at)]) == 0
+    return Run(at)
 
 
 def test_an_evaluation_says_what_its_folder_says(run: Run, tmp_path: Path) -> None:

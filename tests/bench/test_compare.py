@@ -78,7 +78,7 @@ def test_the_table_ends_with_medians_over_the_games(
     assert capsys.readouterr().err.splitlines()[0] == "compare: a 150 0.15 50 (3.00×)"
 
 
-def test_a_long_comparison_goes_on_where_it_stopped(
+def test_a_long_comparison_is_resumed_where_it_stopped(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "rows.jsonl"

@@ -23,7 +23,7 @@ def test_a_moving_average_is_as_long_as_what_came_in() -> None:
     assert moving_average([1.0, 2.0, 3.0, 5.0], 2) == [1.5, 2.5, 4.0, 5.0]
 
 
-def test_an_alphabet_is_learned_to_the_figures_of_its_task(tmp_path: Path) -> None:
+def test_an_alphabet_is_learned_to_the_metrics_of_its_task(tmp_path: Path) -> None:
     write_zip(tmp_path / "images_background.zip", {"Latin": 20})
     omniglot = OmniglotConfig(updates=3, batch_size=10)
     config = TaskConfig(kind="omniglot", games=["Latin"], data=str(tmp_path), omniglot=omniglot)

@@ -80,7 +80,7 @@ def test_looks_that_never_come_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_cell_meta_trains_goes_on_and_learns_what_was_held_out(tmp_path: Path) -> None:
+def test_a_cell_meta_trains_resumes_and_learns_what_was_held_out(tmp_path: Path) -> None:
     data, out = tmp_path / "images", tmp_path / "out"
     data.mkdir()
     alphabets = {"Greek": 20, "Latin": 20, "Hebrew": 20}

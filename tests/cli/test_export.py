@@ -224,9 +224,8 @@ def test_the_readmes_first_evaluation_shows_two_clips(
 
 
 def test_loading_takes_neither_ray_nor_a_game() -> None:
-    code = (
-        "import sys; from leap_rl import pretrained\n[*map(pretrained.load, pretrained.names())]\n"
-    )
+    code = "import sys; from leap_rl import pretrained; "
+    code += "[*map(pretrained.load, pretrained.names())]; "
     code += "print([m for m in ('ray', 'gymnasium', 'ale_py', 'wandb') if m in sys.modules])"
     printed = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True

@@ -110,7 +110,7 @@ def test_what_a_run_computes_may_change(parent: Path, options: list[str], tmp_pa
     assert main(["resume", str(run)]) == 0  # its fingerprint is that of its options
 
 
-def test_another_optimizer_starts_anew(
+def test_another_optimizer_starts_from_scratch(
     parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "sgd"

@@ -55,7 +55,7 @@ def last(run: Path) -> bytes:
     return (RunFolder(run).checkpoint(4) / INITIALIZATION).read_bytes()
 
 
-def test_a_full_disk_under_tensorboard_costs_its_figures_alone(
+def test_a_full_disk_under_tensorboard_costs_its_metrics_alone(
     disk: Path, calm: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = disk.parent

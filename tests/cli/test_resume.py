@@ -117,7 +117,7 @@ def without_options(run: Path, *names: str) -> None:
         folder.write_checkpoint(number, files, {**state, "fingerprint": fingerprint})
 
 
-def test_a_run_of_an_older_version_without_an_option_goes_on(
+def test_a_run_of_an_older_version_without_an_option_is_resumed(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without_options(run, "agent.gamma", "meta.stabilizer")
@@ -177,7 +177,7 @@ def test_a_defining_option_points_to_fork(run: Path, capsys: pytest.CaptureFixtu
     assert f"fork {run} --at 2 --meta.p ..." in line
 
 
-def test_a_run_that_holds_another_ones_checkpoint_goes_on_from_its_own(
+def test_a_run_that_holds_another_ones_checkpoint_resumes_from_its_own(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"

@@ -66,7 +66,7 @@ def watched(capsys: pytest.CaptureFixture[str], run: Path, *options: str) -> lis
 
 
 @pytest.mark.parametrize("options", [[], ["--once"]])
-def test_a_run_that_does_not_go_on_says_so_in_one_line(
+def test_a_run_that_is_not_under_way_says_so_in_one_line(
     finished: Path, stopped: Path, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(finished), files(stopped)
@@ -85,7 +85,7 @@ def driving(run: Path) -> Iterator[LiveConsole]:
         yield console
 
 
-def test_a_run_that_goes_on_is_shown_once(
+def test_a_run_that_is_under_way_is_shown_once(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with driving(stopped) as console:

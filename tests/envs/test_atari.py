@@ -137,7 +137,7 @@ def test_episodes_are_cut_at_the_frame_cap_and_go_on() -> None:
     ]
 
 
-def test_the_cap_counts_anew_after_a_game_over() -> None:
+def test_the_cap_counts_from_zero_after_a_game_over() -> None:
     # FIRE alone loses Breakout's five balls one by one; no action at all never ends it.
     settings = AtariSettings(max_frames=1200)
     games = make_atari("breakout", num_envs=1, seed=0, settings=settings)

@@ -187,7 +187,7 @@ def test_observations_are_safe_to_keep() -> None:
     assert all(map(np.array_equal, kept, copies))
 
 
-def test_a_reset_without_a_seed_goes_on_with_the_generators() -> None:
+def test_a_reset_without_a_seed_continues_with_the_generators() -> None:
     envs = CatchEnvs("catch", num_envs=16)
     first, _ = envs.reset(seed=0)
     second, _ = envs.reset()

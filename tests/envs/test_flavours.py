@@ -201,7 +201,7 @@ def test_flavours_differ_and_defaults_spelled_out_do_not() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_last_flavour_of_every_game_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+def test_the_last_flavour_of_every_game_is_restored_to_the_same_bits(tmp_path: Path) -> None:
     last = [
         Flavour(game=game, mode=modes(game)[-1], difficulty=difficulties(game)[-1]).name
         for game in ACTION_COUNTS

@@ -133,7 +133,7 @@ def test_observations_are_padded_and_safe_to_keep() -> None:
 
 
 @pytest.mark.parametrize(("count", "processes"), [(0, 1), (1, 1), (4, 1), (5, 1), (12, 1), (12, 2)])
-def test_frozen_it_goes_on_to_the_same_bits(count: int, processes: int) -> None:
+def test_a_snapshot_is_restored_to_the_same_bits(count: int, processes: int) -> None:
     game = f"{WALK}@terminates=5,truncates=50"
     games = walks(game)
     seen = games.reset()
@@ -151,7 +151,7 @@ def test_frozen_it_goes_on_to_the_same_bits(count: int, processes: int) -> None:
     games.close(), again.close()
 
 
-def test_freezing_changes_nothing() -> None:
+def test_taking_a_snapshot_changes_nothing() -> None:
     calm, watched = walks(), walks()
     calm.reset(), watched.reset()
     for taken in actions(12):
@@ -160,7 +160,7 @@ def test_freezing_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("sees", ["pixels", "gray", "planes", "bits", "table", "numbers"])
-def test_every_kind_of_observation_can_be_frozen(sees: str) -> None:
+def test_every_kind_of_observation_has_a_snapshot(sees: str) -> None:
     shapes = {"pixels": (24, 20, 3), "gray": (24, 20, 1), "planes": (10, 8, 5), "numbers": (7,)}
     shape, game = shapes.get(sees, (6,)), f"{WALK}@sees={sees},terminates=5"
     games, again = (walks(game, shape=shape) for _ in range(2))

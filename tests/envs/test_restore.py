@@ -79,7 +79,7 @@ def test_restored_games_give_the_same_bits_in_another_process(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(480)
-def test_every_game_goes_on_with_the_same_bits_in_another_process(tmp_path: Path) -> None:
+def test_every_game_is_restored_to_the_same_bits_in_another_process(tmp_path: Path) -> None:
     check_games(list(ACTION_COUNTS), tmp_path)
 
 
@@ -110,7 +110,7 @@ def halves(
     return play(games), play(restored)
 
 
-def test_a_restored_game_goes_on_alike_past_its_real_end() -> None:
+def test_a_restored_game_continues_alike_past_its_real_end() -> None:
     for game, policy in (("breakout", 1), ("qbert", None)):
         expected, found = halves(AtariSettings(), game, 30, 450, policy=policy)
         assert expected == found

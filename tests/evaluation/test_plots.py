@@ -33,7 +33,7 @@ def colours(svg: Path) -> set[str]:
     return {colour.upper() for colour in re.findall(r"#[0-9a-f]{6}", svg.read_text())}
 
 
-def test_figures_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
+def test_plots_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
     panels = [
         Panel({"leap": LINE, "none": LINE}, "x", "y"),
         IntervalPanel(

@@ -22,7 +22,7 @@ def protocol_of(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tables_and_figures_are_made_again_from_their_cells(
+def test_tables_and_plots_are_made_again_from_their_cells(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leap_rl.evaluation.plots.FORMATS", ("svg",))

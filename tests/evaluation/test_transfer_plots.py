@@ -129,7 +129,7 @@ def test_the_profile_falls_from_all_agents_to_none(summary: Summary) -> None:
     assert profile_panels(summary) == profile_panels(summary)
 
 
-def test_all_figures_are_drawn_and_explained(
+def test_all_plots_are_drawn_and_explained(
     summary: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leap_rl.evaluation.plots.FORMATS", ("svg",))

@@ -50,7 +50,7 @@ def test_the_first_time_the_run_is_made(pod: Path) -> None:
     ]
 
 
-def test_the_next_time_it_goes_on_when_its_lock_is_over(pod: Path) -> None:
+def test_the_next_time_it_resumes_when_its_lock_is_over(pod: Path) -> None:
     (pod / "runs/paper").mkdir(parents=True)
     (pod / "runs/paper/config.yaml").touch()
     assert run_job(pod) == ["sleep 70", f"leap-rl resume {pod}/runs/paper --runtime.trainers 16"]
@@ -63,7 +63,7 @@ def test_a_run_that_was_cut_off_while_it_was_made_is_made_again(pod: Path) -> No
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_run_in_an_object_store_goes_on_too(pod: Path, is_there: bool) -> None:
+def test_a_run_in_an_object_store_is_resumed_too(pod: Path, is_there: bool) -> None:
     knows = '[ "$1 $2 $3" != "watch s3://mine/paper --once" ] || exit '
     (pod / "bin/leap-rl").write_text(f"{SAYS.splitlines()[0]}\n{knows}{0 if is_there else 2}\n")
     with (pod / "bin/leap-rl").open("a") as program:

@@ -45,7 +45,7 @@ def test_the_null_path_refuses_a_loss_that_is_not_finite():
     assert path.segments == 0
 
 
-def test_the_null_path_state_goes_on():
+def test_the_null_path_state_is_restored():
     first, second = NoMethod().start(torch.ones(3)), NoMethod().start(torch.ones(3))
     for _ in range(3):
         first.observe(torch.ones(3), 1.0, torch.ones(3))

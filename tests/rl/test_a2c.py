@@ -159,7 +159,7 @@ def test_heads_start_as_the_config_says() -> None:
         assert 0.95 * gain * bound < heads[weights][part] <= gain * bound * (1 + 1e-6)
 
 
-def test_computing_once_is_computing_anew() -> None:
+def test_computing_once_is_computing_again() -> None:
     unroll, learner = unroll_with_ends(), make()
     loss, batch = unroll.play(learner)
     path_gradient = learner.backward()

@@ -113,7 +113,7 @@ def test_the_loss_after_an_update_changes_no_update() -> None:
         assert torch.equal(torch.as_tensor(one.loss), torch.as_tensor(other.loss))
 
 
-def test_a_snapshot_is_gone_on_from_to_the_same_bits() -> None:
+def test_a_task_restored_from_a_snapshot_ends_with_the_same_bits() -> None:
     tasks = make_tasks()
     whole, points, progress = learn(tasks)
     half, _, _ = learn(tasks, stop_after=1)

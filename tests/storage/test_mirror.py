@@ -98,7 +98,7 @@ def test_another_machine_gets_what_one_has(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deaths_after", range(14))
-def test_whatever_write_is_the_last_the_store_is_a_run_to_go_on_from(
+def test_whatever_write_is_the_last_the_store_holds_a_run_to_resume(
     deaths_after: int, url: str, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path / "here")

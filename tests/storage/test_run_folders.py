@@ -22,6 +22,8 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock
 
+pytestmark = pytest.mark.usefixtures("without_plots")
+
 BOWLS = ["--config", "debug", "--task.agent_steps", "40"]
 BOWLS += ["--runtime.kind", "local", "--tracking.console", "quiet"]
 
@@ -32,16 +34,16 @@ def sums(folder: RunFolder, number: int) -> dict[str, str]:
     return dict(folder.read_state(number)["sha256"])
 
 
-@pytest.fixture
-def straight(tmp_path: Path) -> RunFolder:
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """Three meta-steps on a disk."""
-    run = tmp_path / "straight"
+    run = tmp_path_factory.mktemp("straight") / "run"
     assert main(["train", *BOWLS, "--meta.meta_steps", "3", "--run_dir", str(run)]) == 0
     return RunFolder(run)
 
 
 @pytest.mark.parametrize("where", ["memory", "s3"])
-def test_a_run_goes_on_elsewhere_to_the_same_bits(
+def test_a_run_is_resumed_elsewhere_to_the_same_bits(
     where: str,
     straight: RunFolder,
     machine: Become,
@@ -123,7 +125,7 @@ def test_a_run_is_where_its_config_is_whatever_the_lock_says(
     assert StoredRunFolder(url).latest() == 2
 
 
-def test_a_run_that_was_copied_from_a_disk_goes_on(
+def test_a_run_that_was_copied_from_a_disk_is_resumed(
     straight: RunFolder, url: str, machine: Become
 ) -> None:
     store = ObjectStore(url)

@@ -67,7 +67,7 @@ def settle(task: TaskConfig) -> TaskConfig:
 
 @pytest.mark.parametrize(("game", "agent"), GAMES)
 @pytest.mark.parametrize("at", [0, 3])
-def test_frozen_at_any_update_it_goes_on_to_the_same_bits(
+def test_a_snapshot_at_any_update_is_restored_to_the_same_bits(
     game: str, agent: dict[str, str], at: int
 ) -> None:
     calm, stopped = started(config(game), **agent), started(config(game), **agent)

@@ -92,7 +92,7 @@ def test_validation_is_on_the_other_five_hands() -> None:
     assert task._validation.labels.tolist() == [i for i in range(20) for _ in range(5)]
 
 
-def test_a_drawing_is_turned_anew_whenever_it_is_shown_but_in_validation() -> None:
+def test_a_drawing_is_turned_again_whenever_it_is_shown_but_in_validation() -> None:
     task, again = make_task(), make_task()
     assert torch.equal(task.batch(4).images, again.batch(4).images)
     assert torch.equal(task._validation.images, again._validation.images)
@@ -196,7 +196,7 @@ def test_same_batch_reports_the_batch_again_after_its_update() -> None:
 
 @pytest.mark.parametrize("second_order", [False, True])
 @pytest.mark.parametrize("loss_difference", ["next_batch", "same_batch"])
-def test_a_frozen_task_goes_on_to_the_same_bits(
+def test_a_task_restored_from_a_snapshot_ends_with_the_same_bits(
     loss_difference: LossDifference, second_order: bool
 ) -> None:
     options = {"loss_difference": loss_difference, "second_order": second_order}

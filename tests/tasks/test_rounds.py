@@ -115,7 +115,7 @@ def test_the_end_point_is_what_one_more_update_would_see(make: ConfiguredTasks) 
 
 
 @every_kind
-def test_a_round_that_goes_on_from_its_own_end_is_no_break(make: ConfiguredTasks) -> None:
+def test_a_round_that_starts_from_the_last_ones_end_is_no_break(make: ConfiguredTasks) -> None:
     theta0 = make.random_initialization(1)
     whole = begin(with_updates(make, 2 * make.task.updates))
     whole.start(theta0)
@@ -138,7 +138,9 @@ def test_a_round_that_goes_on_from_its_own_end_is_no_break(make: ConfiguredTasks
 
 
 @every_kind
-def test_all_goes_on_but_the_shared_parameters_and_the_budget(make: ConfiguredTasks) -> None:
+def test_all_but_shared_parameters_and_budget_is_carried_over(
+    make: ConfiguredTasks,
+) -> None:
     first = begin(make)
     first.start(make.random_initialization(1))
     learn(first)
@@ -179,7 +181,7 @@ def test_neither_a_batch_nor_a_step_precedes_the_first_of_a_round(make: Configur
     assert (None in watcher.lengths[1:]) == (make.task.kind == "quadratic")
 
 
-def test_episodes_go_on_from_round_to_round() -> None:
+def test_episodes_continue_from_round_to_round() -> None:
     """Rounds of 20 agent steps an environment; an episode of Catch is longer than that."""
     make = with_updates(CATCH, 4)
     rounds = 8

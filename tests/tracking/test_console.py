@@ -80,7 +80,7 @@ def test_plain_prints_its_first_progress_soon_and_then_now_and_then() -> None:
     ]
 
 
-def test_plain_progress_has_the_figures() -> None:
+def test_plain_progress_has_the_metrics() -> None:
     assert plain(at(0.0), at(3723.0))[1:] == [
         "meta-step 1 of 100, 3 of 16 tasks done, 1:02:03 elapsed, 2,468 agent steps/s: "
         "pong 25% return -20.5, breakout 25%"
@@ -93,7 +93,7 @@ def test_plain_progress_lists_a_few_of_many_games() -> None:
     assert line.endswith("g3 25% return -20.5, and 36 more")
 
 
-def test_a_finished_meta_step_is_said_once_with_its_figures() -> None:
+def test_a_finished_meta_step_is_said_once_with_its_metrics() -> None:
     lines = plain(IDLE, replace(IDLE, last_row=ROW), replace(IDLE, last_row=dict(ROW)))
     assert lines[1:] == [
         "meta-step 12 finished (13 of 100), in 61.2 s, 80,000,000 agent steps so far, "
@@ -165,7 +165,7 @@ def drawn(width: int, view: RunStatus, height: int = 24) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [60, 120])
-def test_rich_draws_the_figures_at_any_usual_width(width: int) -> None:
+def test_rich_draws_the_metrics_at_any_usual_width(width: int) -> None:
     lines = drawn(width, at(3723.0))
     assert all(len(line) <= width for line in lines)
     assert lines[0].startswith("meta-step 1 of 100 ")

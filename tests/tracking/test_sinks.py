@@ -78,7 +78,7 @@ def test_wandb_is_told_the_config_the_names_and_the_axis(tmp_path: Path) -> None
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
-def test_a_resume_goes_on_in_the_same_files_and_the_same_wandb_run(tmp_path: Path) -> None:
+def test_a_resume_continues_the_same_files_and_the_same_wandb_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     track(OFFLINE, folder, ROWS[:1])
     run_id = (folder / "wandb" / "run_id.txt").read_text().strip()
@@ -183,7 +183,7 @@ def test_every_sink_is_closed_even_when_one_raises(capsys: pytest.CaptureFixture
     assert log[3:] == ["a closed", "truth closed"]
 
 
-def test_every_sink_hears_why_a_run_failed_and_the_error_goes_on() -> None:
+def test_every_sink_hears_why_a_run_failed_and_the_error_is_raised_on() -> None:
     log: list[str] = ["all is lost"]  # at which the recorder itself fails
     with (
         pytest.raises(ValueError, match="all is\nlost"),

@@ -176,7 +176,7 @@ def test_one_update_a_round_is_synchronous_multi_task_sgd(monkeypatch: pytest.Mo
         np.testing.assert_allclose(encoder.numpy(), theta, atol=1e-5)
 
 
-def test_what_was_kept_of_another_task_is_refused_in_one_line() -> None:
+def test_an_agent_carried_over_from_another_task_is_refused_in_one_line() -> None:
     task = CATCH(TaskSpec(game="catch", seed=0))
     theta0 = CATCH.random_initialization(1)
     task.start(theta0)

@@ -59,7 +59,7 @@ def start(folder: RunFolder) -> ParameterServer:
     return make_server(folder, DrawingPolicy(rounds=9, batch=2))
 
 
-def test_a_game_goes_on_with_the_agent_of_its_last_round(folder: RunFolder) -> None:
+def test_the_agent_of_a_game_is_carried_over_to_its_next_round(folder: RunFolder) -> None:
     server = start(folder)
     assert train_round(server, 0) == [None, None]  # a, b
     assert train_round(server, 1) == ["b after 0", None]
@@ -84,7 +84,7 @@ def test_what_no_recent_checkpoint_refers_to_is_removed(folder: RunFolder) -> No
     }
 
 
-def test_a_snapshot_is_gone_on_from_rather_than_an_agent(folder: RunFolder) -> None:
+def test_a_task_is_restored_from_its_snapshot_rather_than_from_an_agent(folder: RunFolder) -> None:
     server = start(folder)
     train_round(server, 0)
     work = assigned(server.claim(claim(number=9)))

@@ -52,7 +52,7 @@ def test_a_claim_that_repeats_after_its_trainer_was_heard_is_late(
     assert server.stream(stream(ticket, 4)) == Continue(durable_n=0)
 
 
-def test_a_claim_whose_slot_was_lost_before_it_was_answered_is_made_anew(
+def test_a_claim_whose_slot_was_lost_before_it_was_answered_is_made_again(
     server: ParameterServer,
 ) -> None:
     server.claim(claim("a", number=1))

@@ -245,7 +245,7 @@ def test_what_is_shown_follows_the_tally(metrics: Any) -> None:
     assert Shown.values["leap_rl_meta_steps"] == {"": 7}
 
 
-def test_the_figures_of_games_are_those_of_their_running_tasks(metrics: Any) -> None:
+def test_the_metrics_of_games_are_those_of_their_running_tasks(metrics: Any) -> None:
     metrics.publish(
         status(("pong", 3.0, None), ("pong", 4.0, -7.5), ("tetris", 2.0, None)), Counters()
     )

@@ -60,7 +60,7 @@ def test_a_round_that_was_full_when_the_server_died_closes_when_it_returns(
     assert folder.read_state(1)["sha256"] == state["sha256"]
 
 
-def test_a_damaged_slot_is_set_aside_and_filled_anew(
+def test_a_damaged_slot_is_set_aside_and_filled_again(
     folder: RunFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_server(folder)

@@ -154,7 +154,7 @@ def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.chaos
-def test_another_trainer_goes_on_from_the_snapshot(tmp_path: Path) -> None:
+def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
     options = [*BOWLS, "--task.agent_steps", "240000", "--meta.batch_size", "1"]
     calm = RunFolder(tmp_path / "calm")
     assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0

@@ -30,10 +30,10 @@ BOWLS = ConfiguredTasks(
     agent=AgentConfig(lr=0.01),
 )
 CATCH = ConfiguredTasks(
-    task=TaskConfig(kind="catch", games="all", agent_steps=800, num_envs=4, unroll_length=5),
+    task=TaskConfig(kind="catch", games="all", agent_steps=300, num_envs=4, unroll_length=5),
     agent=AgentConfig(lr=1e-3, max_grad_norm=0.5),
 )
-# Random episodes of Breakout end after some 200 agent steps, one between any two freezings.
+# Random episodes of Breakout end after some 200 agent steps, one between any two snapshots.
 ATARI = ConfiguredTasks(
     task=TaskConfig(
         games=["breakout"],
@@ -102,10 +102,17 @@ def assert_same(one: Ended, two: Ended) -> None:
         assert one[name] == two[name], name
 
 
+_undisturbed: dict[str, Ended] = {}
+
+
 def undisturbed(make: ConfiguredTasks, method: Method) -> Ended:
-    task, path, recorder = begin(make, method)
-    task.start(make.random_initialization(1))
-    return end(task, path, recorder)
+    """How a task ends that nothing disturbs; computed once for all tests."""
+    key = f"{make} {method}"
+    if key not in _undisturbed:
+        task, path, recorder = begin(make, method)
+        task.start(make.random_initialization(1))
+        _undisturbed[key] = end(task, path, recorder)
+    return _undisturbed[key]
 
 
 METHODS: list[Method] = [Leap(), Leap(p=1), NoMethod()]
@@ -119,7 +126,7 @@ CASES = [
 ]
 
 
-def test_a_snapshot_within_an_interval_keeps_what_was_earned_in_it() -> None:
+def test_a_snapshot_within_an_interval_holds_what_was_earned_in_it() -> None:
     def update(number: int) -> Progress:
         agent_steps = 4 * number  # of 1,000: intervals end after updates 3, 5, 8, ...
         return Progress(updates=number, agent_steps=agent_steps, losses={}, rewards=10.0**number)
@@ -133,7 +140,7 @@ def test_a_snapshot_within_an_interval_keeps_what_was_earned_in_it() -> None:
 
 
 @pytest.mark.parametrize(("make", "method"), CASES)
-def test_a_thawed_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, method: Method) -> None:
+def test_a_restored_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, method: Method) -> None:
     expected = undisturbed(make, method)
     if make is not BOWLS:
         assert len(expected["episodes"][0]) > 0, "no episode has ended: the test shows too little"
@@ -159,7 +166,7 @@ def test_a_thawed_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, method
     assert_same(end(task, path, recorder), expected)
 
 
-def test_the_loss_of_the_last_batch_is_frozen_too() -> None:
+def test_the_loss_of_the_last_batch_is_in_the_snapshot_too() -> None:
     for tasks in (BOWLS, CATCH):
         make = replace(tasks, loss_difference="same_batch")
         expected = undisturbed(make, Leap())
@@ -171,7 +178,7 @@ def test_the_loss_of_the_last_batch_is_frozen_too() -> None:
         assert_same(end(*fresh), expected)
 
 
-def test_emulators_may_be_spread_otherwise_after_a_thaw() -> None:
+def test_emulators_may_be_spread_otherwise_after_a_restore() -> None:
     expected = undisturbed(ATARI, Leap())
     task, path, recorder = begin(ATARI, Leap())
     task.start(ATARI.random_initialization(1))
@@ -181,7 +188,7 @@ def test_emulators_may_be_spread_otherwise_after_a_thaw() -> None:
     assert_same(end(*fresh), expected)
 
 
-def test_another_process_goes_on(tmp_path: Path) -> None:
+def test_another_process_resumes_the_task(tmp_path: Path) -> None:
     expected = undisturbed(CATCH, Leap())
     task, path, recorder = begin(CATCH, Leap())
     task.start(CATCH.random_initialization(1))
@@ -203,7 +210,7 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
     assert np.array_equal(contribution, expected["contribution"].numpy())
 
 
-def test_time_spent_before_a_thaw_counts() -> None:
+def test_time_spent_before_a_snapshot_counts() -> None:
     now = 100.0
     task, path, recorder = begin(BOWLS, Leap())
     recorder = TaskRecorder(task.agent_steps_total, lambda: now)

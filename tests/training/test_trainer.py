@@ -130,7 +130,7 @@ def test_the_record_says_what_the_task_did(link: RecordingLink, policy: FakePoli
     assert [point.rewards for point in slot.record.curve] == [0.5] * UPDATES
 
 
-def test_an_abandoned_task_is_dropped_and_its_slot_filled_anew(
+def test_an_abandoned_task_is_dropped_and_its_slot_filled_again(
     link: RecordingLink, policy: FakePolicy
 ) -> None:
     link.abandon_at = 2
@@ -170,7 +170,7 @@ def test_a_snapshot_that_does_not_fit_its_sum_is_one_line(link: RecordingLink) -
         train(link, FakeTasks(UPDATES))
 
 
-def test_an_agent_comes_back_only_where_it_is_kept(tmp_path: Path) -> None:
+def test_an_agent_comes_back_only_where_it_is_carried_over(tmp_path: Path) -> None:
     policy = FakePolicy(rounds=1, batch=1, keeps_agents=True)
     folder = RunFolder(tmp_path / "kept")
     link = RecordingLink(make_server(folder, policy))
