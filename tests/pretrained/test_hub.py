@@ -155,17 +155,23 @@ def test_a_run_names_the_commit_that_it_started_from(
 
     create_run(parsed(LearnConfig, words("learn", "hf://me/start")))
     create_run(parsed(LearnConfig, words("again", str(file_of(runs[0])))))
+    folder = tmp_path / "folder"
+    assert main(["export", f"{runs[0]}@0", "--out", str(folder)]) == 0
+    create_run(parsed(LearnConfig, words("exported", str(folder))))
     train = ["train", *words("train", "hf://me/start"), "--meta.batch_size", "1"]
     train[train.index("--init")] = "--meta.init"
     assert main([*train, "--meta.meta_steps", "1"]) == 0
     options = ["--task.games=catch", *LOCALLY, "--run_dir", str(tmp_path / "evaluate")]
     create_evaluation(*configure(["leap=hf://me/start"], options))
-    made = {name: RunFolder(tmp_path / name) for name in ("learn", "again", "train", "evaluate")}
+    names = ("learn", "again", "exported", "train", "evaluate")
+    made = {name: RunFolder(tmp_path / name) for name in names}
     config = {name: folder.read_config() for name, folder in made.items()}
     assert config["learn"]["init"] == place
     assert config["train"]["meta"]["init"] == place
     assert config["evaluate"]["init"] == [f"leap={place}"]
-    assert config["learn"]["fingerprint"] == config["again"]["fingerprint"]
+    assert config["exported"]["init"] == str(folder / INITIALIZATION)
+    prints = {config[name]["fingerprint"] for name in ("learn", "again", "exported")}
+    assert len(prints) == 1
     for name in ("learn", "train"):
         files, _ = made[name].read_checkpoint(0)
         assert files[INITIALIZATION] == file_of(runs[0]).read_bytes()
