@@ -1,4 +1,4 @@
-"""An experiment in cells, each computed once: a stopped one goes on with what is missing.
+"""An experiment in cells, each computed once: a stopped one continues with what is missing.
 
 A cell is named by plain values. What it comes to is one line of a JSONL file, written when the cell
 is done, so that a file that was torn in its last line loses that cell alone.

@@ -80,7 +80,9 @@ def run(
         )
         report(given, results)
     except KeyboardInterrupt:
-        print(f"stopped; {given.out} keeps what is done: the same command goes on", file=sys.stderr)
+        print(
+            f"stopped; {given.out} keeps what is done: the same command continues", file=sys.stderr
+        )
         return EXIT_INTERRUPTED
     except (ValueError, RunFailedError, OSError) as error:
         print(f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}", file=sys.stderr)

@@ -24,7 +24,7 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
     """Meta-train in a process of its own, one task after another, and return the initialization.
 
     Args:
-        path: The run's folder. A run that is there is gone on with, or taken as it is if it is
+        path: The run's folder. A run that is there is resumed, or taken as it is if it is
             done.
         argv: Options of `leap-rl train`, in which the number of meta-steps is missing.
         meta_steps: How many.

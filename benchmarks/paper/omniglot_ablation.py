@@ -58,7 +58,7 @@ Found = dict[str, list[Mapping[str, Any]]]
 def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     """Meta-train in one configuration; returns series over meta-steps."""
     began_s = time.monotonic()
-    # Without the meta-steps: more of them go on with the same run.
+    # Without the meta-steps: more of them continue the same run.
     name = "-".join(str(value) for key, value in cell.items() if key != "meta_steps")
     run = out / "runs" / name
     meta_train(run, training_options(cell, data), meta_steps=cell["meta_steps"])

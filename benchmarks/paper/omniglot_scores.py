@@ -78,7 +78,7 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     tasks = ConfiguredTasks(task=task, agent=AgentConfig())
     theta0 = None
     if cell["method"] != "none":
-        # Without the meta-steps: more of them go on with the same run.
+        # Without the meta-steps: more of them continue the same run.
         left_out = ("learners", "meta_steps")
         name = "-".join(str(value) for key, value in cell.items() if key not in left_out)
         options = training_options(cell, data)

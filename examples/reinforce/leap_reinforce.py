@@ -151,8 +151,8 @@ class ReinforceTask(DescentTask):
             going.append(torch.from_numpy(~(step.terminated | step.truncated)).float())
             self._observations = torch.from_numpy(step.observations)
         returns, following = [], torch.zeros(self._config.num_envs)
-        for reward, goes_on in zip(reversed(rewards), reversed(going), strict=True):
-            following = reward + self._agent.gamma * goes_on * following
+        for reward, continues in zip(reversed(rewards), reversed(going), strict=True):
+            following = reward + self._agent.gamma * continues * following
             returns.insert(0, following)
         batch = (torch.stack(seen), torch.stack(taken), torch.stack(returns))
         return batch, ended, float(torch.stack(rewards).double().sum())

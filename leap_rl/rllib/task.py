@@ -154,7 +154,7 @@ class PPOTask:
                 "its options, RLlib or the machine are not the same"
             )
 
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+    def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Refuse to.
 
         Raises:

@@ -74,7 +74,7 @@ class DescentTask(ABC):
         loss = state.get(_PREVIOUS_BATCH_LOSS)
         self._previous_batch_loss = None if loss is None else torch.from_numpy(loss.copy())
 
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+    def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round from `shared`, float32 [P], with what an earlier one left; see `Task`."""
         self.restore(state)
         self._load_shared(shared)

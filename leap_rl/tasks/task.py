@@ -121,7 +121,7 @@ class Task(Protocol):
             ValueError: The state is of another task, or of one made otherwise.
         """
 
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+    def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round with the agent of an earlier one, in place of :meth:`start`.
 
         All is restored from ``state`` but the shared parameters, which are set to ``shared``,

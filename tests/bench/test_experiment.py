@@ -91,7 +91,7 @@ def test_what_is_stopped_leaves_no_process_and_says_how_to_go_on(
         if started.poll() is None:
             os.killpg(started.pid, signal.SIGKILL)
     assert started.returncode == experiment.EXIT_INTERRUPTED
-    assert said == f"stopped; {out} keeps what is done: the same command goes on\n"
+    assert said == f"stopped; {out} keeps what is done: the same command continues\n"
     assert not any(runs(int(pid)) for pid in pids.read_text().split())
     assert (out / "cells.jsonl").read_text().count("\n") == 1
 

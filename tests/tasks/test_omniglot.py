@@ -294,7 +294,7 @@ def test_a_round_begins_with_the_last_layer_of_an_earlier_one() -> None:
     earlier, later = make_task(seed=1), make_task(seed=2)
     earlier.start(initialization())
     run(earlier)
-    later.go_on(earlier.state(), initialization())
+    later.carry_over(earlier.state(), initialization())
     assert torch.equal(later.learner.shared, initialization())
     kept = earlier.named_parameters()["head.weight"]
     assert torch.equal(later.named_parameters()["head.weight"], kept)

@@ -127,7 +127,7 @@ def test_a_round_that_starts_from_the_last_ones_end_is_no_break(make: Configured
     state, theta = first.state(), first.end_point(with_grad=False).theta.clone()
     # Another seed: whatever does not go on would be drawn from it.
     second = begin(make, seed=99)
-    second.go_on(state, theta)
+    second.carry_over(state, theta)
     watched_then, two = learn(second)
 
     assert_same(watched.points + watched_then.points, expected.points)
@@ -147,7 +147,7 @@ def test_all_but_shared_parameters_and_budget_is_carried_over(
     before, theta0 = first.state(), make.random_initialization(2)
 
     task = begin(make, seed=99)
-    task.go_on(before, theta0)
+    task.carry_over(before, theta0)
     after = task.state()
     named = task.named_parameters(), first.named_parameters()
     heads = {name for name in named[0] if not name.startswith(("encoder", "theta"))}
@@ -173,7 +173,7 @@ def test_neither_a_batch_nor_a_step_precedes_the_first_of_a_round(make: Configur
     first.start(make.random_initialization(1))
     learn(first)
     task = begin(make)
-    task.go_on(first.state(), make.random_initialization(2))
+    task.carry_over(first.state(), make.random_initialization(2))
     watcher, _ = learn(task)
     assert watcher.previous[0] is None
     assert None not in watcher.previous[1:]
@@ -203,5 +203,5 @@ def test_episodes_continue_from_round_to_round() -> None:
         theta = task.end_point(with_grad=False).theta.clone()
         task.close()
         task = begin(make, seed=number)
-        task.go_on(state, theta)
+        task.carry_over(state, theta)
     assert ends == expected

@@ -278,7 +278,7 @@ class FakeTask:
         self.theta = torch.from_numpy(state["theta"].copy())
         self.done_updates = int(state["done"])
 
-    def go_on(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
+    def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         self.start(shared)
         self.done_updates = 0
 

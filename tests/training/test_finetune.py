@@ -26,7 +26,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
-from leap_rl.training.trainer.snapshot import go_on, keep
+from leap_rl.training.trainer.snapshot import carry_over, keep
 
 LR = 0.01
 BOWLS = ConfiguredTasks(
@@ -63,7 +63,7 @@ def finetune(make: ConfiguredTasks, rounds: list[list[str]]) -> list[Tensor]:
             task = make(TaskSpec(game=game, seed=seed))
             path = Finetune().start(outer.theta, borrow=True)
             if game in kept:
-                go_on(kept[game], task, outer.theta)
+                carry_over(kept[game], task, outer.theta)
             else:
                 task.start(outer.theta)
             while not task.done:
@@ -184,6 +184,6 @@ def test_an_agent_carried_over_from_another_task_is_refused_in_one_line() -> Non
     wider = replace(CATCH, task=replace(CATCH.task, num_envs=5, agent_steps=25))
     for damaged in (kept[:-3], np.zeros(10, dtype=np.uint8)):
         with pytest.raises(RunFailedError, match="the agent that was kept cannot be resumed"):
-            go_on(damaged, CATCH(TaskSpec(game="catch", seed=0)), theta0)
+            carry_over(damaged, CATCH(TaskSpec(game="catch", seed=0)), theta0)
     with pytest.raises(RunFailedError, match="cannot be resumed"):
-        go_on(kept, wider(TaskSpec(game="catch", seed=0)), theta0)
+        carry_over(kept, wider(TaskSpec(game="catch", seed=0)), theta0)

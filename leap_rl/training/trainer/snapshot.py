@@ -3,7 +3,7 @@
 A task that is restored from it ends with the same bits and rows as one that was left alone.
 
 A method whose agents are carried over from round to round takes another of each when its round is
-over, without path and records: `keep` makes it, and `go_on` restores it in a later round.
+over, without path and records: `keep` makes it, and `carry_over` restores it in a later round.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def restore_snapshot(
 
 
 def keep(task: Task) -> Bytes:
-    """Return a task at the end of its round, for `go_on`, as uint8 [bytes].
+    """Return a task at the end of its round, for `carry_over`, as uint8 [bytes].
 
     To be called before `Task.end_point`, whose batch the agent never learns from.
     """
     return np.frombuffer(seal(task.state(), {}), dtype=np.uint8)
 
 
-def go_on(kept: Bytes, task: Task, theta0: Tensor) -> None:
+def carry_over(kept: Bytes, task: Task, theta0: Tensor) -> None:
     """Begin a round from `theta0`, float32 [P], with a freshly made task and what `keep` returned.
 
     Raises:
@@ -82,7 +82,7 @@ def go_on(kept: Bytes, task: Task, theta0: Tensor) -> None:
     """
     try:
         arrays, _ = unseal(kept.data)
-        task.go_on(arrays, theta0)
+        task.carry_over(arrays, theta0)
     except (SealError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
             f"the agent that was kept cannot be resumed ({type(error).__name__}: {error}); "

@@ -38,7 +38,7 @@ from leap_rl.training.messages import (
 from leap_rl.training.trainer.recorder import TaskRecorder
 from leap_rl.training.trainer.snapshot import (
     TRAIN_AGAIN,
-    go_on,
+    carry_over,
     keep,
     restore_snapshot,
     take_snapshot,
@@ -147,7 +147,7 @@ class Trainer:
             if assignment.snapshot is not None:
                 restore_snapshot(assignment.snapshot, task, path, recorder)
             elif assignment.kept is not None:
-                go_on(assignment.kept, task, theta0)
+                carry_over(assignment.kept, task, theta0)
             else:
                 task.start(theta0)
             if path.segments != assignment.durable_n:
