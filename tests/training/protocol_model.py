@@ -223,7 +223,7 @@ class Life:
     def trains(self) -> bool:
         return not self.over and self.work is not None and self.unanswered is None
 
-    def carry_over(self, updates: int, *, snapshots: bool) -> Message:
+    def advance(self, updates: int, *, snapshots: bool) -> Message:
         """Train a little, and return what is sent then."""
         if self.unanswered is not None:
             return self.unanswered

@@ -158,10 +158,10 @@ class Watched:
 
     # -- calls, each with what it must answer and may change ----------------------------------
 
-    def carry_over(
+    def advance(
         self, life: Life, updates: int, *, snapshots: bool = False, fate: str = "heard"
     ) -> Message:
-        message = life.carry_over(updates, snapshots=snapshots)
+        message = life.advance(updates, snapshots=snapshots)
         self.kept.append((life, message))
         if fate != "lost":
             self.deliver(life, message, heard=fate == "heard")

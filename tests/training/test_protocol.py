@@ -66,11 +66,11 @@ class Protocol(RuleBasedStateMachine):
         snapshots=st.booleans(),
         fate=st.sampled_from(["heard", "heard", "answer lost", "lost"]),
     )
-    def carry_over(self, who: int, updates: int, snapshots: bool, fate: str) -> None:
+    def advance(self, who: int, updates: int, snapshots: bool, fate: str) -> None:
         """A trainer trains a little and sends what it then has to say, perhaps in vain."""
         living = [life for life in self.run.lives if not life.over]
         if living:
-            self.run.carry_over(
+            self.run.advance(
                 living[-1 - who % len(living)], updates, snapshots=snapshots, fate=fate
             )
 
@@ -83,15 +83,15 @@ class Protocol(RuleBasedStateMachine):
         life = at_work[-1 - who % len(at_work)]
         if trouble == "disk full":
             self.run.disk.faults = [("full", 0)]
-            self.run.carry_over(life, 1, snapshots=True)
+            self.run.advance(life, 1, snapshots=True)
             self.run.disk.faults = []
-            self.run.carry_over(life, 0)
+            self.run.advance(life, 0)
         elif trouble == "overtaken":
-            overtaken = self.run.carry_over(life, 1, snapshots=True, fate="lost")
-            self.run.carry_over(life, 1, snapshots=True)
+            overtaken = self.run.advance(life, 1, snapshots=True, fate="lost")
+            self.run.advance(life, 1, snapshots=True)
             self.run.deliver(life, overtaken, heard=True)
         else:
-            self.run.carry_over(life, 1, snapshots=True)
+            self.run.advance(life, 1, snapshots=True)
 
     @rule(who=picks, tasks=st.integers(1, 3))
     def finish_tasks(self, who: int, tasks: int) -> None:
@@ -103,7 +103,7 @@ class Protocol(RuleBasedStateMachine):
     def _finish_tasks(self, life: Life, tasks: int) -> None:
         for _ in range(3 * tasks):
             if not life.over and tasks > 0:
-                tasks -= isinstance(self.run.carry_over(life, 9), Complete)
+                tasks -= isinstance(self.run.advance(life, 9), Complete)
 
     @precondition(lambda self: self.run.kept)
     @rule(
@@ -155,7 +155,7 @@ class Protocol(RuleBasedStateMachine):
         for seconds in ticks:
             self.run.tick(seconds)
             if sign_of_life == "stream":
-                self.carry_over(who, 0, snapshots=False, fate="heard")
+                self.advance(who, 0, snapshots=False, fate="heard")
             elif sign_of_life == "heartbeat":
                 self.heartbeat(who)
 
@@ -165,7 +165,7 @@ class Protocol(RuleBasedStateMachine):
         self._expire()
         if comes_back:
             for _ in range(3):
-                self.carry_over(who, 0, snapshots=False, fate="heard")
+                self.advance(who, 0, snapshots=False, fate="heard")
         if server_dies:
             self.run.die(with_driver=False)
 
@@ -211,7 +211,7 @@ class Protocol(RuleBasedStateMachine):
             life = self.run.lives[-1]
         for _ in range(2 * ROUNDS * BATCH + 2):
             if not life.over:
-                self.run.carry_over(life, 9)
+                self.run.advance(life, 9)
         assert self.run.server.status().finished
         self.run.check()
         assert self.run.folder.read_checkpoint(ROUNDS)[0] == undisturbed()[-1].files

@@ -57,14 +57,14 @@ def begin(
     return task, path, TaskRecorder(task.agent_steps_total)
 
 
-def carry_over(task: Task, path: GradientPath, recorder: TaskRecorder, updates: int | None) -> None:
+def advance(task: Task, path: GradientPath, recorder: TaskRecorder, updates: int | None) -> None:
     while not task.done and (updates is None or recorder.updates < updates):
         recorder.add(task.advance(path.visit))
 
 
 def end(task: Task, path: GradientPath, recorder: TaskRecorder) -> Ended:
     """All that a task leaves behind, the wall clock aside."""
-    carry_over(task, path, recorder, None)
+    advance(task, path, recorder, None)
     point = task.end_point(with_grad=False)
     path.finish(
         point.theta,
@@ -150,7 +150,7 @@ def test_a_restored_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, meth
     task, path, recorder = begin(make, method)
     task.start(make.random_initialization(1))
     for updates in (1, make.task.updates // 2, make.task.updates - 1):
-        carry_over(task, path, recorder, updates)
+        advance(task, path, recorder, updates)
         snapshot = take_snapshot(task, path, recorder)
         take_snapshot(task, path, recorder)  # any number of times
         if updates == 1:
@@ -172,7 +172,7 @@ def test_the_loss_of_the_last_batch_is_in_the_snapshot_too() -> None:
         expected = undisturbed(make, Leap())
         task, path, recorder = begin(make, Leap())
         task.start(make.random_initialization(1))
-        carry_over(task, path, recorder, 7)
+        advance(task, path, recorder, 7)
         fresh = begin(make, Leap())
         restore_snapshot(take_snapshot(task, path, recorder), *fresh)
         assert_same(end(*fresh), expected)
@@ -182,7 +182,7 @@ def test_emulators_may_be_spread_otherwise_after_a_restore() -> None:
     expected = undisturbed(ATARI, Leap())
     task, path, recorder = begin(ATARI, Leap())
     task.start(ATARI.random_initialization(1))
-    carry_over(task, path, recorder, 20)
+    advance(task, path, recorder, 20)
     fresh = begin(replace(ATARI, env_processes=2), Leap(), seed=5)
     restore_snapshot(take_snapshot(task, path, recorder), *fresh)
     assert_same(end(*fresh), expected)
@@ -192,7 +192,7 @@ def test_another_process_resumes_the_task(tmp_path: Path) -> None:
     expected = undisturbed(CATCH, Leap())
     task, path, recorder = begin(CATCH, Leap())
     task.start(CATCH.random_initialization(1))
-    carry_over(task, path, recorder, 9)
+    advance(task, path, recorder, 9)
     take_snapshot(task, path, recorder).tofile(tmp_path / "snapshot")
     code = (
         "import sys\n"
@@ -215,7 +215,7 @@ def test_time_spent_before_a_snapshot_counts() -> None:
     task, path, recorder = begin(BOWLS, Leap())
     recorder = TaskRecorder(task.agent_steps_total, lambda: now)
     task.start(BOWLS.random_initialization(1))
-    carry_over(task, path, recorder, 3)
+    advance(task, path, recorder, 3)
     now = 130.0
     snapshot = take_snapshot(task, path, recorder)
     now = 1000.0
@@ -230,7 +230,7 @@ def test_time_spent_before_a_snapshot_counts() -> None:
 def test_a_snapshot_of_another_task_is_one_line(other: ConfiguredTasks) -> None:
     task, path, recorder = begin(CATCH, Leap())
     task.start(CATCH.random_initialization(1))
-    carry_over(task, path, recorder, 2)
+    advance(task, path, recorder, 2)
     snapshot = take_snapshot(task, path, recorder)
     with pytest.raises(RunFailedError, match=r"cannot be resumed from .* delete"):
         restore_snapshot(snapshot, *begin(other, Leap()))
