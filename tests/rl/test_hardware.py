@@ -20,20 +20,20 @@ def test_auto_is_what_the_machine_has(
     gpu: bool, units: bool, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": units})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": units}, raising=False)
     config = resolve(AgentConfig())
     assert (config.device, config.precision) == expected
 
 
 def test_what_is_said_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True}, raising=False)
     config = AgentConfig(device="cpu", precision="float32", lr=0.5)
     assert resolve(config) == config
 
 
 def test_what_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": False})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": False}, raising=False)
     with pytest.raises(ValueError, match=r"agent\.device = cuda: .*use cpu"):
         check_machine(AgentConfig(device="cuda"))
     with pytest.raises(ValueError, match=r"agent\.precision = bfloat16: .*use float32"):
@@ -41,7 +41,7 @@ def test_what_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     check_machine(resolve(AgentConfig()))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     check_machine(AgentConfig(device="cuda", precision="bfloat16"))
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True}, raising=False)
     check_machine(AgentConfig(precision="bfloat16"))
 
 
@@ -59,7 +59,7 @@ def test_what_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_units_that_may_not_be_used_are_none(
     allowed: str, units: bool, processor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {processor: True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {processor: True}, raising=False)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", allowed)
     assert has_bfloat16_units() == units
 
@@ -70,6 +70,6 @@ def test_a_processor_can_be_asked() -> None:
 
 def test_a_gpu_computes_in_float32_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True}, raising=False)
     assert resolve(AgentConfig(device="cuda")).precision == "float32"
     assert resolve(AgentConfig(device="cuda", precision="bfloat16")).precision == "bfloat16"
