@@ -31,7 +31,7 @@ def json_of(words: str) -> dict[str, Any]:
 
 
 def test_throughput_prints_one_object_and_nothing_else() -> None:
-    metrics = json_of("bench throughput --game phoenix --trainers 1 --seconds 1 --envs 2")
+    metrics = json_of("bench throughput --game phoenix --trainers 1 --seconds 0.2 --envs 2")
     assert (metrics["game"], metrics["trainers"], metrics["envs"]) == ("phoenix", 1, 2)
     assert 0 < metrics["agent_steps_per_s"] < metrics["emulator_limit_per_s"]
     ratio = metrics["agent_steps_per_s"] / metrics["emulator_limit_per_s"]

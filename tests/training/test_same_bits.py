@@ -138,9 +138,47 @@ def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
     np.testing.assert_array_equal(packed.numpy(), expected.numpy())
 
 
+@pytest.mark.parametrize(
+    ("undisturbed", "runtime"),
+    [
+        ("bowls", "ray"),
+        pytest.param("bowls", "local", marks=pytest.mark.slow),  # tests/cli/test_stop.py has some
+        pytest.param("atari", "ray", marks=pytest.mark.slow),
+        pytest.param("atari", "local", marks=pytest.mark.slow),
+    ],
+    indirect=["undisturbed"],
+)
+def test_ctrl_c_and_resume_give_the_same_bits(
+    undisturbed: Undisturbed, runtime: str, tmp_path: Path
+) -> None:
+    options, run = undisturbed
+    process = leap_rl(
+        *["train", *options, "--run_dir", "run", "--runtime.kind", runtime], cwd=tmp_path
+    )
+    folder = RunFolder(tmp_path / "run")
+    # From here on it is in meta-step 1, the second one, with all of its slots still to be filled.
+    while not folder.slot(1, 0).with_suffix(".lease").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    output = finish(process, status=EXIT_INTERRUPTED)
+    assert "resume run" in output
+    assert "Traceback" not in output
+    assert folder.latest() == 1
+
+    # Here and by fewer trainers; below it is the other way round.
+    assert main(["resume", str(tmp_path / "run"), "--runtime.kind", "local"]) == 0
+    assert initializations(tmp_path / "run") == initializations(run)
+    rows = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert [yaml.safe_load(row)["meta_step"] for row in rows] == [0, 1, 2]
+
+
 @pytest.fixture(scope="module")
 def one_cluster() -> Iterator[None]:
-    """A cluster that the runs of this process share: starting one takes a while."""
+    """A cluster that the runs of this process share: starting one takes a while.
+
+    It comes after the tests that start others in processes of their own.
+    """
     make_ray_runtime(trainers=3, address=LOCAL)
     from leap_rl.training.runtime.ray.runtime import cluster
 
@@ -290,38 +328,3 @@ def test_contributions_are_not_zero_and_all_differ(
         assert main(["train", *short, "--run_dir", str(tmp_path / "run")]) == 0
     assert len(set(kept)) == len(kept) == read_config(options).meta.batch_size
     assert all(any(contribution) for contribution in kept)
-
-
-@pytest.mark.parametrize(
-    ("undisturbed", "runtime"),
-    [
-        ("bowls", "ray"),
-        pytest.param("bowls", "local", marks=pytest.mark.slow),  # tests/cli/test_stop.py has some
-        pytest.param("atari", "ray", marks=pytest.mark.slow),
-        pytest.param("atari", "local", marks=pytest.mark.slow),
-    ],
-    indirect=["undisturbed"],
-)
-def test_ctrl_c_and_resume_give_the_same_bits(
-    undisturbed: Undisturbed, runtime: str, tmp_path: Path
-) -> None:
-    options, run = undisturbed
-    process = leap_rl(
-        *["train", *options, "--run_dir", "run", "--runtime.kind", runtime], cwd=tmp_path
-    )
-    folder = RunFolder(tmp_path / "run")
-    # From here on it is in meta-step 1, the second one, with all of its slots still to be filled.
-    while not folder.slot(1, 0).with_suffix(".lease").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGINT)
-    output = finish(process, status=EXIT_INTERRUPTED)
-    assert "resume run" in output
-    assert "Traceback" not in output
-    assert folder.latest() == 1
-
-    # Here and by fewer trainers; above it is the other way round.
-    assert main(["resume", str(tmp_path / "run"), "--runtime.kind", "local"]) == 0
-    assert initializations(tmp_path / "run") == initializations(run)
-    rows = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    assert [yaml.safe_load(row)["meta_step"] for row in rows] == [0, 1, 2]
