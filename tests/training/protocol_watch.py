@@ -75,6 +75,8 @@ class Watched:
         self.newest: dict[str, tuple[int, int]] = {}
         self.known: dict[str, tuple[int, int]] = {}
         self.answered: dict[tuple[str, int, int], Ticket] = {}
+        # Claims that a server may have handed a slot to before it died, or its disk failed.
+        self.unanswered: set[tuple[str, int, int]] = set()
         self.streamed: set[Ticket] = set()
         # Of slots: the newest attempt seen, to which claim each was handed out, the attempt that
         # was answered Counted, and whether this server did.
@@ -180,7 +182,9 @@ class Watched:
     def _claim(self, message: Claim) -> Work | None:
         before, newest = self.running(), self._note_claim(message)
         work = self._call(lambda: self.server.claim(message))
-        if work is not None:
+        if work is None:
+            self._note_unanswered(message)
+        else:
             self._check_work(message, work, before, newest)
         return work
 
@@ -222,6 +226,7 @@ class Watched:
         remembered = ticket.round >= self.server.status().round - 1 or key in self.counted_here
         answer = self._call(lambda: self.server.complete(message))
         if answer is None:
+            self._note_unanswered(message.claim)
             return None
         if isinstance(answer, Abandon):
             assert not owns, (ticket, before)
@@ -243,6 +248,9 @@ class Watched:
         newest = self.newest.get(message.trainer, (0, 0))
         self.newest[message.trainer] = max(newest, (message.incarnation, message.number))
         return newest
+
+    def _note_unanswered(self, message: Claim) -> None:
+        self.unanswered.add((message.trainer, message.incarnation, message.number))
 
     def _check_work(
         self, message: Claim, work: Work, before: Running, newest: tuple[int, int]
@@ -271,7 +279,15 @@ class Watched:
         elif handed is not None:  # its trainer has it, or comes back with its next number
             lost = after.get((handed.round, handed.slot)) != (name, handed.attempt)
             assert lost or handed in self.streamed
-        elif number >= newest:
+        elif number < newest:
+            pass  # overtaken by one that arrived at another server
+        elif (name, *number) in self.unanswered:
+            # Its slot may be lost since: its trainer comes back with its next number. Or the
+            # trainer has asked again, and streams.
+            streamed = {(one.round, one.slot, one.attempt) for one in self.streamed}
+            held = {(*key, attempt) for key, (trainer, attempt) in after.items() if trainer == name}
+            assert held <= streamed
+        else:
             assert status.slots_complete + len(after) == status.slots_total, "work is left"
             assert after, "nobody works, so nobody will"
 
