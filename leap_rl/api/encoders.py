@@ -13,6 +13,7 @@ from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
+from leap_rl.networks.parameters import load_parameters
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tasks.played import PlayedFamily
 from leap_rl.training.initialization import load_tensors
@@ -57,5 +58,5 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
     spec = family.player(make_tasks(config)).encoder_spec
     check_trust(spec, given, trusts_imports=trust_imports)
     encoder = make_encoder(spec, family.observation_shape(config.task))
-    encoder.load_state_dict(load_tensors(one.file.read_bytes()))
+    load_parameters(encoder, load_tensors(one.file.read_bytes()))
     return encoder

@@ -151,6 +151,18 @@ def layout_of(module: nn.Module) -> Layout:
     return Layout(tuple(leaves), offset)
 
 
+@torch.no_grad()
+def load_parameters(module: nn.Module, named: Mapping[str, Tensor]) -> None:
+    """Copy all parameters of a module in, by name; one that is tied has its first name alone.
+
+    Raises:
+        ValueError: A name is missing or unexpected, or a tensor is of another shape or dtype.
+    """
+    layout = layout_of(module)
+    for name, view in layout.named(layout.pack(named)).items():
+        module.get_parameter(name).copy_(view)
+
+
 def flatten_parameters(module: nn.Module, *, device: str = "cpu") -> FlatParameters:
     """Move `module`'s parameters into one float32 vector and give them gradients that are views.
 

@@ -147,11 +147,12 @@ def encoder_of(card: Card, data: bytes) -> nn.Module:
         ValueError: The bytes are no parameters, or there is no such encoder.
     """
     from leap_rl.networks.encoders import make_encoder
+    from leap_rl.networks.parameters import load_parameters
     from leap_rl.training.initialization import load_tensors
 
     try:
         encoder = make_encoder(card.encoder_spec, card.observation_shape)
-        encoder.load_state_dict(load_tensors(data))
+        load_parameters(encoder, load_tensors(data))
     except (RuntimeError, TypeError) as error:  # torch's
         reason = " ".join(str(error).split())
         raise ValueError(f"the parameters are not those of the card's encoder: {reason}") from None

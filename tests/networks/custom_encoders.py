@@ -28,6 +28,14 @@ class Plain(nn.Module):
         return self.norm(hidden).relu() + self.embedding(bright) + self.offset
 
 
+class Tied(Plain):
+    """The offset has a second name."""
+
+    def __init__(self, observation_shape: tuple[int, ...]) -> None:
+        super().__init__(observation_shape)
+        self.shift = self.offset
+
+
 class WithState(Plain):
     def __init__(self, observation_shape: tuple[int, ...]) -> None:
         super().__init__(observation_shape)

@@ -12,7 +12,7 @@ from leap_rl.networks.autograd import AutogradPasses
 from leap_rl.networks.custom import EncoderSpec, source_sha256
 from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
 from leap_rl.networks.fastest import make_passes
-from leap_rl.networks.parameters import flatten_parameters
+from leap_rl.networks.parameters import flatten_parameters, load_parameters
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.hardware import check_machine, resolve
 from tests.networks.custom_encoders import MODULE
@@ -46,6 +46,20 @@ def test_arguments_reach_it_and_its_width_is_found() -> None:
     assert features_of(wide, make_encoder(wide, SHAPE), SHAPE) == 12
     network = ActorCritic(wide, observation_shape=SHAPE, num_actions=4)
     assert network.policy.weight.shape == (4, 12)
+
+
+def test_a_tied_parameter_is_one() -> None:
+    tied = random_encoder(spec("Tied"), SHAPE, seeded(3), gain=None)
+    features_of(spec("Tied"), tied, SHAPE)  # which refuses what is no encoder
+    flat = flatten_parameters(tied)
+    named = flat.layout.named(flat.vector)
+    assert "offset" in named
+    assert "shift" not in named
+    other = make_encoder(spec("Tied"), SHAPE)
+    load_parameters(other, named)
+    assert torch.equal(other.get_parameter("shift"), tied.get_parameter("offset"))
+    with pytest.raises(ValueError, match=r"missing \['offset'\]"):
+        load_parameters(other, {name: part for name, part in named.items() if name != "offset"})
 
 
 def test_its_passes_are_autograds() -> None:
