@@ -51,7 +51,7 @@ class Choice:
 
 def network(encoder: str) -> tuple[ActorCritic, FlatParameters]:
     """Make a network with a random initialization."""
-    made = ActorCritic(encoder, observation_shape=SHAPE, num_actions=ACTIONS)
+    made = ActorCritic(encoder, observation_shape=SHAPE, num_logits=ACTIONS)
     flat = flatten_parameters(made)
     initialize(made, torch.Generator().manual_seed(0))
     return made, flat

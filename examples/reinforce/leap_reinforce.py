@@ -23,8 +23,8 @@ from leap_rl.meta.point import Point
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import flatten_parameters, layout_of
+from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.loss import sample_actions
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import LossDifference, TaskConfig
 from leap_rl.tasks.descent import DescentTask
@@ -81,7 +81,7 @@ class ReinforceTask(DescentTask):
         self._network = ActorCritic(
             agent.encoder_spec,
             observation_shape=self._envs.observation_shape,
-            num_actions=self._envs.num_actions,
+            num_logits=self._envs.num_actions,
         )
         heads, self._draws = (
             torch.Generator().manual_seed(derive_seed(spec.seed, purpose))
@@ -138,7 +138,7 @@ class ReinforceTask(DescentTask):
         for _ in range(self._config.unroll_length):
             with torch.no_grad():
                 logits, _ = self._network(self._observations)
-            actions = sample_actions(logits, self._draws)
+            actions = Categorical(self._envs.num_actions).sample(logits, self._draws)
             step = self._envs.step(actions.numpy())
             agent_steps += self._config.num_envs
             ended += [

@@ -11,6 +11,7 @@ from leap_rl.bench.agent import Window
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.envs.atari.emulator import Emulator
 from leap_rl.envs.atari.settings import AtariSettings
+from leap_rl.envs.games import random_actions
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
@@ -35,7 +36,7 @@ class BareEnvironments:
         agent_steps, envs = 0, self._envs
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         while not agent_steps or time.perf_counter() - wall_s < seconds:
-            envs.step(self._random.integers(envs.num_actions, size=envs.num_envs))
+            envs.step(random_actions(envs, envs.num_envs, self._random))
             agent_steps += envs.num_envs
         return Window(
             agent_steps=agent_steps,

@@ -9,23 +9,30 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from leap_rl.envs.gymnasium.games import GymnasiumGames
-from leap_rl.envs.state import Observations
+from leap_rl.envs.state import Actions, Observations
 
 
-class Games(Protocol):
+class Playable(Protocol):
+    """What says which actions it takes."""
+
+    num_actions: int
+    """A of discrete actions; of continuous ones D, the numbers that one has."""
+    continuous: bool
+
+
+class Games(Playable, Protocol):
     """B games of one kind, each in an episode of its own."""
 
     observation_space: Box
     """Of one game: uint8, which an encoder scales, or float32, which it takes as it is."""
-    num_actions: int
 
     def begin(self, which: NDArray[np.int64], seeds: NDArray[np.int64]) -> None:
         """Begin an episode in the games [K] with each one's seed."""
 
     def step(
-        self, actions: NDArray[np.int64], which: slice = slice(None)
+        self, actions: Actions, which: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Take an action in 0..A-1 in each game, or in some.
+        """Take an action in each game, or in some; see `state.Actions`.
 
         Returns:
             Rewards, terminated and truncated of each of these games.
@@ -56,3 +63,11 @@ def make_games(game: str, *, count: int, remake: bool = False, palette: bool = F
 
         return MinAtarGames(game, count=count, palette=palette)
     return GymnasiumGames(game, count=count, remake=remake)
+
+
+def random_actions(games: Playable, count: int, generator: np.random.Generator) -> Actions:
+    """Draw an action for each of so many games."""
+    if games.continuous:
+        numbers = generator.uniform(-1.0, 1.0, size=(count, games.num_actions))
+        return numbers.astype(np.float32)
+    return generator.integers(games.num_actions, size=count)

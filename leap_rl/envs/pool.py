@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from gymnasium.spaces import Box
 
-from leap_rl.envs.games import make_games
+from leap_rl.envs.games import make_games, random_actions
 from leap_rl.envs.replayed import check_fits, episode_seed
 
 Pad = Literal["refuse", "zeros"]
@@ -86,7 +86,8 @@ def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> 
     """Play a short episode; return all that was seen of it."""
     games = make_games(game, count=1, remake=remake, palette=palette)
     shape = (1, *games.observation_space.shape)
-    actions = np.random.default_rng(0).integers(games.num_actions, size=(TRIED_AGENT_STEPS, 1))
+    drawn = np.random.default_rng(0)
+    actions = [random_actions(games, 1, drawn) for _ in range(TRIED_AGENT_STEPS)]
     seen: list[object] = []
     for episode in (1, 0) if after_another else (0,):
         games.begin(np.array([0]), np.array([episode_seed(0, 0, episode)]))

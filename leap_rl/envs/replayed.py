@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from leap_rl.envs.games import make_games
 from leap_rl.envs.state import (
     IDENTITY,
+    Actions,
     Observations,
     State,
     check_state,
@@ -28,8 +29,8 @@ from leap_rl.envs.state import (
 from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
 from leap_rl.envs.workers import make_vector
 
-ACTION = "H"
-"""The type of a recorded action: two bytes, unsigned."""
+DISCRETE = "H"
+"""The type of a recorded action: two bytes, unsigned. One of continuous actions is float32 [D]."""
 
 _ROOM = 1024
 """Agent steps of an episode that there is room for at first."""
@@ -90,7 +91,9 @@ class ReplayedEnvs(RestorableEnvs):
         check_fits(game, own, shape)
         dtype: Any = own.dtype
         space = Box(own.low.min(), own.high.max(), shape, dtype)
-        super().__init__(num_envs, space, self._games.num_actions)
+        super().__init__(
+            num_envs, space, self._games.num_actions, continuous=self._games.continuous
+        )
         self._game = game
         self._identity = f"gymnasium {game} {list(shape)} palette={palette} remake={remake}"
         self._first = first
@@ -99,7 +102,10 @@ class ReplayedEnvs(RestorableEnvs):
         self._episodes = np.full(num_envs, -1)
         self._returns = np.zeros(num_envs, dtype=np.float64)
         self._lengths = np.zeros(num_envs, dtype=np.int64)
-        self._recorded = np.zeros((num_envs, _ROOM), dtype=ACTION)
+        action_shape = (self.num_actions,) if self.continuous else ()
+        self._recorded: NDArray[Any] = np.zeros(
+            (num_envs, _ROOM, *action_shape), dtype=np.float32 if self.continuous else DISCRETE
+        )
         self._shape, self._dtype = (num_envs, *shape), dtype
         # Never written to: the newest are in the hands of the caller.
         self._observations: Observations = np.zeros(self._shape, dtype)
@@ -116,7 +122,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._observations = self._look()
         return self._observations, {}
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: Actions) -> Stepped:
         """Take one action in each environment."""
         rewards, terminated, truncated = self._games.step(actions)
         self._record(actions)
@@ -159,10 +165,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._begin_next(self._all)
         repeats = np.ones(self.num_envs, dtype=np.bool_)
         for index, part in enumerate(split_bytes(state["actions"], state["actions_sizes"])):
-            actions = np.frombuffer(part, dtype=ACTION)
-            if (actions >= self.num_actions).any():
-                raise ValueError(f"state.actions: has some that {self._game!r} does not have")
-            repeats[index] = not self._play(index, actions.astype(np.int64))
+            repeats[index] = not self._play(index, self._read(part))
         self._observations = self._look()
         repeats &= self._returns == state["returns"]
         for index, observation in enumerate(self._observations):
@@ -195,14 +198,32 @@ class ReplayedEnvs(RestorableEnvs):
         ]
         self._games.begin(which, np.array(seeds))
 
-    def _record(self, actions: NDArray[np.int64], which: slice = slice(None)) -> None:
+    def _read(self, recorded: bytes) -> Actions:
+        """Return the recorded actions of an episode, one a row.
+
+        Raises:
+            ValueError: The games have none such.
+        """
+        actions: Actions
+        if self.continuous:
+            numbers = np.frombuffer(recorded, dtype=np.float32)
+            actions = numbers.reshape(-1, self.num_actions)
+            known = np.isfinite(actions).all()
+        else:
+            actions = np.frombuffer(recorded, dtype=DISCRETE).astype(np.int64)
+            known = (actions < self.num_actions).all()
+        if not known:
+            raise ValueError(f"state.actions: has some that {self._game!r} does not have")
+        return actions
+
+    def _record(self, actions: Actions, which: slice = slice(None)) -> None:
         """Write down an action of each environment."""
-        if (room := self._recorded.shape[1]) in self._lengths:
-            self._recorded = np.pad(self._recorded, ((0, 0), (0, room)))
+        if self._recorded.shape[1] in self._lengths:
+            self._recorded = np.concatenate([self._recorded, np.zeros_like(self._recorded)], axis=1)
         self._recorded[self._all[which], self._lengths[which]] = actions
         self._lengths[which] += 1
 
-    def _play(self, index: int, actions: NDArray[np.int64]) -> bool:
+    def _play(self, index: int, actions: Actions) -> bool:
         """Play actions again in one environment; return whether its episode has ended."""
         one, ended = slice(index, index + 1), False
         for action in actions:

@@ -12,7 +12,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 
 from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.flavours import find_flavour
@@ -24,11 +23,12 @@ from leap_rl.envs.replayed import ReplayedEnvs
 from leap_rl.envs.state import Observations
 
 
-class GameEnv(gymnasium.Env[Observations, np.int64]):
-    """A game: an Atari game, or any Gymnasium id with discrete actions, MinAtar's among them.
+class GameEnv(gymnasium.Env[Observations, Any]):
+    """A game: an Atari game, or any Gymnasium id that our agent can play, MinAtar's among them.
 
     Observations are uint8 [H, W, C] in 0..255, not scaled, channels last, a stack's oldest frame
-    first; or vectors, uint8 or float32 [L]. The encoders take them as they are.
+    first; or vectors, uint8 or float32 [L]. The encoders take them as they are. Actions are
+    discrete, or float32 [D], of which -1 and 1 are the game's own bounds.
 
     Where learning treats the loss of a life as an end (`AtariSettings.life_loss_ends`), the
     episode terminates there, and the next `reset` without a seed resumes the game.
@@ -94,7 +94,7 @@ class GameEnv(gymnasium.Env[Observations, np.int64]):
         observations, _ = self._envs.reset(seed=seed)
         return np.array(observations[0]), {}
 
-    def step(self, action: np.int64) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
         """Take an action; `raw_reward` in the info is the reward before any clipping.
 
         Raises:
@@ -102,7 +102,7 @@ class GameEnv(gymnasium.Env[Observations, np.int64]):
         """
         if not self.action_space.contains(action):
             raise ValueError(f"action = {action}: must lie in {self.action_space}")
-        actions: NDArray[np.int64] = np.array([action], dtype=np.int64)
+        actions = np.array([action], dtype=self.action_space.dtype)
         observations, rewards, terminated, truncated, info = self._envs.step(actions)
         reward = float(np.clip(rewards[0], -self._reward_clip, self._reward_clip))
         is_over, is_cut = bool(terminated[0]), bool(truncated[0] and not terminated[0])

@@ -17,6 +17,9 @@ State = dict[str, NDArray[Any]]
 Observations: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 """Pixels, or other numbers."""
 
+Actions: TypeAlias = NDArray[Any]
+"""Of B environments: int64 [B] in 0..A-1, or float32 [B, D] of continuous ones of D numbers."""
+
 IDENTITY = "identity"
 """The key of the text, as uint8, that says which environments a state is of."""
 

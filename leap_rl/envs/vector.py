@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from leap_rl.envs.state import Observations, State
+from leap_rl.envs.state import Actions, Observations, State
 
 Stepped: TypeAlias = tuple[
     Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
@@ -25,7 +25,7 @@ Stepped: TypeAlias = tuple[
 """Observations, rewards, terminated, truncated and info of B environments."""
 
 
-class RestorableEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
+class RestorableEnvs(VectorEnv[Observations, Actions, NDArray[Any]]):
     """B environments in `AutoresetMode.SAME_STEP` of which snapshots can be taken.
 
     The arrays that `reset`, `step` and `restore` return are new each time. A last observation goes
@@ -34,18 +34,29 @@ class RestorableEnvs(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     Args:
         num_envs: B.
         observation_space: of one environment, uint8 or float32.
-        num_actions: actions are 0..A-1.
+        num_actions: A, of actions 0..A-1; or D, of continuous ones.
+        continuous: whether an action is D numbers in [-1, 1].
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
     single_observation_space: Box
+    single_action_space: Discrete[np.int64] | Box
     num_actions: int
+    continuous: bool
 
-    def __init__(self, num_envs: int, observation_space: Box, num_actions: int) -> None:
+    def __init__(
+        self,
+        num_envs: int,
+        observation_space: Box,
+        num_actions: int,
+        *,
+        continuous: bool = False,
+    ) -> None:
         self.num_envs = num_envs
-        self.num_actions = num_actions
+        self.num_actions, self.continuous = num_actions, continuous
         self.single_observation_space = observation_space
-        self.single_action_space = Discrete(num_actions)
+        bounds = Box(-1.0, 1.0, (num_actions,), np.float32)
+        self.single_action_space = bounds if continuous else Discrete(num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -104,12 +115,14 @@ class GameVector:
 
     num_envs: int
     num_actions: int
+    """A of discrete actions; of continuous ones D, the numbers that one has."""
+    continuous: bool
     observation_shape: tuple[int, ...]
     """Of one observation: (height, width, channels) for a game of pixels, (length,) for others."""
 
     def __init__(self, envs: RestorableEnvs, *, seed: int) -> None:
         self.num_envs = envs.num_envs
-        self.num_actions = envs.num_actions
+        self.num_actions, self.continuous = envs.num_actions, envs.continuous
         self.observation_shape = envs.single_observation_space.shape
         self._envs = envs
         self._seed = seed
@@ -119,17 +132,21 @@ class GameVector:
         observations, _ = self._envs.reset(seed=self._seed)
         return observations
 
-    def step(self, actions: NDArray[np.int64]) -> VectorStep:
+    def step(self, actions: Actions) -> VectorStep:
         """Take one action in each environment.
 
         Args:
-            actions: integers [B] in 0..A-1.
+            actions: integers [B] in 0..A-1, or finite floats [B, D], clipped to [-1, 1].
 
         Raises:
             ValueError: an action that the game does not have.
         """
-        assert actions.shape == (self.num_envs,), f"actions of shape {actions.shape}"
-        if actions.min() < 0 or actions.max() >= self.num_actions:
+        shape = (self.num_envs, self.num_actions) if self.continuous else (self.num_envs,)
+        assert actions.shape == shape, f"actions of shape {actions.shape}"
+        if self.continuous:
+            if not np.isfinite(actions).all():
+                raise ValueError(f"actions = {actions}: must be finite")
+        elif actions.min() < 0 or actions.max() >= self.num_actions:
             # Not left to the environments: -1 would be the last action there.
             raise ValueError(f"actions = {actions}: must lie in 0..{self.num_actions - 1}")
         observations, rewards, terminated, truncated, info = self._envs.step(actions)

@@ -18,10 +18,9 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.state import Observations, State, check_state, join_states, split_state
+from leap_rl.envs.state import Actions, Observations, State, check_state, join_states, split_state
 from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
 
 
@@ -43,11 +42,12 @@ def make_vector(make: Slice, *, num_envs: int, seed: int, processes: int) -> Gam
     return GameVector(WorkerEnvs(make, num_envs=num_envs, processes=processes), seed=seed)
 
 
-def _record_of(space: Box) -> np.dtype[Any]:
+def _record_of(one: RestorableEnvs) -> np.dtype[Any]:
     """Return the type of what is shared of one environment."""
+    space, actions = one.single_observation_space, one.single_action_space
     return np.dtype(
         [
-            ("action", np.int64),
+            ("action", actions.dtype, actions.shape),
             ("reward", np.float64),
             ("terminated", np.bool_),
             ("truncated", np.bool_),
@@ -123,14 +123,14 @@ class WorkerEnvs(RestorableEnvs):
             )
         one = make(num_envs=1, first=0)
         space = one.single_observation_space
-        super().__init__(num_envs, space, one.num_actions)
+        super().__init__(num_envs, space, one.num_actions, continuous=one.continuous)
         one.close()
         edges = [num_envs * k // processes for k in range(processes + 1)]
         self._counts = [end - begin for begin, end in pairwise(edges)]
         # Spawned, not forked: a fork copies locks that other threads hold, torch's and Ray's.
         context = get_context("spawn")
         # Nameless, so that no killed process leaves it behind.
-        record = _record_of(space)
+        record = _record_of(one)
         memory: Any = context.RawArray(c_byte, num_envs * record.itemsize)
         self._shared = np.frombuffer(memory, dtype=record)
         for begin, end in pairwise(edges):
@@ -151,7 +151,7 @@ class WorkerEnvs(RestorableEnvs):
         self._ask("reset", *[seed] * len(self._pipes))
         return self._observations(), {}
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: Actions) -> Stepped:
         """Take one action in each environment."""
         shared = self._shared
         shared["action"] = actions

@@ -3,7 +3,7 @@
 As in the Leap paper, appendix "Experiment details: Atari": "estimating both value function and
 policy through linear layers connected to the final output of a shared convolutional network".
 
-N: observations, A: actions, H, W, C: an observation's height, width and channels.
+N: observations, L: logits, H, W, C: an observation's height, width and channels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class ActorCritic(nn.Module):
     Args:
         encoder: One of `leap_rl.networks.encoders.ENCODERS`, or which it is and its arguments.
         observation_shape: (H, W, C), or (length,) of vectors.
-        num_actions: A.
+        num_logits: L, the numbers that make up a policy: one an action, or more where actions are
+            continuous.
 
     Raises:
         ValueError: The encoder is not known, or takes no such observations.
@@ -35,15 +36,15 @@ class ActorCritic(nn.Module):
         encoder: str | EncoderSpec,
         *,
         observation_shape: tuple[int, ...],
-        num_actions: int,
+        num_logits: int,
     ) -> None:
         super().__init__()
         self.encoder = make_encoder(encoder, observation_shape)
         features = features_of(encoder, self.encoder, observation_shape)
-        self.policy = blank(lambda: nn.Linear(features, num_actions))
+        self.policy = blank(lambda: nn.Linear(features, num_logits))
         self.value = blank(lambda: nn.Linear(features, 1))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A] and values [N] of the observations, as the encoder takes them."""
+        """Return logits [N, L] and values [N] of the observations, as the encoder takes them."""
         features = self.encoder(observations)
         return self.policy(features), torch.squeeze(self.value(features), -1)

@@ -14,8 +14,8 @@ Parameters, their gradients, logits and values are float32. Weights and activati
 the type of the constructor's `dtype`: in bfloat16 a product is rounded to 8 bits of mantissa, while
 sums within a layer are carried in float32 by the hardware that has it.
 
-T: agent steps in an unroll. B: observations in an agent step. N = T·B. A: actions. H, W, C: height,
-width and channels of a layer's input.
+T: agent steps in an unroll. B: observations in an agent step. N = T·B. L: logits of a policy. H, W,
+C: height, width and channels of a layer's input.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class DirectPasses(Passes):
             convolution.refresh()
         hidden = _parameters(self._hidden_layer)
         self._hidden = _Linear(*(tensor.to(self._dtype) for tensor in hidden))
-        # Both heads are one matrix, [A + 1, features], too small to be worth less precision.
+        # Both heads are one matrix, [L + 1, features], too small to be worth less precision.
         heads = zip(*map(_parameters, self._head_layers), strict=True)
         self._heads = _Linear(*(torch.cat(tensors).to(self._head_dtype) for tensors in heads))
 

@@ -4,8 +4,8 @@ On-policy, the pass that chooses an action is the pass that is differentiated: e
 computed once, what its gradient needs is kept, and the backward pass takes the gradients with
 respect to the outputs of the whole unroll.
 
-T: agent steps in an unroll. B: observations in an agent step. A: actions. H, W, C: an observation's
-height, width and channels.
+T: agent steps in an unroll. B: observations in an agent step. L: logits of a policy. H, W, C: an
+observation's height, width and channels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Outputs(NamedTuple):
     """What the network says of the observations of one agent step; without gradient."""
 
     logits: Tensor
-    """float32 [B, A], of the policy."""
+    """float32 [B, L], of the policy: one an action, or as a distribution has them."""
     values: Tensor
     """float32 [B]."""
 
@@ -47,7 +47,7 @@ class Passes(ABC):
         """Overwrite the flat gradient with that of the recorded unroll.
 
         Args:
-            logits_grad: float32 [T, B, A], gradient of a loss with respect to the logits.
+            logits_grad: float32 [T, B, L], gradient of a loss with respect to the logits.
             values_grad: float32 [T, B], with respect to the values.
             forget: Whether the unroll is done with; otherwise it can be differentiated again.
         """
@@ -71,7 +71,7 @@ class Passes(ABC):
 
 
 def heads_gradient(logits_grad: Tensor, values_grad: Tensor) -> Tensor:
-    """Return both gradients as one, [N, A + 1], N = T·B."""
+    """Return both gradients as one, [N, L + 1], N = T·B."""
     return torch.cat([logits_grad, values_grad.unsqueeze(2)], dim=2).flatten(0, 1)
 
 

@@ -5,8 +5,8 @@ cells of such a game are empty, so that here compiled loops add up what the othe
 gradients that a ReLU has made zero. The linear layers are products of matrices in float32: at this
 size a product in bfloat16 costs more than it saves, its matrices being packed again in each call.
 
-T: agent steps in an unroll. B: observations in an agent step. N = T·B. A: actions. H, W, C: an
-observation's height, width and channels. k: side of the convolution's kernel. O: its outputs.
+T: agent steps in an unroll. B: observations in an agent step. N = T·B. L: logits of a policy. H, W,
+C: an observation's height, width and channels. k: side of the convolution's kernel. O: its outputs.
 R = (H - k + 1)·(W - k + 1)·O. J: features of the encoder.
 """
 
@@ -83,7 +83,7 @@ class SmallPasses(Passes):
         self._blank = bias.repeat(self._linear.in_features // len(bias)).numpy()
         self._weight = self._linear.weight.to(self._dtype)
         self._bias = self._linear.bias.to(self._dtype).unsqueeze(1)
-        # Both heads are one matrix, [A + 1, J].
+        # Both heads are one matrix, [L + 1, J].
         self._heads = torch.cat([self._policy.weight, self._value.weight]).to(self._dtype)
         heads_bias = torch.cat([self._policy.bias, self._value.bias])
         self._heads_bias = heads_bias.to(self._dtype).unsqueeze(1)
@@ -106,7 +106,7 @@ class SmallPasses(Passes):
     def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None:
         convolved = torch.cat([step.convolved for step in self._unroll])
         features = torch.cat([step.features for step in self._unroll], dim=1)
-        grad = heads_gradient(logits_grad, values_grad).t().to(self._dtype)  # [A + 1, N]
+        grad = heads_gradient(logits_grad, values_grad).t().to(self._dtype)  # [L + 1, N]
         heads_grad, bias_grad = grad @ features.t(), grad.sum(1)
         given(self._policy.weight.grad).copy_(heads_grad[:-1])
         given(self._value.weight.grad).copy_(heads_grad[-1:])

@@ -3,9 +3,9 @@
 Synchronous n-step actor-critic (Mnih et al. 2016, one learner for all environments), as the Leap
 paper's appendix "Experiment details: Atari" sets it.
 
-P: flattened shared parameters, the encoder's. T: unroll. B: environments. A: actions.
-H, W, C: an observation's height, width and channels; where it is a vector, float32 [B, length]
-takes the place of uint8 [B, H, W, C].
+P: flattened shared parameters, the encoder's. T: unroll. B: environments. D: numbers of a
+continuous action. H, W, C: an observation's height, width and channels; where it is a vector,
+float32 [B, length] takes the place of uint8 [B, H, W, C].
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from leap_rl.rl.config import GAINS, AgentConfig, PathLoss
 from leap_rl.rl.hardware import resolve
 from leap_rl.rl.loss import (
     A2CLoss,
+    Distribution,
     Predictions,
     Targets,
     Weights,
     a2c_gradient,
     a2c_loss,
-    sample_actions,
 )
 from leap_rl.rl.rmsprop import RMSProp, check_same_shape, norm
 from leap_rl.rl.unroll import Batch, Unroll
@@ -58,6 +58,7 @@ class A2CLearner:
 
     Attributes:
         config: What it was built with, each `auto` resolved.
+        policies: What its policies are.
         network: The encoder and the heads.
         flat: The network's parameters and gradients as vectors; the first P are the shared ones.
         optimizer: RMSProp on `flat`.
@@ -71,7 +72,7 @@ class A2CLearner:
         config: AgentConfig,
         *,
         observation_shape: tuple[int, ...],
-        num_actions: int,
+        policies: Distribution,
         head_generator: torch.Generator,
         action_generator: torch.Generator,
     ) -> None:
@@ -80,7 +81,8 @@ class A2CLearner:
         Args:
             config: The agent's settings; what is `auto` in them is resolved here.
             observation_shape: (H, W, C), or (length,) of vectors.
-            num_actions: A.
+            policies: `Categorical` over so many actions, or `Gaussian` over actions of so many
+                numbers.
             head_generator: For the heads, and for the encoder's linear layer where that is not
                 shared; used here alone.
             action_generator: Drawn from by each `act`.
@@ -90,9 +92,12 @@ class A2CLearner:
         """
         self.config = config = resolve(config)
         assert config.precision != "auto"
+        self.policies = policies
         self.action_generator = action_generator
         self.network = ActorCritic(
-            config.encoder_spec, observation_shape=observation_shape, num_actions=num_actions
+            config.encoder_spec,
+            observation_shape=observation_shape,
+            num_logits=policies.num_logits,
         )
         gains = GAINS[config.initial_weights]
         initialize(self.network.policy, head_generator, gain=gains["policy"])
@@ -142,7 +147,10 @@ class A2CLearner:
         self.passes.refresh()
 
     def act(self, observations: Tensor) -> Tensor:
-        """Draw actions, int64 [B] on the CPU, for observations uint8 [B, H, W, C].
+        """Draw actions for observations uint8 [B, H, W, C].
+
+        Returns:
+            int64 [B], or float32 [B, D], on the CPU.
 
         The observations are not copied: they must not change as long as a `Batch` holds them.
         """
@@ -150,7 +158,7 @@ class A2CLearner:
             self.passes.forget()  # an unroll whose gradient nobody asked for
         predictions = _on_cpu(self.passes.record(observations))
         # Drawn on the CPU, from a stream that is the same on every device.
-        actions = sample_actions(predictions.logits, self.action_generator)
+        actions = self.policies.sample(predictions.logits, self.action_generator)
         self._unroll.act(observations, predictions, actions)
         return actions
 
@@ -187,7 +195,8 @@ class A2CLearner:
         )
         self._unroll = Unroll()
         self._unrolled = (predictions, batch.targets)
-        return a2c_loss(predictions, batch.targets, self._weights["total"]), batch
+        loss = a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
+        return loss, batch
 
     def backward(self) -> Tensor:
         """Return the gradient of the path loss by the shared parameters, float32 [P].
@@ -223,7 +232,7 @@ class A2CLearner:
         """
         passes = [_on_cpu(self.passes.forward(each)) for each in batch.observations]
         predictions = Predictions(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
-        return a2c_loss(predictions, batch.targets, self._weights["total"])
+        return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of all that the future depends on; only between updates."""
@@ -261,7 +270,7 @@ class A2CLearner:
     def _backward(self, part: PathLoss, *, forget: bool) -> None:
         """Overwrite `flat.grad` with the gradient of a part of the loss."""
         assert self._unrolled is not None, "losses comes before its gradient"
-        gradient = a2c_gradient(*self._unrolled, self._weights[part])
+        gradient = a2c_gradient(self.policies, *self._unrolled, self._weights[part])
         device = self.flat.vector.device
         self.passes.backward(*(each.to(device) for each in gradient), forget=forget)
         if forget:

@@ -1,6 +1,6 @@
 """The agent steps between two updates: what was seen and done, and what came of it.
 
-T: unroll, agent steps. B: environments. A: actions.
+T: unroll, agent steps. B: environments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Batch:
     observations: tuple[Tensor, ...]
     """T of uint8 [B, H, W, C], those acted on."""
     targets: Targets
-    """Each [T, B]."""
+    """Each [T, B], or [T, B, D] of continuous actions of D numbers."""
 
 
 class _Acted(NamedTuple):

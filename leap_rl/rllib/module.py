@@ -1,10 +1,11 @@
 """The encoder and its heads as an RLModule, for RLlib's PPO, APPO and IMPALA (new API stack).
 
-B: observations in a batch. A: actions. F: features.
+B: observations in a batch. L: logits. F: features.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -60,7 +61,7 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
 
     Attributes:
         encoder: Observations to features [B, F].
-        policy: Features to logits [B, A].
+        policy: Features to logits [B, L].
         value: Features to values [B, 1]; not on the environment runners.
     """
 
@@ -73,15 +74,15 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
 
         Raises:
             ValueError: An option is not known or has no such value, the initialization cannot be
-                read, or it is for other observations; or the actions are not discrete.
+                read, or it is for other observations; or actions are neither discrete nor a Box.
         """
         given: Any = self.model_config or {}
         options = _options(given)
         observations, actions = self.observation_space, self.action_space
-        if not (isinstance(observations, Box) and isinstance(actions, Discrete)):
+        if not (isinstance(observations, Box) and isinstance(actions, Discrete | Box)):
             raise ValueError(
                 f"observation_space = {observations}, action_space = {actions}: must be a Box and "
-                "a Discrete, as those of LeapEnv are"
+                "a Discrete or a Box, as those of LeapEnv are"
             )
         gains = GAINS[options["initial_weights"]]
         draws = torch.default_generator
@@ -99,14 +100,16 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
                 trust_imports=bool(options["trust_imports"]),
             )
         features = features_of(spec, self.encoder, observations.shape)
-        self.policy = blank(lambda: nn.Linear(features, int(actions.n)))
+        # A Box's are means and log standard deviations, as RLlib's Gaussian takes them.
+        logits = 2 * math.prod(actions.shape) if isinstance(actions, Box) else int(actions.n)
+        self.policy = blank(lambda: nn.Linear(features, logits))
         self.value = blank(lambda: nn.Linear(features, 1))
         initialize(self.policy, draws, gain=gains["policy"])
         value_gain = options["value_gain"]
         initialize(self.value, draws, gain=gains["value"] if value_gain is None else value_gain)
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits [B, A]."""
+        """Return the logits [B, L]."""
         return {Columns.ACTION_DIST_INPUTS: self.policy(self.encoder(batch[Columns.OBS]))}
 
     def _forward_train(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Tensor]:
@@ -135,7 +138,7 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         return [(self.encoder, self._target_encoder), (self.policy, self._target_policy)]
 
     def forward_target(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Return the logits [B, A] of the copies."""
+        """Return the logits [B, L] of the copies."""
         logits = self._target_policy(self._target_encoder(batch[Columns.OBS]))
         return {TARGET_NETWORK_ACTION_DIST_INPUTS: logits}
 

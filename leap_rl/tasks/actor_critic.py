@@ -17,8 +17,10 @@ from leap_rl.envs.episodes import Episode, EpisodeAccounting
 from leap_rl.envs.vector import GameVector
 from leap_rl.meta.point import Point
 from leap_rl.rl.a2c import A2CLearner
+from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.loss import A2CLoss
+from leap_rl.rl.gaussian import Gaussian
+from leap_rl.rl.loss import A2CLoss, Distribution
 from leap_rl.rl.unroll import Batch
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.descent import DescentTask
@@ -62,7 +64,7 @@ class ActorCriticTask(DescentTask):
         self.learner = A2CLearner(
             agent,
             observation_shape=self.envs.observation_shape,
-            num_actions=self.envs.num_actions,
+            policies=_policies(self.envs),
             head_generator=_generator(spec.seed, Purpose.HEADS),
             action_generator=_generator(spec.seed, Purpose.ACTIONS),
         )
@@ -161,6 +163,10 @@ class ActorCriticTask(DescentTask):
 
     def _path_loss(self, loss: A2CLoss) -> Tensor:
         return loss.path_loss(self.learner.config.path_loss)
+
+
+def _policies(envs: GameVector) -> Distribution:
+    return Gaussian(envs.num_actions) if envs.continuous else Categorical(envs.num_actions)
 
 
 def _with_prefix(prefix: str, state: Mapping[str, NDArray[Any]]) -> TaskState:

@@ -15,8 +15,8 @@ from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.state import Observations
 from leap_rl.envs.vector import GameVector
 from leap_rl.rl.a2c import A2CLearner
+from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.loss import sample_actions
 from leap_rl.seeding import Purpose, derive_seed
 
 
@@ -50,7 +50,7 @@ class Player:
         self._learner = A2CLearner(
             agent,
             observation_shape=observation_shape,
-            num_actions=num_actions,
+            policies=Categorical(num_actions),
             head_generator=torch.Generator(),  # the heads are overwritten
             action_generator=self._generator,
         )
@@ -61,7 +61,10 @@ class Player:
     def act(self, observations: Observations) -> NDArray[np.int64]:
         """Return actions, int64 [B], for observations [B, ...]."""
         logits = self._learner.passes.forward(torch.from_numpy(observations)).logits.cpu()
-        actions = logits.argmax(-1) if self._greedy else sample_actions(logits, self._generator)
+        policies = self._learner.policies
+        actions = (
+            policies.mode(logits) if self._greedy else policies.sample(logits, self._generator)
+        )
         return np.asarray(actions.numpy())
 
 

@@ -45,8 +45,9 @@ class Walk(gymnasium.Env[Any, Any]):
         continuous: bool = False,
     ) -> None:
         self.observation_space = SPACES[sees]
-        self.action_space = Box(-1, 1, (1,)) if continuous else Discrete(3, start=first_action)
+        self.action_space = Box(-2, 4, (1,)) if continuous else Discrete(3, start=first_action)
         self.sees, self.leaks, self.wild = sees, leaks, wild
+        self.continuous = continuous
         self.first_action = first_action
         self.ends = (terminates, truncates)
         self.total = 0  # over all episodes
@@ -60,7 +61,7 @@ class Walk(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action)
-        self.action = action - self.first_action
+        self.action = float(action[0]) if self.continuous else action - self.first_action
         self.position += self.action - 1
         self.count += 1
         self.total += 1
@@ -82,4 +83,26 @@ class Walk(gymnasium.Env[Any, Any]):
         return self.buffer
 
 
+class Aim(gymnasium.Env[Any, Any]):
+    """Shows a point and pays for how near the next action comes to it; five times an episode."""
+
+    observation_space = Box(-1, 1, (2,), np.float32)
+    action_space = Box(-3, 3, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count = 0
+        return self._see(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = -float(np.abs(action - self.aim).sum())
+        self.count += 1
+        return self._see(), reward, self.count == 5, False, {}
+
+    def _see(self) -> Any:
+        self.aim = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return self.aim
+
+
 gymnasium.register("Walk-v0", entry_point=Walk)
+gymnasium.register("Aim-v0", entry_point=Aim)

@@ -28,6 +28,10 @@ def actions(count: int, num_envs: int = 3) -> list[np.ndarray]:
     return list(np.random.default_rng(0).integers(3, size=(count, 8))[:, :num_envs])
 
 
+def numbers(count: int) -> list[np.ndarray]:
+    return list(np.random.default_rng(0).normal(size=(count, 3, 1)).astype(np.float32))
+
+
 def bits(steps: list[VectorStep]) -> list[object]:
     return [
         (
@@ -119,6 +123,16 @@ def test_actions_start_where_the_space_does() -> None:
     assert one == other
 
 
+def test_numbers_are_scaled_to_the_spaces_bounds_and_clipped() -> None:
+    games = walks(f"{WALK}@continuous=true", num_envs=4)
+    assert (games.num_actions, games.continuous) == (1, True)
+    games.reset()
+    step = games.step(np.array([[-1.0], [0.0], [1.0], [7.0]], dtype=np.float32))
+    assert step.observations[:, 3].tolist() == [-2.0, 1.0, 4.0, 4.0]
+    with pytest.raises(ValueError, match="must be finite"):
+        games.step(np.full((4, 1), np.nan, dtype=np.float32))
+
+
 def test_observations_are_padded_and_safe_to_keep() -> None:
     games = walks(shape=(6,))
     kept = [games.reset()]
@@ -132,15 +146,19 @@ def test_observations_are_padded_and_safe_to_keep() -> None:
     assert all(array[:, 0].all() for array in kept)
 
 
+@pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize(("count", "processes"), [(0, 1), (1, 1), (4, 1), (5, 1), (12, 1), (12, 2)])
-def test_a_snapshot_is_restored_to_the_same_bits(count: int, processes: int) -> None:
-    game = f"{WALK}@terminates=5,truncates=50"
+def test_a_snapshot_is_restored_to_the_same_bits(
+    count: int, processes: int, continuous: bool
+) -> None:
+    game = f"{WALK}@continuous={str(continuous).lower()},terminates=5,truncates=50"
+    drawn = numbers(20) if continuous else actions(20)
     games = walks(game)
     seen = games.reset()
-    for taken in actions(count):
+    for taken in drawn[:count]:
         seen = games.step(taken).observations
     state = games.state()
-    rest = actions(20)[count:]
+    rest = drawn[count:]
     expected = bits([games.step(taken) for taken in rest])
     again = walks(game, seed=99, processes=processes)  # another seed: all is in the state
     np.testing.assert_array_equal(again.restore(state), seen)
@@ -240,7 +258,6 @@ def test_it_keeps_to_gymnasiums_interface() -> None:
         ("CartPole-v1@length=2", "cannot be made (TypeError: "),
         ("leap_rl/CartPole-v1@length=0", "cannot be made (ValueError: length = 0: must be"),
         ("no_such_games:Maze-v0", "needs the module no_such_games, which is not found; install"),
-        (f"{WALK}@continuous=true", "has actions Box of float32 [1], and must have a Discrete"),
         (f"{WALK}@sees=named", "has observations Dict, and must have a Box or a Discrete"),
     ],
 )

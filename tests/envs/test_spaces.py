@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
 from leap_rl.envs.gymnasium.spaces import actions_of, adapter_of
@@ -66,8 +69,27 @@ def test_what_cannot_be_seen_is_told(space: object, message: str) -> None:
 
 
 def test_actions() -> None:
-    assert actions_of(Discrete(3, start=-1)) == range(-1, 2)
-    with pytest.raises(ValueError, match=r"actions Box of float32 \[2\], and must have a Discrete"):
-        actions_of(Box(0, 1, (2,)))
-    with pytest.raises(ValueError, match="65537 actions"):
-        actions_of(Discrete(2**16 + 1))
+    discrete = actions_of(Discrete(3, start=-1))
+    assert (discrete.num_actions, discrete.continuous) == (3, False)
+    assert [discrete.take(action) for action in range(3)] == [-1, 0, 1]
+    space = Box(np.array([[-2, 0]]), np.array([[4, 1]]), dtype=np.float32)
+    numbers = actions_of(space)
+    assert (numbers.num_actions, numbers.continuous) == (2, True)
+    for action, own in (([-1, -1], [-2, 0]), ([0, 1], [1, 1]), ([9, -9], [4, 0])):
+        taken = numbers.take(action)
+        assert taken in space
+        assert taken.tolist() == [own]
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (Discrete(2**16 + 1), "65537 actions"),
+        (MultiBinary(3), "actions MultiBinary, and must have a Discrete or a Box of floats"),
+        (Box(0, 9, (2,), np.int64), r"actions Box of int64 \[2\], and must have a Discrete or"),
+        (Box(0, np.inf, (2,)), r"actions Box of float32 \[2\] without bounds"),
+    ],
+)
+def test_actions_that_cannot_be_taken_are_told(space: Space[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        actions_of(space)

@@ -11,7 +11,7 @@ SHAPE = (20, 20, 3)
 
 
 def make(num_actions: int = 5) -> ActorCritic:
-    network = ActorCritic("mnih2013", observation_shape=SHAPE, num_actions=num_actions)
+    network = ActorCritic("mnih2013", observation_shape=SHAPE, num_logits=num_actions)
     initialize(network, torch.Generator().manual_seed(0))
     return network
 
@@ -50,7 +50,7 @@ def test_one_observation_keeps_its_batch_dimension() -> None:
 
 def test_making_the_network_draws_nothing_and_the_flat_vector_drives_it() -> None:
     before = torch.random.get_rng_state()
-    network = ActorCritic("mnih2013", observation_shape=SHAPE, num_actions=5)
+    network = ActorCritic("mnih2013", observation_shape=SHAPE, num_logits=5)
     assert torch.equal(torch.random.get_rng_state(), before)
     flat = flatten_parameters(network)
     assert not flat.vector.any()

@@ -44,7 +44,7 @@ def test_its_constructor_draws_its_weights_from_a_stream_of_their_own() -> None:
 def test_arguments_reach_it_and_its_width_is_found() -> None:
     wide = spec("Plain", width=12)
     assert features_of(wide, make_encoder(wide, SHAPE), SHAPE) == 12
-    network = ActorCritic(wide, observation_shape=SHAPE, num_actions=4)
+    network = ActorCritic(wide, observation_shape=SHAPE, num_logits=4)
     assert network.policy.weight.shape == (4, 12)
 
 
@@ -63,7 +63,7 @@ def test_a_tied_parameter_is_one() -> None:
 
 
 def test_its_passes_are_autograds() -> None:
-    network = ActorCritic(spec("Plain"), observation_shape=SHAPE, num_actions=4)
+    network = ActorCritic(spec("Plain"), observation_shape=SHAPE, num_logits=4)
     flat = flatten_parameters(network)
     assert isinstance(make_passes(network, flat, precision="float32"), AutogradPasses)
 
@@ -85,7 +85,7 @@ def test_its_passes_are_autograds() -> None:
 )
 def test_what_cannot_be_an_encoder_is_refused_in_a_line(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^agent.encoder = {MODULE}:{name}: .*{message}") as found:
-        ActorCritic(spec(name), observation_shape=SHAPE, num_actions=4)
+        ActorCritic(spec(name), observation_shape=SHAPE, num_logits=4)
     assert "\n" not in str(found.value)
 
 

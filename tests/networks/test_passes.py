@@ -31,7 +31,7 @@ def make(
     dtype: torch.dtype = torch.float32,
     kind: type[DirectPasses | SmallPasses] = DirectPasses,
 ) -> tuple[FlatParameters, DirectPasses | SmallPasses, ActorCritic]:
-    network = ActorCritic(encoder, observation_shape=shape, num_actions=A)
+    network = ActorCritic(encoder, observation_shape=shape, num_logits=A)
     flat = flatten_parameters(network)
     initialize(network, torch.Generator().manual_seed(0))
     return flat, kind(network, dtype=dtype), network
@@ -228,13 +228,13 @@ def test_blocks_hold_the_pixels_they_cover() -> None:
 def test_each_network_has_the_fastest_passes(
     encoder: str, shape: tuple[int, ...], precision: Literal["float32", "bfloat16"], kind: type
 ) -> None:
-    network = ActorCritic(encoder, observation_shape=shape, num_actions=A)
+    network = ActorCritic(encoder, observation_shape=shape, num_logits=A)
     passes = make_passes(network, flatten_parameters(network), precision=precision)
     assert type(passes) is kind
 
 
 def test_autograd_casts_too() -> None:
-    network = ActorCritic("impala", observation_shape=(84, 84, 3), num_actions=A)
+    network = ActorCritic("impala", observation_shape=(84, 84, 3), num_logits=A)
     flat = flatten_parameters(network)
     initialize(network, torch.Generator().manual_seed(0))
     observations, logits_grad, values_grad = unroll((84, 84, 3))

@@ -13,6 +13,7 @@ from torch import Tensor
 from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.networks.parameters import flatten_parameters
 from leap_rl.rl.a2c import A2CLearner
+from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.config import AgentConfig, InitialWeights, PathLoss
 from leap_rl.rl.loss import A2CLoss, Predictions
 from leap_rl.rl.unroll import Batch
@@ -41,7 +42,7 @@ def make(
     learner = A2CLearner(
         replace(config or AgentConfig(), precision="float32"),
         observation_shape=SHAPE,
-        num_actions=NUM_ACTIONS,
+        policies=Categorical(NUM_ACTIONS),
         head_generator=seeded(heads),
         action_generator=seeded(actions),
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary
 from safetensors.torch import load_file
 
 from leap_rl import pretrained
@@ -117,9 +117,19 @@ def test_a_learner_trains_encoder_and_heads_on_what_the_runner_saw() -> None:
     assert_same(encoder_of(runner.module), encoder_of(learner.module[MODULE]))
 
 
+def test_continuous_actions_get_means_and_log_standard_deviations() -> None:
+    module = make_module({"encoder": "minatar"}, action_space=Box(-1, 1, (2,)))
+    batch = {"obs": torch.zeros(5, 10, 10, 3, dtype=torch.uint8)}
+    logits = module.forward_train(batch)["action_dist_inputs"]
+    policies = module.get_train_action_dist_cls().from_logits(logits)
+    assert policies.sample().shape == (5, 2)
+    ours = torch.distributions.Normal(logits[:, :2], logits[:, 2:].exp())
+    torch.testing.assert_close(policies.entropy(), ours.entropy().sum(1))
+
+
 def test_it_computes_what_our_own_agents_network_computes() -> None:
     module = make_module({"initialization": NAME})
-    ours = ActorCritic("minatar", observation_shape=(10, 10, 3), num_actions=3)
+    ours = ActorCritic("minatar", observation_shape=(10, 10, 3), num_logits=3)
     ours.load_state_dict(module.state_dict())
     observations = torch.randint(256, (5, 10, 10, 3), dtype=torch.uint8)
     logits, values = ours(observations)
@@ -166,7 +176,7 @@ def test_a_folder_that_was_exported_is_an_initialization() -> None:
         ({"initialization": "pretrained:breakout-leap"}, {}, "takes observations of [84, 84, 4]"),
         ({"encoder": "resnet"}, {}, "agent.encoder = 'resnet': must be one of"),
         ({"encoder": "minatar", "initial_weights": "xavier"}, {}, "must be one of torch, he"),
-        ({"encoder": "minatar"}, {"action_space": Box(0, 1, (2,))}, "must be a Box and a Discrete"),
+        ({"encoder": "minatar"}, {"action_space": MultiBinary(2)}, "must be a Box and a Discrete"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

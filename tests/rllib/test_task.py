@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,11 @@ def make_tasks(*, reward_clip: float = np.inf, lr: float = 1e-3, **given: Any) -
     return ConfiguredTasks(task=task, agent=agent, **given)
 
 
-def learn(tasks: ConfiguredTasks, *, stop_after: int = 99) -> tuple[Any, list[Point], list[Any]]:
+def learn(
+    tasks: ConfiguredTasks, *, stop_after: int = 99, spec: TaskSpec = SPEC
+) -> tuple[Any, list[Point], list[Any]]:
     """Learn a task; returns it, the points that were observed, and what each batch did."""
-    task, points, progress = tasks(SPEC), [], []
+    task, points, progress = tasks(spec), [], []
     task.start(tasks.random_initialization(1))
     while not task.done and len(progress) < stop_after:
         progress.append(task.advance(points.append))
@@ -73,6 +76,19 @@ def test_it_starts_from_the_initialization_and_observes_every_update() -> None:
     for name, part in task._runner.module.state_dict().items():  # acts by the newest parameters
         assert torch.equal(part, task.named_parameters()[name])
     task.close()
+
+
+def test_it_learns_continuous_actions_and_repeats_itself() -> None:
+    config = make_tasks().task
+    pendulum = replace(config, games=["Pendulum-v1"], gymnasium=GymnasiumConfig())
+    tasks = ConfiguredTasks(task=pendulum, agent=AgentConfig(encoder="mlp", precision="float32"))
+    states = []
+    for _ in range(2):
+        task, points, _ = learn(tasks, spec=TaskSpec(game="Pendulum-v1", seed=5))
+        assert all(not torch.equal(a.theta, b.theta) for a, b in pairwise(points))
+        states.append(task.state())
+        task.close()
+    assert np.array_equal(states[0]["parameters"], states[1]["parameters"])
 
 
 def test_what_is_observed_is_the_loss_and_its_gradient() -> None:

@@ -19,7 +19,7 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.gymnasium import GymnasiumConfig
 from leap_rl.tasks.task import EpisodeEnd, TaskSpec
-from tests.envs.own_games import WALK
+from tests.envs.own_games import MODULE, WALK
 
 UPDATES = 8
 
@@ -58,6 +58,7 @@ GAMES = [
     (f"{WALK}@sees=pixels,terminates=7", {}),
     (ENDLESS, {}),
     (f"{WALK}@sees=numbers,terminates=4", {}),
+    ("Pendulum-v1", {}),
 ]
 
 
@@ -191,24 +192,26 @@ def test_other_kinds_have_no_use_for_its_options() -> None:
         TaskConfig(kind="catch", games="all", gymnasium=GymnasiumConfig(pad="zeros"))
 
 
-def learned_return(seed: int, agent_steps: int) -> float:
+def learned_return(
+    seed: int, agent_steps: int, game: str = "CartPole-v1", lr: float = 0.003
+) -> float:
     """The mean return of the episodes in the last fifth of the agent steps."""
     task = TaskConfig(
         kind="gymnasium",
-        games=["CartPole-v1"],
+        games=[game],
         agent_steps=agent_steps,
         num_envs=16,
         unroll_length=5,
     )
     agent = AgentConfig(
         initial_weights="he",
-        lr=0.003,
+        lr=lr,
         rmsprop_eps=1e-5,
         entropy_coefficient=0.0,
         value_coefficient=0.02,
     )
     tasks = ConfiguredTasks(task=task, agent=agent)
-    one = cast(ActorCriticTask, tasks(TaskSpec(game="CartPole-v1", seed=seed)))
+    one = cast(ActorCriticTask, tasks(TaskSpec(game=game, seed=seed)))
     one.start(tasks.random_initialization(seed))
     episodes = []
     while not one.done:
@@ -220,6 +223,11 @@ def learned_return(seed: int, agent_steps: int) -> float:
 def test_an_agent_learns_to_keep_the_pole_up_for_longer() -> None:
     """Random actions keep it up for 22 agent steps on average; 500 is the most there is."""
     assert learned_return(0, 16_000) > 50
+
+
+def test_an_agent_learns_which_numbers_to_give() -> None:
+    """Random numbers earn -18 in an episode, the means of a policy that has not learned -5."""
+    assert learned_return(0, 24_000, f"{MODULE}:Aim-v0", lr=0.001) > -4
 
 
 @pytest.mark.slow

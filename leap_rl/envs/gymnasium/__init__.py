@@ -1,1 +1,1 @@
-"""Any Gymnasium environment with discrete actions."""
+"""Any Gymnasium environment with discrete actions, or continuous ones between bounds."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import leap_rl.envs.small.cart_pole  # noqa: F401  registers leap_rl/CartPole-v1
 from leap_rl.envs.gymnasium.ids import parse_game
 from leap_rl.envs.gymnasium.spaces import actions_of, adapter_of
-from leap_rl.envs.state import Observations
+from leap_rl.envs.state import Actions, Observations
 
 
 def make_one(game: str) -> Any:
@@ -52,13 +52,12 @@ class GymnasiumGames:
         self._envs: list[Any] = [make_one(game) for _ in range(count)]
         try:
             self._adapter = adapter_of(self._envs[0].observation_space)
-            actions = actions_of(self._envs[0].action_space)
+            self._actions = actions_of(self._envs[0].action_space)
         except ValueError as error:
             self.close()
             raise ValueError(f"task.games: {game!r} {error}") from None
         self.observation_space = self._adapter.shown
-        self._first_action = actions.start
-        self.num_actions = len(actions)
+        self.num_actions, self.continuous = self._actions.num_actions, self._actions.continuous
         shape = (count, *self.observation_space.shape)
         self._seen: Observations = np.zeros(shape, dtype=self.observation_space.dtype)
         self._used = [False] * count
@@ -74,14 +73,14 @@ class GymnasiumGames:
             self._seen[index] = self._adapter.show(observation)
 
     def step(
-        self, actions: NDArray[np.int64], which: slice = slice(None)
+        self, actions: Actions, which: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """Take an action in each environment, or in some; see `envs.games.Games`."""
         rewards = np.zeros(len(actions))
         terminated, truncated = np.zeros((2, len(actions)), dtype=np.bool_)
-        seen, show, first = self._seen[which], self._adapter.show, self._first_action
+        seen, show, take = self._seen[which], self._adapter.show, self._actions.take
         for k, (env, action) in enumerate(zip(self._envs[which], actions.tolist(), strict=True)):
-            observation, reward, over, cut_off, _ = env.step(first + action)
+            observation, reward, over, cut_off, _ = env.step(take(action))
             rewards[k] = float(reward)
             if over or cut_off:
                 terminated[k], truncated[k] = over, cut_off

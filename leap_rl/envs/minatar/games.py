@@ -88,7 +88,7 @@ class MinAtarGames:
         module = self._module = GAMES[name]
         minimal = options.use_minimal_action_set
         self._actions = np.array(module.ACTIONS if minimal else range(ALL_ACTIONS), dtype=np.int64)
-        self.num_actions = len(self._actions)
+        self.num_actions, self.continuous = len(self._actions), False
         self._sticky = float(options.sticky_action_prob)
         self._ramps = bool(options.difficulty_ramping)
         self._limit = options.max_episode_steps
