@@ -78,6 +78,8 @@ class ReinforceTask(DescentTask):
         )
         self._config, self._agent = config, agent
         self._envs = make_envs(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
+        if self._envs.continuous:
+            raise ValueError(f"task.games: {spec.game!r} has continuous actions; PPO learns those")
         self._network = ActorCritic(
             agent.encoder_spec,
             observation_shape=self._envs.observation_shape,
