@@ -95,7 +95,10 @@ class GameEnv(gymnasium.Env[Observations, Any]):
         return np.array(observations[0]), {}
 
     def step(self, action: Any) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
-        """Take an action; `raw_reward` in the info is the reward before any clipping.
+        """Take an action.
+
+        In the info are `raw_reward`, the reward before any clipping, and `life_lost`, whether that
+        is why the episode ends.
 
         Raises:
             ValueError: The game has no such action.
@@ -107,11 +110,13 @@ class GameEnv(gymnasium.Env[Observations, Any]):
         reward = float(np.clip(rewards[0], -self._reward_clip, self._reward_clip))
         is_over, is_cut = bool(terminated[0]), bool(truncated[0] and not terminated[0])
         observation = np.array(observations[0])
+        life_lost = False
         if is_over or is_cut:  # the vector has begun the next episode in the same step
             self._next, observation = observation, np.array(info["final_obs"][0])
-        elif "life_lost" in info and info["life_lost"][0]:
+        elif life_lost := "life_lost" in info and bool(info["life_lost"][0]):
             self._next, is_over = observation, True
-        return observation, reward, is_over, is_cut, {"raw_reward": float(rewards[0])}
+        about = {"raw_reward": float(rewards[0]), "life_lost": life_lost}
+        return observation, reward, is_over, is_cut, about
 
     def close(self) -> None:
         """Free what the environment holds."""

@@ -48,11 +48,12 @@ def test_it_plays_what_our_agent_plays(game: str, given: dict[str, Any], agent_s
     for _ in range(agent_steps):
         taken = actions.integers(envs.num_actions, size=3)
         step = envs.step(taken)
-        ours, reward, terminated, truncated, _ = one.step(taken[0])
+        ours, reward, terminated, truncated, about = one.step(taken[0])
         assert one.observation_space.contains(ours)
         assert reward == step.rewards[0]
         assert terminated == (step.terminated | step.life_lost)[0]
         assert truncated == step.truncated[0]
+        assert about == {"raw_reward": reward, "life_lost": step.life_lost[0]}
         if truncated:
             np.testing.assert_array_equal(ours, step.last_observations[0])
         if terminated or truncated:
