@@ -136,6 +136,10 @@ def test_every_command_is_spelled_right(
         elif module == "benchmarks.system":
             name, *rest = rest
             parse_bench(MEASURED[name], rest)
+        elif module == "benchmarks.chaos":
+            given, others = import_module(module).options().parse_known_args(rest)
+            others += ["--config", given.config]
+            parse(config_parser(TrainConfig, program="test"), TrainConfig, others)
         elif command == "-m":
             import_module(module).options().parse_args(rest)
         else:

@@ -94,11 +94,20 @@ def test_bad_input_gets_one_line(
     assert says in capsys.readouterr().err.splitlines()[-1]
 
 
+A2C_ON_ATARI = "--config chaos --meta.meta_steps 3 --task.agent_steps 1200"
+PPO_OF_RLLIB = (
+    "--config minatar_ppo --meta.meta_steps 3 --meta.batch_size 2 --task.agent_steps 8192 "
+    "--task.num_envs 8 --task.unroll_length 64 --task.rllib.num_epochs 2 --runtime.trainers 2 "
+    "--runtime.stream_every_s 0.3 --runtime.snapshot_every_s 1 --runtime.lease_s 30 "
+    "--runtime.max_attempts 100"
+)
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
-def test_every_kind_of_death_on_real_games(tmp_path: Path) -> None:
-    words = ["--config", str(ROOT / "leap_rl/configs/chaos.yaml"), "--kills", "20"]
-    words += ["--meta.meta_steps", "3", "--task.agent_steps", "1200"]
+@pytest.mark.parametrize("options", [A2C_ON_ATARI, PPO_OF_RLLIB])
+def test_every_kind_of_death_on_real_games(options: str, tmp_path: Path) -> None:
+    words = [*options.split(), "--kills", "20"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.chaos", *words, "--run_dir", str(tmp_path / "out")],
         capture_output=True,
