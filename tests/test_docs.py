@@ -139,7 +139,7 @@ def test_every_command_is_spelled_right(
         elif module == "benchmarks.chaos":
             given, others = import_module(module).options().parse_known_args(rest)
             others += ["--config", given.config]
-            parse(config_parser(TrainConfig, program="test"), TrainConfig, others)
+            parse(config_parser(RUNS["train"], program="test"), RUNS["train"], others)
         elif command == "-m":
             import_module(module).options().parse_args(rest)
         else:
