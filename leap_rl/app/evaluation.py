@@ -23,6 +23,7 @@ from leap_rl.config import EvaluateConfig, fingerprint, flatten
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tasks.families import family_of
 from leap_rl.tracking.wandb_folder import note_sources
 
 _FREE = ("task.games", "task.agent_steps", "task.on_divergence")
@@ -53,13 +54,20 @@ def configure(
     first = groups[0].runs[0]
     defaults: dict[str, Any] = {"task": {"games": "held_out"}}
     if first.options is not None:
+        kind = _asked(options, "task.kind") or first.options["task"]["kind"]
+        ignored = family_of(kind).ignored_agent_options
+        agent = {
+            name: value
+            for name, value in first.options.get("agent", {}).items()
+            if ignored != "all" and name not in ignored
+        }
         defaults = {
             "task": {**first.options["task"], **defaults["task"]},
-            **({"agent": first.options["agent"]} if "agent" in first.options else {}),
+            **({"agent": agent} if agent else {}),
         }
         if first.options["meta"]["method"] == "finetune":
             del defaults["task"]["agent_steps"]  # which were a round's
-            if not any(word.partition("=")[0] == "--task.agent_steps" for word in options):
+            if _asked(options, "task.agent_steps") is None:
                 raise ValueError(
                     "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
                     f"{first.name} was finetuned, whose tasks have no budget"
@@ -69,6 +77,16 @@ def configure(
     words = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
     config = parse(parser, EvaluateConfig, words, defaults=defaults, trusts_imports=trusts_imports)
     return resolve(config), groups
+
+
+def _asked(options: Sequence[str], name: str) -> str | None:
+    """Return the value of an option among the words of a command line."""
+    words = iter(options)
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option == f"--{name}":
+            return value if equals else next(words, "")
+    return None
 
 
 def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:

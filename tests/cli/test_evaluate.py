@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from leap_rl.app.evaluation import warnings_of
+from leap_rl.app.evaluation import configure, warnings_of
 from leap_rl.app.initializations import find_group
 from leap_rl.app.policies import make_evaluation, make_tasks
 from leap_rl.app.record import read_run
@@ -327,6 +327,17 @@ def test_what_learns_otherwise_is_told(trained: Path, unlike: Path) -> None:
         "unlike@1 was meta-trained with agent.encoder = nature (here mnih2013), agent.lr = 0.5 "
         "(here 0.003); all agents learn as mine@2's did"
     )
+
+
+def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
+    ppo = ["--task.kind", "rllib", "--task.unroll_length=128", "--task.agent_steps", "204800"]
+    ppo += ['--task.games=["MinAtar/Asterix-v1"]']
+    config, (group,) = configure(["pretrained:minatar-leap"], ppo)
+    (found,) = group.runs
+    assert found.options is not None
+    assert config.agent.rmsprop_eps != found.options["agent"]["rmsprop_eps"] == 1e-5
+    assert config.agent.initial_weights == found.options["agent"]["initial_weights"] == "he"
+    assert config.task.gymnasium.minatar == "palette"
 
 
 def test_what_is_no_evaluation_cannot_be_read_as_one(trained: Path) -> None:
