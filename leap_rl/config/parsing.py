@@ -10,7 +10,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, fields
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -35,12 +35,18 @@ def _load_plain(text: str) -> Any:
 
     It loads some texts in what it has loaded once more.
     """
-    plain_yaml.check(text)
+    _check_plain(text)
     loaded = _load_yaml(text)
     for value in _texts(loaded):
         with suppress(yaml.scanner.ScannerError, yaml.parser.ParserError):
-            plain_yaml.check(value)
+            _check_plain(value)
     return loaded
+
+
+@lru_cache(maxsize=512)
+def _check_plain(text: str) -> None:
+    """Check a text, most of which come several times: each default of each parser."""
+    plain_yaml.check(text)
 
 
 def _texts(loaded: Any) -> Iterable[str]:
@@ -122,6 +128,13 @@ def _parser_of(config: type[Any]) -> jsonargparse.ArgumentParser:
     return parser
 
 
+@cache
+def _options_of_mappings(config: type[Any]) -> Collection[str]:
+    """Return the options whose value is a mapping, by dotted name."""
+    defaults = _parser_of(cast(Any, config)).get_defaults()
+    return {name for name, value in defaults.items() if isinstance(value, dict)}
+
+
 def parse(
     parser: jsonargparse.ArgumentParser,
     config: type[C],
@@ -144,10 +157,8 @@ def parse(
     """
     try:
         if defaults is not None:
-            mappings = {
-                name for name, value in parser.get_defaults().items() if isinstance(value, dict)
-            }
-            parser.set_defaults(dict(_dotted(defaults, options_of_mappings=mappings)))
+            options_of_mappings = _options_of_mappings(cast(Any, config))
+            parser.set_defaults(dict(_dotted(defaults, options_of_mappings=options_of_mappings)))
         options = parser.instantiate(parser.parse_args(_with_files(argv)))
     except (ArgumentError, ValueError, KeyError) as error:
         raise ValueError(_one_line(str(error), parser)) from None
