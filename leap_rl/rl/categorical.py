@@ -20,43 +20,6 @@ from torch import Tensor
 from leap_rl.compute.kernels import kernel
 
 
-@dataclass(frozen=True, slots=True)
-class Categorical:
-    """One of `num_actions` actions, A; see `loss.Distribution`."""
-
-    num_actions: int
-
-    @property
-    def num_logits(self) -> int:
-        """A."""
-        return self.num_actions
-
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one action for each row of `logits`, float32 [N, A]; int64 [N].
-
-        One number for each row is drawn from the generator. A row that is not finite has no policy;
-        its action is any: whoever computes the loss finds it.
-        """
-        actions = torch.empty(len(logits), dtype=torch.int64)
-        drawn = torch.rand(len(logits), dtype=torch.float64, generator=generator)
-        _draw(logits.contiguous().numpy(), drawn.numpy(), actions.numpy())
-        return actions
-
-    def mode(self, logits: Tensor) -> Tensor:
-        """Return the most probable action of each row, int64 [N]."""
-        return logits.argmax(-1)
-
-    def add_losses(self, logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
-        """Add the terms of [N] agent steps to the sums of policy and entropy."""
-        _add_losses(logits, actions, advantages, sums)
-
-    def write_gradient(
-        self, logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
-    ) -> None:
-        """Write the gradient by the logits, [N, A], of the two means, weighted."""
-        _write_gradient(logits, actions, advantages, weights, logits_grad)
-
-
 @kernel
 def _log_sum(logits: Any) -> float:
     """Return log Σ exp z of a row of logits [A]."""
@@ -120,3 +83,33 @@ def _draw(logits: Any, drawn: Any, actions: Any) -> None:
             if left < 0:
                 actions[n] = a
                 break
+
+
+@dataclass(frozen=True, slots=True)
+class Categorical:
+    """One of `num_actions` actions, A; see `loss.Distribution`."""
+
+    num_actions: int
+
+    @property
+    def num_logits(self) -> int:
+        """A."""
+        return self.num_actions
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw one action for each row of `logits`, float32 [N, A]; int64 [N].
+
+        One number for each row is drawn from the generator. A row that is not finite has no policy;
+        its action is any: whoever computes the loss finds it.
+        """
+        actions = torch.empty(len(logits), dtype=torch.int64)
+        drawn = torch.rand(len(logits), dtype=torch.float64, generator=generator)
+        _draw(logits.contiguous().numpy(), drawn.numpy(), actions.numpy())
+        return actions
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """Return the most probable action of each row, int64 [N]."""
+        return logits.argmax(-1)
+
+    add_losses = staticmethod(_add_losses)
+    write_gradient = staticmethod(_write_gradient)

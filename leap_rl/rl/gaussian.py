@@ -27,45 +27,6 @@ from leap_rl.compute.kernels import kernel
 _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 
 
-@dataclass(frozen=True, slots=True)
-class Gaussian:
-    """An action of `size` numbers, D; see `loss.Distribution`.
-
-    A row of logits is D means and D log standard deviations, in this order.
-    """
-
-    size: int
-
-    @property
-    def num_logits(self) -> int:
-        """2·D."""
-        return 2 * self.size
-
-    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one action for each row of `logits`, float32 [N, 2·D]; float32 [N, D].
-
-        D numbers for each row are drawn from the generator. Where a row is not finite, an action's
-        number is 0: whoever computes the loss finds it.
-        """
-        means, log_stds = logits.chunk(2, dim=-1)
-        drawn = torch.randn(means.shape, generator=generator)
-        return torch.nan_to_num(means + log_stds.exp() * drawn, posinf=0.0, neginf=0.0)
-
-    def mode(self, logits: Tensor) -> Tensor:
-        """Return the most probable action of each row, its means, float32 [N, D]."""
-        return logits[..., : self.size]
-
-    def add_losses(self, logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
-        """Add the terms of [N] agent steps to the sums of policy and entropy."""
-        _add_losses(logits, actions, advantages, sums)
-
-    def write_gradient(
-        self, logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
-    ) -> None:
-        """Write the gradient by the logits, [N, 2·D], of the two means, weighted."""
-        _write_gradient(logits, actions, advantages, weights, logits_grad)
-
-
 @kernel
 def _add_losses(logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
     """Add each agent step's terms of the policy and of the entropy to the sums [2]."""
@@ -96,3 +57,35 @@ def _write_gradient(
             by_log_std = advantages[n] * (1.0 - z * z)
             logits_grad[n, d] = of_policy * by_mean / count
             logits_grad[n, size + d] = (of_policy * by_log_std + of_entropy) / count
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """An action of `size` numbers, D; see `loss.Distribution`.
+
+    A row of logits is D means and D log standard deviations, in this order.
+    """
+
+    size: int
+
+    @property
+    def num_logits(self) -> int:
+        """2·D."""
+        return 2 * self.size
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw one action for each row of `logits`, float32 [N, 2·D]; float32 [N, D].
+
+        D numbers for each row are drawn from the generator. Where a row is not finite, an action's
+        number is 0: whoever computes the loss finds it.
+        """
+        means, log_stds = logits.chunk(2, dim=-1)
+        drawn = torch.randn(means.shape, generator=generator)
+        return torch.nan_to_num(means + log_stds.exp() * drawn, posinf=0.0, neginf=0.0)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """Return the most probable action of each row, its means, float32 [N, D]."""
+        return logits[..., : self.size]
+
+    add_losses = staticmethod(_add_losses)
+    write_gradient = staticmethod(_write_gradient)
