@@ -32,7 +32,9 @@ from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.config import TrainConfig
 from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.evaluation.transfer_plots import reward_panels
 from leap_rl.evaluation.verdict import verdict_of
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
@@ -217,19 +219,29 @@ def watch(curve: Curve) -> Callable[[Mapping[str, Any], object], bool]:
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write the verdict and each game's gain."""
+    """Write each game's gain, the verdict, and the learning curves."""
     summary = summarize(evaluation_of(given, results))
     (comparison,) = summary.comparisons
-    rows = [
-        f"| {game} | " + experiment.shown(found.gain, "+.0f", scale=100) + " |"
-        for game, found in comparison.games.items()
-        if found.gain is not None
+    reference, name = groups_of(given)
+    head = [
+        f"| game | area under the curve of {name} against {reference}, % | final return of "
+        f"{reference} | of {name} | difference |",
+        "|---|---:|---:|---:|---:|",
     ]
-    against = "random starts" if given.question == "starts" else PEER
-    head = f"| game | area under the curve against {against}, % |\n|---|---:|"
+    rows = []
+    for game, found in comparison.games.items():
+        finals = [np.mean(summary.values(one, game, "final")) for one in (reference, name)]
+        cells = [
+            "" if found.gain is None else experiment.shown(found.gain, "+.0f", scale=100),
+            *(f"{final:.1f}" for final in finals),
+            "" if found.final is None else experiment.shown(found.final, "+.1f"),
+        ]
+        rows.append(f"| {game} | {' | '.join(cells)} |")
     table = given.out / f"sb3_{given.question}.md"
-    table.write_text("\n".join([head, *rows, "", verdict_of(comparison), ""]))
-    experiment.announce([table])
+    table.write_text("\n".join([*head, *rows, "", verdict_of(comparison), ""]))
+    panels = reward_panels(summary)
+    drawn = draw(panels, table.with_suffix(""), columns=len(panels), names=(reference, name))
+    experiment.announce([table, *drawn])
 
 
 def evaluation_of(given: argparse.Namespace, results: experiment.Results) -> Evaluation:
