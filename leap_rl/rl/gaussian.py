@@ -1,8 +1,8 @@
 """Policies over continuous actions: a normal distribution of each of an action's numbers.
 
-Means μ and log standard deviations s come from the linear head, both of the observation, as in
-Mnih et al. 2016, section 5.2 (who take a softplus where we take the exponential). With
-z = (a − μ)/exp s and sums over an action's numbers
+Means μ and log standard deviations s come from the linear head, both of the observation, as RLlib
+has them. (Mnih et al. 2016, on continuous control, have one variance for all numbers, by a
+softplus.) With z = (a − μ)/exp s and sums over an action's numbers
 
     log π(a) = −Σ(z²/2 + s + log(2π)/2)     H = Σ(s + log(2πe)/2)
 
