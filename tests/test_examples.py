@@ -62,7 +62,9 @@ TINY = {
 
 
 @pytest.mark.parametrize(
-    "parameters", [TINY, pytest.param({}, marks=pytest.mark.slow)], ids=["tiny", "as it is"]
+    "parameters",
+    [TINY, pytest.param({}, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    ids=["tiny", "as it is"],
 )
 def test_the_notebook_runs_from_its_first_cell_to_its_last(
     parameters: dict[str, Any],
