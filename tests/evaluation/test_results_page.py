@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import meta_training
+from benchmarks import meta_training, sb3
 from benchmarks.harness.cells import CellFile
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results"
 PAGE = (ROOT / "docs/results.md").read_text()
-NAMES = sorted(path.name for path in RESULTS.iterdir())
+PEERS = ["starts"]
+NAMES = sorted({path.name for path in RESULTS.iterdir()} - {f"sb3_{name}" for name in PEERS})
 
 
 def protocol_of(name: str) -> Path:
@@ -43,3 +44,15 @@ def test_the_page_says_what_was_asked_and_how_it_was_run(name: str) -> None:
     assert protocol["question"] in PAGE
     path = protocol_of(name).relative_to(ROOT)
     assert str(path) in PAGE
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_tables_beside_another_library_are_made_again_from_their_cells(
+    name: str, tmp_path: Path
+) -> None:
+    kept = RESULTS / f"sb3_{name}"
+    given = sb3.options().parse_args([name, "--out", str(tmp_path)])
+    sb3.report(given, CellFile(kept / "cells.jsonl").read())
+    table = (tmp_path / f"sb3_{name}.md").read_text()
+    assert table == (kept / f"sb3_{name}.md").read_text()
+    assert table.strip() in (ROOT / "docs/your_own_code.md").read_text()
