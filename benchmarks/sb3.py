@@ -34,7 +34,7 @@ from leap_rl.config import TrainConfig
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.results import Evaluation, LearningCurve
-from leap_rl.evaluation.transfer_plots import reward_panels
+from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.evaluation.verdict import verdict_of
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
@@ -239,8 +239,9 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
         rows.append(f"| {game} | {' | '.join(cells)} |")
     table = given.out / f"sb3_{given.question}.md"
     table.write_text("\n".join([*head, *rows, "", verdict_of(comparison), ""]))
-    panels = reward_panels(summary)
-    drawn = draw(panels, table.with_suffix(""), columns=len(panels), names=(reference, name))
+    panels = [*reward_panels(summary), *mean_panels(summary)]
+    columns = len(given.games)
+    drawn = draw(panels, table.with_suffix(""), columns=columns, names=(reference, name))
     experiment.announce([table, *drawn])
 
 

@@ -12,7 +12,10 @@ from benchmarks.harness.cells import CellFile
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results"
 PAGE = (ROOT / "docs/results.md").read_text()
-PEERS = ["starts"]
+PEERS = {
+    "starts": ("docs/your_own_code.md", []),
+    "agents": ("docs/results.md", ["--games", "MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"]),
+}
 NAMES = sorted({path.name for path in RESULTS.iterdir()} - {f"sb3_{name}" for name in PEERS})
 
 
@@ -51,8 +54,10 @@ def test_tables_beside_another_library_are_made_again_from_their_cells(
     name: str, tmp_path: Path
 ) -> None:
     kept = RESULTS / f"sb3_{name}"
-    given = sb3.options().parse_args([name, "--out", str(tmp_path)])
+    page, options = PEERS[name]
+    given = sb3.options().parse_args([name, *options, "--out", str(tmp_path)])
     sb3.report(given, CellFile(kept / "cells.jsonl").read())
     table = (tmp_path / f"sb3_{name}.md").read_text()
     assert table == (kept / f"sb3_{name}.md").read_text()
-    assert table.strip() in (ROOT / "docs/your_own_code.md").read_text()
+    assert table.strip() in (ROOT / page).read_text()
+    assert f"results/sb3_{name}/sb3_{name}.svg" in (ROOT / page).read_text()
