@@ -81,12 +81,12 @@ def configure(
 
 def _asked(options: Sequence[str], name: str) -> str | None:
     """Return the value of an option among the words of a command line."""
-    words = iter(options)
+    words, asked = iter(options), None
     for word in words:
         option, equals, value = word.partition("=")
         if option == f"--{name}":
-            return value if equals else next(words, "")
-    return None
+            asked = value if equals else next(words, "")  # the last one counts
+    return asked
 
 
 def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
