@@ -12,11 +12,14 @@ from benchmarks.harness.cells import CellFile
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results"
 PAGE = (ROOT / "docs/results.md").read_text()
+_MINATAR = ["--games", "MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"]
+_ATARI = ["--games", "breakout", "--seeds", "3", "--agent_steps", "200000"]
 PEERS = {
-    "starts": ("docs/your_own_code.md", []),
-    "agents": ("docs/results.md", ["--games", "MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"]),
+    "sb3_starts": ("docs/your_own_code.md", ["starts"]),
+    "sb3_agents": ("docs/results.md", ["agents", *_MINATAR]),
+    "sb3_agents_atari": ("docs/results.md", ["agents", *_ATARI]),
 }
-NAMES = sorted({path.name for path in RESULTS.iterdir()} - {f"sb3_{name}" for name in PEERS})
+NAMES = sorted({path.name for path in RESULTS.iterdir()} - PEERS.keys())
 
 
 def protocol_of(name: str) -> Path:
@@ -53,11 +56,13 @@ def test_the_page_says_what_was_asked_and_how_it_was_run(name: str) -> None:
 def test_tables_beside_another_library_are_made_again_from_their_cells(
     name: str, tmp_path: Path
 ) -> None:
-    kept = RESULTS / f"sb3_{name}"
-    page, options = PEERS[name]
-    given = sb3.options().parse_args([name, *options, "--out", str(tmp_path)])
-    sb3.report(given, CellFile(kept / "cells.jsonl").read())
-    table = (tmp_path / f"sb3_{name}.md").read_text()
-    assert table == (kept / f"sb3_{name}.md").read_text()
+    page, words = PEERS[name]
+    given = sb3.options().parse_args([*words, "--out", str(tmp_path)])
+    sb3.report(given, CellFile(RESULTS / name / "cells.jsonl").read())
+    made = tmp_path / f"sb3_{words[0]}.md"
+    table = made.read_text()
+    assert table == (RESULTS / name / made.name).read_text()
     assert table.strip() in (ROOT / page).read_text()
-    assert f"results/sb3_{name}/sb3_{name}.svg" in (ROOT / page).read_text()
+    plot = made.with_suffix(".svg").name
+    assert (RESULTS / name / plot).exists()
+    assert f"results/{name}/{plot}" in (ROOT / page).read_text()
