@@ -1,8 +1,8 @@
 """stable-baselines3 beside leap_rl: its PPO from a learned encoder, and its A2C against ours.
 
     pip install stable-baselines3
-    .venv/bin/python -m benchmarks.sb3 starts --out docs/results/sb3_starts
-    .venv/bin/python -m benchmarks.sb3 agents --out docs/results/sb3_agents
+    .venv/bin/python -m benchmarks.sb3 starts --out runs/sb3_starts
+    .venv/bin/python -m benchmarks.sb3 agents --games breakout --out runs/sb3_breakout
 
 `starts`: does its PPO learn faster from a shipped encoder than from random ones? Pairs of agents
 share a seed, and so their heads and games; only where the encoder starts differs. PPO has the

@@ -99,6 +99,7 @@ def a2c_loss(
     """Return the loss of a batch of agent steps, its parts weighted as given in the total."""
     logits, values, actions, returns, advantages = _arrays(predictions, targets)
     sums = torch.zeros(3, dtype=torch.float64)
+    # Of policy, value and entropy: the distribution adds to the first and the last.
     of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
     policies.add_losses(logits, actions, advantages, of_policies)
     _add_losses(values, returns, of_values)
