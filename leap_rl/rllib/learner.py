@@ -15,7 +15,7 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
 from leap_rl.meta.point import Point
-from leap_rl.networks.parameters import Layout, layout_of
+from leap_rl.networks.parameters import Layout, layout_of, load_parameters
 from leap_rl.rllib.module import LeapEncoderModule
 
 
@@ -64,11 +64,9 @@ class ObservedPPOLearner(PPOTorchLearner):
         """Return a copy of the encoder's parameters, float32 [P]."""
         return self._layout.pack(dict(self.network.encoder.named_parameters()))
 
-    @torch.no_grad()
     def load_theta(self, theta: Tensor) -> None:
         """Copy parameters, float32 [P], into the encoder."""
-        for name, view in self._layout.named(theta).items():
-            self.network.encoder.get_parameter(name).copy_(view)
+        load_parameters(self.network.encoder, self._layout.named(theta))
 
     def compute_loss_for_module(self, **given: Any) -> Tensor:
         """Return the loss of a minibatch."""
