@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leap_rl.meta.point import Point
 from leap_rl.meta.vectors import (
+    BlockSum,
     NonFiniteError,
     check_finite,
     check_state,
@@ -52,6 +53,8 @@ class GradientPath(ABC):
 
     _needs_gradient = False
     """Whether each point must have its gradient."""
+    _saved: tuple[str, ...] = ("points", "finished", "first_step")
+    """The attributes that make up the state, without their underscore."""
 
     def __init__(self, theta0: Tensor) -> None:
         self._theta0 = copy_theta0(theta0)
@@ -170,13 +173,18 @@ class GradientPath(ABC):
         Counts are 0-d int64, other scalars 0-d float64.
         """
         # An integer sum over the bits is the same on every CPU, in whatever order it is taken.
-        checksum = self._theta0.view(torch.int32).sum(dtype=torch.int64).cpu()
-        return {
-            "theta0_checksum": checksum,
-            "points": torch.tensor(self._points),
-            "finished": torch.tensor(int(self._finished)),
-            "first_step": torch.tensor(self._first_step, dtype=torch.float64),
-        }
+        state = {"theta0_checksum": self._theta0.view(torch.int32).sum(dtype=torch.int64).cpu()}
+        for name in self._saved:
+            value = getattr(self, f"_{name}")
+            if isinstance(value, BlockSum):
+                state |= value.state_dict(name)
+            elif isinstance(value, Tensor):
+                state[name] = value.clone()
+            elif isinstance(value, float):
+                state[name] = torch.tensor(value, dtype=torch.float64)
+            else:
+                state[name] = torch.tensor(int(value))
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from `state`; ValueError, and no change, if it is not one of such a path."""
@@ -184,12 +192,14 @@ class GradientPath(ABC):
         check_state(state, like=own)
         if int(state["theta0_checksum"]) != int(own["theta0_checksum"]):
             raise ValueError("state: it was saved on a path that started from another theta0")
-        self._load(state)
-
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        self._points = int(state["points"])
-        self._finished = bool(state["finished"])
-        self._first_step = state["first_step"].item()
+        for name in self._saved:
+            value = getattr(self, f"_{name}")
+            if isinstance(value, BlockSum):
+                value.load_state_dict(state, name)
+            elif isinstance(value, Tensor):
+                setattr(self, f"_{name}", state[name].clone())
+            else:
+                setattr(self, f"_{name}", type(value)(state[name].item()))
 
 
 class Method(ABC):

@@ -22,7 +22,6 @@ Dimensions: P flattened shared parameters, K updates.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +34,8 @@ from leap_rl.meta.vectors import check_finite
 
 class DisplacementPath(GradientPath):
     """A path that knows its last point; it contributes theta0 - theta."""
+
+    _saved = (*GradientPath._saved, "theta")
 
     def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(theta0)
@@ -62,14 +63,6 @@ class DisplacementPath(GradientPath):
         """`displacement`: |theta - theta0|; and what every path has."""
         displacement = torch.linalg.vector_norm(self._displacement()).item()
         return super().metrics() | {"displacement": displacement}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """See `GradientPath.state_dict`."""
-        return super().state_dict() | {"theta": self._theta.clone()}
-
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        super()._load(state)
-        self._theta = state["theta"].clone()
 
 
 @dataclass(frozen=True)
