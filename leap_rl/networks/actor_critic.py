@@ -22,7 +22,7 @@ class ActorCritic(nn.Module):
     of a custom encoder.
 
     Args:
-        encoder: One of `leap_rl.networks.encoders.ENCODERS`, or which it is and its arguments.
+        encoder: One of `custom.ENCODERS`, or which it is and its arguments.
         observation_shape: (H, W, C), or (length,) of vectors.
         num_logits: L, the numbers that make up a policy: one an action, or more where actions are
             continuous.

@@ -1,4 +1,4 @@
-"""Encoders of other people's making, named `module:name`.
+"""Encoders by name, and those of other people's making, named `module:name`.
 
 Importing this imports neither torch nor any of them.
 """
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+OF_IMAGES: Final = ("mnih2013", "nature", "impala", "minatar")
+"""Encoders of leap_rl that take images."""
+
+OF_VECTORS: Final = "mlp"
+"""The encoder that takes vectors."""
+
+ENCODERS: Final = (*OF_IMAGES, OF_VECTORS)
+
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -26,7 +34,7 @@ class EncoderSpec:
     """Which encoder, and what it is made with."""
 
     name: str
-    """One of `encoders.ENCODERS`, or `module:name`."""
+    """One of `ENCODERS`, or `module:name`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of a `module:name`, besides the observations' shape."""
     sha256: str | None = None

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from leap_rl.networks import custom
-from leap_rl.networks.custom import EncoderSpec
+from leap_rl.networks.custom import ENCODERS, OF_IMAGES, OF_VECTORS, EncoderSpec
 from leap_rl.networks.parameters import Layout
 
 M = TypeVar("M", bound=nn.Module)
@@ -130,15 +130,6 @@ _PLAIN: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
 
 LAST_LAYER = "linear"
 """The name of the linear layer that follows the convolutions of every encoder of images."""
-
-OF_VECTORS = "mlp"
-"""The encoder that takes vectors."""
-
-OF_IMAGES: tuple[str, ...] = ("mnih2013", "nature", "impala", "minatar")
-"""Encoders that take images."""
-
-ENCODERS: tuple[str, ...] = (*OF_IMAGES, OF_VECTORS)
-"""Names that `make_encoder` knows, besides `module:name`."""
 
 
 def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...]) -> nn.Module:

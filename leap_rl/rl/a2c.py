@@ -18,8 +18,8 @@ from torch import Tensor
 
 from leap_rl.compute.determinism import leave_cuda_undetermined
 from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.autograd import make_passes
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
-from leap_rl.networks.fastest import make_passes
 from leap_rl.networks.parameters import flatten_parameters, layout_of
 from leap_rl.networks.passes import Outputs
 from leap_rl.rl.config import GAINS, AgentConfig, PathLoss

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from leap_rl.compute.precision import Precision
+from leap_rl.compute.processor import Precision
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import Layout, flatten_parameters

@@ -87,6 +87,13 @@ def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
     return resolved
 
 
+def missing_roms() -> list[str]:
+    """Return the games whose ROM ale_py does not find."""
+    from ale_py import roms
+
+    return [game for game in ACTION_COUNTS if roms.get_rom_path(game) is None]
+
+
 def _resolve_name(name: str) -> tuple[str, ...]:
     """Return the games that one entry of the list stands for."""
     if name in POOLS:
