@@ -56,8 +56,9 @@ class GradientPath(ABC):
     _saved: tuple[str, ...] = ("points", "finished", "first_step")
     """The attributes that make up the state, without their underscore."""
 
-    def __init__(self, theta0: Tensor) -> None:
+    def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
         self._theta0 = copy_theta0(theta0)
+        self._borrow = borrow
         self._points = 0
         self._finished = False
         self._first_step = 0.0  # |theta_1 - theta0| / |theta0|
@@ -202,17 +203,18 @@ class GradientPath(ABC):
                 setattr(self, f"_{name}", type(value)(state[name].item()))
 
 
-class Method(ABC):
+class Method:
     """How a task's gradient path becomes its contribution to the meta-gradient."""
 
     name: ClassVar[str]
     """The method's name in configs and logs."""
+    path: ClassVar[type[GradientPath]]
+    """What follows a task."""
     end_batches: int = 0
     """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
     keeps_tasks: ClassVar[bool] = False
     """Whether a task that is drawn again is carried over, heads and all, from its last round."""
 
-    @abstractmethod
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
         """Begin a task's path at `theta0`, float32 [P], which is copied.
 
@@ -225,17 +227,7 @@ class Method(ABC):
             ValueError: not a float32 vector.
             NonFiniteError: a parameter is NaN or infinite.
         """
-
-
-@dataclass(frozen=True)
-class NoMethod(Method):
-    """Learn a task and contribute nothing to a meta-gradient."""
-
-    name = "none"
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> NullPath:
-        """See `Method.start`; the path only counts its segments."""
-        return NullPath(theta0)
+        return self.path(theta0, borrow=borrow)
 
 
 class NullPath(GradientPath):
@@ -247,3 +239,11 @@ class NullPath(GradientPath):
     def gradient(self) -> Tensor:
         """Zeros, float32 [P]."""
         return torch.zeros_like(self._theta0)
+
+
+@dataclass(frozen=True)
+class NoMethod(Method):
+    """Learn a task and contribute nothing to a meta-gradient."""
+
+    name = "none"
+    path = NullPath

@@ -55,10 +55,7 @@ class FOMAML(Method):
     end_batches: int = 1
 
     name = "fomaml"
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:
-        """See `Method.start`."""
-        return FOMAMLPath(theta0, borrow=borrow)
+    path = FOMAMLPath
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,5 @@ class MAML(Method):
     """
 
     name = "maml"
+    path = FOMAMLPath
     end_batches = 1
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:
-        """See `Method.start`."""
-        return FOMAMLPath(theta0, borrow=borrow)

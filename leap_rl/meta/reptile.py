@@ -38,8 +38,7 @@ class DisplacementPath(GradientPath):
     _saved = (*GradientPath._saved, "theta")
 
     def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
-        super().__init__(theta0)
-        self._borrow = borrow
+        super().__init__(theta0, borrow=borrow)
         self._theta = self._theta0.clone()  # the last point
 
     def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
@@ -70,10 +69,7 @@ class Reptile(Method):
     """The method; it has nothing to set."""
 
     name = "reptile"
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> DisplacementPath:
-        """See `Method.start`."""
-        return DisplacementPath(theta0, borrow=borrow)
+    path = DisplacementPath
 
 
 @dataclass(frozen=True)
