@@ -29,9 +29,8 @@ def common_shape(
     """Return the shape that observations of all games of a pool have, or are padded to.
 
     Args:
-        games: ids, see `games.make_games`.
+        games: ids, see `games.make_games`, as for `palette`.
         pad: what happens to smaller ones.
-        palette: see `games.make_games`.
         wanted: a shape that is asked for; by default the largest, dimension by dimension.
 
     Raises:

@@ -67,8 +67,6 @@ class ReplayedEnvs(RestorableEnvs):
         game: see `games.make_games`, as for `remake` and `palette`.
         num_envs: B.
         shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
-        remake: make an environment again for each episode.
-        palette: paint MinAtar's games.
         first: the number of the first of these environments among all; for `workers`.
 
     Raises:
@@ -199,11 +197,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._games.begin(which, np.array(seeds))
 
     def _read(self, recorded: bytes) -> Actions:
-        """Return the recorded actions of an episode, one a row.
-
-        Raises:
-            ValueError: The games have none such.
-        """
+        """Return an episode's recorded actions, one a row; ValueError if the games lack one."""
         actions: Actions
         if self.continuous:
             numbers = np.frombuffer(recorded, dtype=np.float32)
@@ -243,14 +237,9 @@ class ReplayedEnvs(RestorableEnvs):
 def make_gymnasium(
     game: str, *, num_envs: int, seed: int, processes: int = 1, **options: Any
 ) -> GameVector:
-    """Make B environments of one Gymnasium id.
+    """Make B environments of one Gymnasium id; `seed` is the sole source of randomness.
 
-    Args:
-        game: see `games.make_games`.
-        num_envs: B.
-        seed: the sole source of randomness.
-        processes: how many step the environments; changes no bit.
-        options: of `ReplayedEnvs`.
+    `processes` of them step the environments, which changes no bit; `options` are `ReplayedEnvs`'.
 
     Raises:
         ValueError: that of `ReplayedEnvs`, or `processes` does not lie in 1..B.

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.envs.episodes import EpisodeEnd as EpisodeEnd
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout
 
@@ -31,17 +32,6 @@ TaskState: TypeAlias = dict[str, NDArray[Any]]
 
 Observe: TypeAlias = Callable[[Point], None]
 """Sees each point of the gradient path before an update; a meta path's ``visit`` fits it."""
-
-
-class EpisodeEnd(NamedTuple):
-    """An episode that ended."""
-
-    agent_steps: int
-    """Agent steps of the whole task, over all its environments, when it ended."""
-    episode_return: float
-    """Sum of the raw rewards."""
-    length: int
-    """Agent steps that the episode took."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -61,16 +61,11 @@ _GAMES_BY_KEY = {game.replace("_", ""): game for game in (*ACTION_COUNTS, *CATCH
 
 
 def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
-    """Turn a list of games and pools into a list of games.
+    """Turn a list of games and pools into a list of games, pools spelled out, in the order given.
 
     Args:
         games: names of games (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do), of
-            their flavours (`pong@mode=1`) and of pools (a key of `POOLS`, or `flavours:pong`),
-            mixed as one likes.
-
-    Returns:
-        The games' names in snake_case, flavours in their one spelling, pools spelled out, in the
-        order given.
+            their flavours (`pong@mode=1`) and of pools (a key of `POOLS`, or `flavours:pong`).
 
     Raises:
         ValueError: a name is unknown, a game comes twice, or there is none.

@@ -72,12 +72,7 @@ def options_of(game: str) -> tuple[str, GameOptions]:
 
 
 class MinAtarGames:
-    """B games of one kind, each in an episode of its own; see `envs.games.Games`.
-
-    Args:
-        game: its id, such as `MinAtar/Breakout-v1@sticky_action_prob=0.0`.
-        count: B.
-        palette: whether it is painted in `colors.COLORS`, or shows its own channels.
+    """B games of one kind, each in an episode of its own; see `envs.games.Games` and `make_games`.
 
     Raises:
         ValueError: MinAtar has no such game, no such option, or not this value of it.
@@ -122,4 +117,4 @@ class MinAtarGames:
         show(self._cells, self._table, observations)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """There is nothing to free."""
