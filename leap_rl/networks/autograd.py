@@ -16,10 +16,7 @@ from leap_rl.networks.small import SmallPasses, is_small
 class AutogradPasses(Passes):
     """Any network, on its own device; it keeps an agent step's outputs with their graph.
 
-    Args:
-        network: Its parameters are views of `flat`.
-        flat: The parameters and their gradient.
-        precision: bfloat16 casts as torch's autocast does.
+    The network's parameters are views of `flat`. bfloat16 casts as torch's autocast does.
     """
 
     def __init__(

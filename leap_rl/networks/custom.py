@@ -52,15 +52,10 @@ def is_custom(name: str) -> bool:
 
 
 def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -> None:
-    """Refuse to import a custom encoder's module unasked.
-
-    Args:
-        spec: The encoder, which may be one of leap_rl's.
-        place: Where it was found, for the message.
-        trusts_imports: Whether the caller asked for it.
+    """Refuse to import a custom encoder's module unasked; `place` is where it was found.
 
     Raises:
-        ValueError: It is a custom one, and nobody did.
+        ValueError: The encoder is a custom one, and the caller does not trust it.
     """
     if spec.is_custom and not trusts_imports:
         raise ValueError(
@@ -102,12 +97,9 @@ def check_source(spec: EncoderSpec) -> Callable[..., Any]:
 
 
 def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 0) -> nn.Module:
-    """Return a custom encoder with the weights that its constructor draws.
+    """Return a custom encoder, called as `name(observation_shape, **arguments)`.
 
-    Args:
-        spec: It is called as `name(observation_shape, **arguments)`.
-        observation_shape: (H, W, C), or (L,) of vectors.
-        seed: Of torch's global random stream while it is built; the stream itself stays as it is.
+    Its constructor draws from torch's global random stream, which is seeded for it and restored.
 
     Raises:
         ValueError: There is none of that name, its file is another, or it cannot be an encoder.
@@ -166,26 +158,26 @@ def features_of(spec: EncoderSpec, module: nn.Module, observation_shape: tuple[i
     """
     import torch
 
-    problem = _state_problem(module)
-    if problem is None:
-        generator = torch.Generator().manual_seed(0)
-        observations = torch.randint(0, 256, (2, *observation_shape), generator=generator)
-        is_image = len(observation_shape) == 3
-        observations = observations.to(torch.uint8) if is_image else observations / 255
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                passes = [module(observations.clone()) for _ in range(2)]
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            problem = (
-                f"does not take {'uint8' if is_image else 'float32'} observations "
-                f"{[2, *observation_shape]}, as the environments give them: {reason}"
-            )
-        else:
-            problem = _output_problem(passes)
-            if problem is None:
-                return int(passes[0].shape[1])
-    raise ValueError(f"agent.encoder = {spec.name}: {problem}")
+    def refuse(problem: str | None) -> None:
+        if problem is not None:
+            raise ValueError(f"agent.encoder = {spec.name}: {problem}")
+
+    refuse(_state_problem(module))
+    generator = torch.Generator().manual_seed(0)
+    observations = torch.randint(0, 256, (2, *observation_shape), generator=generator)
+    is_image = len(observation_shape) == 3
+    observations = observations.to(torch.uint8) if is_image else observations / 255
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            passes = [module(observations.clone()) for _ in range(2)]
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        refuse(
+            f"does not take {'uint8' if is_image else 'float32'} observations "
+            f"{[2, *observation_shape]}, as the environments give them: {reason}"
+        )
+    refuse(_output_problem(passes))
+    return int(passes[0].shape[1])
 
 
 def _state_problem(module: nn.Module) -> str | None:

@@ -1,8 +1,8 @@
 """One flat vector for all parameters of a module, and its named views.
 
 Every parameter's data is a view of one float32 vector and its gradient a preset view of another.
-An optimizer step, a sum over the path of gradient descent and a message between processes then are
-operations on one array, and nobody gathers or scatters leaves.
+An optimizer step, a sum over the gradient path and a message between processes then are operations
+on one array, without gathering or scattering parameters.
 
 N: flattened parameters of the module, padding included.
 """

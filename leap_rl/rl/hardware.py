@@ -14,9 +14,8 @@ from leap_rl.rl.config import AgentConfig
 def resolve(config: AgentConfig) -> AgentConfig:
     """Return the config with each `auto` replaced by what this machine is best at.
 
-    The file of a custom encoder is written down, too.
-
-    A run does so once, when it is made: all of its agents then compute alike.
+    The file of a custom encoder is written down, too. A run does so once, when it is made: all of
+    its agents then compute alike.
     """
     device, precision = config.device, config.precision
     spec = config.encoder_spec

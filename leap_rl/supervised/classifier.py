@@ -70,12 +70,7 @@ class ClassifierLearner:
     ) -> None:
         """Draw the last layer from `head_generator`; the encoder is zero until `load_shared`.
 
-        Args:
-            classes: To tell apart.
-            share: Which parameters are the shared ones.
-            lr: Learning rate.
-            head_generator: Drawn from here and kept no longer.
-            precision: bfloat16 casts as torch's autocast does.
+        `share` says which parameters are the shared ones. bfloat16 casts as torch's autocast does.
         """
         self._lr = lr
         self._casting = partial(
@@ -102,11 +97,7 @@ class ClassifierLearner:
         self.shared.copy_(theta)
 
     def load_parameters(self, vector: Tensor) -> None:
-        """Copy all parameters in.
-
-        Raises:
-            ValueError: They are those of another network.
-        """
+        """Copy all parameters in; ValueError if they are those of another network."""
         if vector.shape != self.flat.vector.shape:
             raise ValueError(
                 f"parameters: {tuple(vector.shape)}, and this network's are "

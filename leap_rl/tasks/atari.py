@@ -23,7 +23,7 @@ AtariPreset = Literal["paper", "machado", "noframeskip"]
 
 @dataclass(frozen=True)
 class AtariConfig:
-    """How Atari games are run: a preset, and what is to differ from it (null: nothing)."""
+    """How Atari games are run: a preset, and options that differ from it (null: none)."""
 
     preset: AtariPreset = "paper"
     """paper: RGB, one frame, up to 30 no-ops. machado: gray, 4 frames, sticky actions (Machado et

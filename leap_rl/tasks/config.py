@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, get_args
 
 from leap_rl.envs.atari.settings import AtariSettings
@@ -157,5 +157,5 @@ class TaskConfig:
 
 
 def _default(name: str) -> object:
-    (one,) = (each for each in fields(TaskConfig) if each.name == name)
+    one = TaskConfig.__dataclass_fields__[name]
     return one.default if one.default_factory is MISSING else one.default_factory()

@@ -2,7 +2,7 @@
 
 Lake, Salakhutdinov and Tenenbaum, "Human-level concept learning through probabilistic program
 induction", Science 2015: 50 alphabets, 20 images of each character, one by each of 20 drawers.
-DD is the hand. The "minimal" splits repeat alphabets of each other and of `images_background`;
+DD is the drawer. The "minimal" splits repeat alphabets of each other and of `images_background`;
 an alphabet counts once.
 """
 
@@ -121,11 +121,9 @@ def decode(png: bytes) -> NDArray[np.uint8]:
 
 
 def downsample(image: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    """Return a square image made smaller: each pixel is the mean over the area that it covers.
+    """Return a square image [S, S] made smaller, [side, side].
 
-    Args:
-        image: [S, S], S at least `side`.
-        side: Of the result, [side, side].
+    Each pixel is the mean over the area that it covers.
     """
     weights = _coverage(image.shape[0], side)
     means: NDArray[np.float64] = weights @ image @ weights.T

@@ -34,8 +34,7 @@ def with_alphabets(task: TaskConfig) -> TaskConfig:
     """Return the config with its alphabets spelled out and with the SHA-256 of its data.
 
     Raises:
-        ValueError: The data is missing or another than the config's, or there are no such
-            alphabets in it.
+        ValueError: As `open_data`, or there are no such alphabets.
     """
     data = open_data(task)
     return replace(task, games=list(resolve_alphabets(task, data)), data_sha256=data.sha256)
@@ -93,14 +92,10 @@ def resolve_alphabets(task: TaskConfig, data: Omniglot) -> tuple[str, ...]:
 
 
 def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, list[str]]:
-    """Part alphabets into those to pretrain on and those to hold out.
-
-    Args:
-        usable: Alphabets with enough characters.
-        config: Says how many go where, and which of the draws is meant.
+    """Part alphabets with enough characters into those to pretrain on and those to hold out.
 
     Raises:
-        ValueError: There are not so many.
+        ValueError: There are not so many as the config asks for.
     """
     # Sorting by a keyed hash: an alphabet more in the data moves no other one in the order.
     order = sorted(
