@@ -38,11 +38,7 @@ def has_bfloat16_units() -> bool:
 
 
 def check_precision(option: str, precision: str) -> None:
-    """Refuse bfloat16 where it would be emulated: slower than float32, and other bits.
-
-    Raises:
-        ValueError: The processor has no units for it; `option` is the config's that asks for it.
-    """
+    """Raise ValueError for bfloat16 that would be emulated, slowly and to other bits."""
     if precision == "bfloat16" and not has_bfloat16_units():
         raise ValueError(
             f"{option} = bfloat16: this processor has no units for it (AMX or AVX512_BF16); "

@@ -43,11 +43,7 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
 
 
 def check_fits(game: str, space: Box, shape: Sequence[int]) -> None:
-    """Refuse a shape that a game's observations cannot be padded to.
-
-    Raises:
-        ValueError: it has other dimensions, or is smaller.
-    """
+    """Raise ValueError for a shape that a game's observations cannot be padded to."""
     if len(space.shape) != len(shape) or any(
         own > whole for own, whole in zip(space.shape, shape, strict=True)
     ):
@@ -239,10 +235,7 @@ def make_gymnasium(
 ) -> GameVector:
     """Make B environments of one Gymnasium id; `seed` is the sole source of randomness.
 
-    `processes` of them step the environments, which changes no bit; `options` are `ReplayedEnvs`'.
-
-    Raises:
-        ValueError: that of `ReplayedEnvs`, or `processes` does not lie in 1..B.
+    1 to B `processes` step them, which changes no bit. Options and errors are `ReplayedEnvs`'.
     """
     make = partial(ReplayedEnvs, game, **options)
     return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

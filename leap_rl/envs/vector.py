@@ -131,10 +131,7 @@ class GameVector:
     def step(self, actions: Actions) -> VectorStep:
         """Take one action in each environment: integers [B] in 0..A-1, or finite floats [B, D].
 
-        Floats are clipped to [-1, 1].
-
-        Raises:
-            ValueError: an action that the game does not have.
+        Floats are clipped to [-1, 1]. ValueError: an action that the game does not have.
         """
         shape = (self.num_envs, self.num_actions) if self.continuous else (self.num_envs,)
         assert actions.shape == shape, f"actions of shape {actions.shape}"
@@ -165,10 +162,7 @@ class GameVector:
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
         """Resume from a state in place of `reset`; return the observations to act on, [B, ...].
 
-        The same actions then give the same bits, whatever the seed.
-
-        Raises:
-            ValueError: the state is of another game, of other settings or another B.
+        The same actions then give the same bits. For errors see `RestorableEnvs.restore`.
         """
         return self._envs.restore(state)
 

@@ -28,11 +28,7 @@ Slice: TypeAlias = Callable[..., RestorableEnvs]
 
 
 def make_vector(make: Slice, *, num_envs: int, seed: int, processes: int) -> GameVector:
-    """Make B environments, stepped by this process or, if there are several, by others.
-
-    Raises:
-        ValueError: `processes` does not lie in 1..B.
-    """
+    """Make B environments, stepped by 1 to B processes; 1 is this one."""
     if processes == 1:
         return GameVector(make(num_envs=num_envs, first=0), seed=seed)
     return GameVector(WorkerEnvs(make, num_envs=num_envs, processes=processes), seed=seed)
@@ -99,11 +95,7 @@ def _step(shared: NDArray[Any], envs: RestorableEnvs) -> bool:
 
 
 class WorkerEnvs(RestorableEnvs):
-    """B environments of which each of several processes steps a slice, which changes no bit.
-
-    Raises:
-        ValueError: fewer than one process, or more than environments.
-    """
+    """B environments in slices, one for each of 1 to B processes, which change no bit."""
 
     def __init__(self, make: Slice, *, num_envs: int, processes: int) -> None:
         self._pipes: list[Connection] = []

@@ -52,11 +52,7 @@ def is_custom(name: str) -> bool:
 
 
 def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -> None:
-    """Refuse to import a custom encoder's module unasked; `place` is where it was found.
-
-    Raises:
-        ValueError: The encoder is a custom one, and the caller does not trust it.
-    """
+    """Raise ValueError if an encoder found at `place` may not be imported unasked."""
     if spec.is_custom and not trusts_imports:
         raise ValueError(
             f"{place}: its encoder is {spec.name}, whose module would be imported, and so run; "
@@ -65,10 +61,9 @@ def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -
 
 
 def source_sha256(spec: EncoderSpec) -> str:
-    """Return the SHA-256 of the file that defines a custom encoder; what it imports is not in it.
+    """Return the SHA-256 of the file that defines a custom encoder; ValueError if there is none.
 
-    Raises:
-        ValueError: There is no such encoder, or no file of it.
+    What that file imports is not in it.
     """
     make = _import(spec.name)
     try:
@@ -82,11 +77,7 @@ def source_sha256(spec: EncoderSpec) -> str:
 
 
 def check_source(spec: EncoderSpec) -> Callable[..., Any]:
-    """Return what makes a custom encoder.
-
-    Raises:
-        ValueError: It cannot be imported, or its file is not that of `spec.sha256`.
-    """
+    """Return what makes a custom encoder; ValueError if it is missing, or its file another."""
     make = _import(spec.name)
     if spec.sha256 is not None and source_sha256(spec) != spec.sha256:
         raise ValueError(
@@ -130,10 +121,9 @@ def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 
 def draw(
     spec: EncoderSpec, observation_shape: tuple[int, ...], generator: torch.Generator
 ) -> nn.Module:
-    """Return a custom encoder whose weights are drawn from a stream.
+    """Return a custom encoder with weights from a stream.
 
-    Raises:
-        ValueError: It cannot be an encoder, or it draws from another random stream than torch's.
+    ValueError: it cannot be an encoder, or it draws from another random stream than torch's.
     """
     import torch
 

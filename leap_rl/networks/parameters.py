@@ -153,11 +153,7 @@ def layout_of(module: nn.Module) -> Layout:
 
 @torch.no_grad()
 def load_parameters(module: nn.Module, named: Mapping[str, Tensor]) -> None:
-    """Copy all parameters of a module in, by name; one that is tied has its first name alone.
-
-    Raises:
-        ValueError: A name is missing or unexpected, or a tensor is of another shape or dtype.
-    """
+    """Copy all parameters in by name, a tied one by its first; errors are `Layout.pack`'s."""
     layout = layout_of(module)
     for name, view in layout.named(layout.pack(named)).items():
         module.get_parameter(name).copy_(view)

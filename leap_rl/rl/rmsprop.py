@@ -117,7 +117,7 @@ class RMSProp:
 
 
 def check_same_shape(name: str, tensor: Tensor, like: Tensor) -> None:
-    """Refuse, by a ValueError, a part of a state whose shape or type is another one."""
+    """Raise ValueError for a part of a state whose shape or type is another one."""
     if tensor.shape != like.shape or tensor.dtype != like.dtype:
         raise ValueError(
             f"state: {name} is {tensor.dtype} {list(tensor.shape)}: must be {like.dtype} "

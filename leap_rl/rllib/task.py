@@ -130,11 +130,7 @@ class PPOTask:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Come to a state by learning from its start again.
-
-        Raises:
-            ValueError: It does not come to the same parameters.
-        """
+        """Learn from the start again; ValueError if that leads to other parameters."""
         self.start(torch.from_numpy(np.array(state["start"])))
         for _ in range(int(state["iterations"])):
             self.advance(lambda point: None)
@@ -145,7 +141,7 @@ class PPOTask:
             )
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Refuse to, by a ValueError."""
+        """Raise ValueError: RLlib's agents cannot be carried over."""
         raise ValueError("agents of task.kind = rllib cannot be carried over to another round")
 
     def named_parameters(self) -> dict[str, Tensor]:

@@ -5,7 +5,6 @@ P: flattened shared parameters. N: images in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -125,14 +124,13 @@ class ClassifierLearner:
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Metrics:
-        """Return loss and error of a batch, without gradient."""
+        """Return loss and error of a batch, without a graph."""
         return self.metrics(batch)
 
     def loss_at(self, vector: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch at other parameters, as a function that torch.func takes."""
-        named: Mapping[str, Tensor] = self.flat.layout.named(vector)
         with self._casting():
-            logits = functional_call(self.network, dict(named), (batch.images,))
+            logits = functional_call(self.network, self.flat.layout.named(vector), (batch.images,))
         return metrics(logits.to(vector.dtype), batch.labels).loss
 
 

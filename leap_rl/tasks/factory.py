@@ -37,7 +37,7 @@ class ConfiguredTasks:
         return self.task.family.make(self, spec)
 
     def check_machine(self) -> None:
-        """Refuse, by a ValueError, a machine that cannot compute the tasks as they were meant."""
+        """Raise ValueError for a machine that cannot compute the tasks as they were meant."""
         self.task.family.check_machine(self)
 
     def shared_layout(self) -> Layout:

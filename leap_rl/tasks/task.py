@@ -107,19 +107,15 @@ class Task(Protocol):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from a state, in a freshly made task, in place of :meth:`start`.
 
-        Raises:
-            ValueError: The state is of another task, or of one made otherwise.
+        ValueError: the state is of another task, or of one made otherwise.
         """
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round with the agent of an earlier one, in place of :meth:`start`.
 
-        All is restored from ``state`` but the shared parameters, which are set to ``shared``,
-        float32 [P], and the counts of updates and agent steps, which begin at 0. Batches of
-        examples are drawn from the new task's seed.
-
-        Raises:
-            ValueError: The state is of another task, or of one made otherwise.
+        All is restored from ``state``, see :meth:`restore`, but the shared parameters, which are
+        set to ``shared``, float32 [P], and the counts of updates and agent steps, which begin at 0.
+        Batches of examples are drawn from the new task's seed.
         """
 
     def named_parameters(self) -> dict[str, Tensor]:
@@ -140,11 +136,7 @@ class TaskFactory(Protocol):
         """Make the task of ``spec``; :meth:`Task.start` comes next."""
 
     def check_machine(self) -> None:
-        """Refuse a machine that cannot compute the tasks as they were meant.
-
-        Raises:
-            ValueError: It lacks something.
-        """
+        """Raise ValueError for a machine that cannot compute the tasks as they were meant."""
 
     def shared_layout(self) -> Layout:
         """Return the names and places of the shared parameters in the flat vector."""

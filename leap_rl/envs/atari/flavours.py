@@ -119,11 +119,7 @@ def difficulties(game: str) -> tuple[int, ...]:
 
 
 def find_flavour(name: str) -> Flavour:
-    """Return what a name stands for: a game, with or without `@mode=...,difficulty=...`.
-
-    Raises:
-        ValueError: the game has no such mode or difficulty; the message names those that it has.
-    """
+    """Return the flavour of a name; ValueError if the game has no such mode or difficulty."""
     game, arguments = split_name(name)
     for key in arguments:
         if key not in ("mode", "difficulty"):

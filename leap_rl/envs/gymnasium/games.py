@@ -16,11 +16,7 @@ from leap_rl.envs.state import Actions, Observations
 
 
 def make_one(game: str) -> Any:
-    """Make one environment, a `gymnasium.Env`; if its name names a module, that is imported.
-
-    Raises:
-        ValueError: there is none of that name, or it cannot be made; the message says why.
-    """
+    """Make a `gymnasium.Env`, importing its module; ValueError if it cannot be made."""
     parsed = parse_game(game)
     try:
         if parsed.module is not None:
@@ -32,11 +28,7 @@ def make_one(game: str) -> Any:
 
 
 class GymnasiumGames:
-    """B environments, each in an episode of its own; see `envs.games.Games` and `make_games`.
-
-    Raises:
-        ValueError: there is no such game, or it has spaces that no agent here can use.
-    """
+    """B environments, each in an episode of its own; see `envs.games.Games` and `make_games`."""
 
     def __init__(self, game: str, *, count: int, remake: bool) -> None:
         self._game = game

@@ -57,11 +57,7 @@ class ObservationAdapter:
 
 
 def adapter_of(space: Space[Any]) -> ObservationAdapter:
-    """Return how observations of a space are shown.
-
-    Raises:
-        ValueError: there is no way; the message says what the space is.
-    """
+    """Return how observations of a space are shown; ValueError if they cannot be."""
     if isinstance(space, Discrete):
         return ObservationAdapter(space=space, shape=(int(space.n),), scaled=True)
     if not isinstance(space, Box) or not space.shape:

@@ -53,13 +53,10 @@ class Omniglot:
 
 @lru_cache(maxsize=4)
 def read_omniglot(path: str) -> Omniglot:
-    """Read all images at a path, once in a process.
+    """Read all images, once in a process; ValueError if there are none, or others.
 
     Args:
         path: A folder that holds one or more of `SPLITS`, unpacked or as zips; or one of them.
-
-    Raises:
-        ValueError: There are none, or what is there is not Omniglot.
     """
     found: dict[str, dict[str, list[tuple[str, bytes]]]] = {}
     source_of: dict[str, Path] = {}
@@ -104,11 +101,7 @@ def _fault_of(png: bytes) -> str | None:
 
 
 def decode(png: bytes) -> NDArray[np.uint8]:
-    """Return an image as uint8 [28, 28]: 255 where all is ink, 0 where all is paper.
-
-    Raises:
-        ValueError: It is no PNG file, or a damaged one.
-    """
+    """Return a PNG as uint8 [28, 28], 255 all ink and 0 all paper; ValueError if it is damaged."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -141,11 +134,7 @@ def _coverage(size: int, side: int) -> NDArray[np.float64]:
 
 
 def _sources(path: Path) -> list[Path]:
-    """Return the folders and zips of splits at a path, in the order of `SPLITS`.
-
-    Raises:
-        ValueError: There is nothing at the path.
-    """
+    """Return a path's folders and zips, in the order of `SPLITS`; ValueError if it is not there."""
     if not path.exists():
         raise ValueError(
             f"task.data = {path}: there is no such file or folder; Omniglot's "
