@@ -157,16 +157,13 @@ class ReplayedEnvs(RestorableEnvs):
         check_state(state, like=self.state())
         self._seeds[:], self._episodes[:] = state["seeds"], state["episodes"] - 1
         self._begin_next(self._all)
-        repeats = np.ones(self.num_envs, dtype=np.bool_)
-        for index, part in enumerate(split_bytes(state["actions"], state["actions_sizes"])):
-            repeats[index] = not self._play(index, self._read(part))
+        parts = enumerate(split_bytes(state["actions"], state["actions_sizes"]))
+        ended = [self._play(index, self._read(part)) for index, part in parts]
         self._observations = self._look()
-        repeats &= self._returns == state["returns"]
+        differs = self._returns != state["returns"]
         for index, observation in enumerate(self._observations):
-            if (
-                not repeats[index]
-                or observation.tobytes() != state["observations"][index].tobytes()
-            ):
+            seen = state["observations"][index]
+            if ended[index] or differs[index] or observation.tobytes() != seen.tobytes():
                 raise ValueError(
                     f"task.games: {self._game!r} does not repeat itself: the seed and the "
                     f"{self._lengths[index]} actions of an episode led elsewhere when its snapshot "

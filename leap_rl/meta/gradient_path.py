@@ -48,7 +48,7 @@ class GradientPath(ABC):
         path.finish(theta, loss, grad)            # one more batch, not stepped on
         contribution = path.gradient()
 
-    A method's path adds `_extend` (take one point in), `gradient`, and its own state.
+    A method's path adds `_extend` (take one point in), `gradient`, and its state to `_saved`.
     """
 
     _needs_gradient = False
@@ -56,7 +56,7 @@ class GradientPath(ABC):
     _saved: tuple[str, ...] = ("points", "finished", "first_step")
     """The attributes that make up the state, without their underscore."""
 
-    def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
+    def __init__(self, theta0: Tensor, *, borrow: bool = False) -> None:
         self._theta0 = copy_theta0(theta0)
         self._borrow = borrow
         self._points = 0
