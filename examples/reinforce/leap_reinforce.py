@@ -143,10 +143,7 @@ class ReinforceTask(DescentTask):
             actions = Categorical(self._envs.num_actions).sample(logits, self._draws)
             step = self._envs.step(actions.numpy())
             agent_steps += self._config.num_envs
-            ended += [
-                EpisodeEnd(one.agent_steps, one.raw_return, one.length)
-                for one in self._accounting.record(step, agent_steps)
-            ]
+            ended += self._accounting.record(step, agent_steps)
             seen.append(self._observations)
             taken.append(actions)
             rewards.append(torch.from_numpy(step.rewards).float())

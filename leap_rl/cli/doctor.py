@@ -114,8 +114,7 @@ def _disk() -> str:
 
 
 def _roms() -> str:
-    from leap_rl.envs.atari.games import ACTION_COUNTS
-    from leap_rl.envs.atari.roms import missing_roms
+    from leap_rl.envs.atari.games import ACTION_COUNTS, missing_roms
 
     missing = missing_roms()
     if missing:

@@ -39,12 +39,9 @@ def cpu_s(processes: Iterable[int]) -> float:
 def busy_s() -> float:
     """Return the CPU time of all cores since the machine started, waiting left out."""
     times = psutil.cpu_times()._asdict()
-    return float(sum(times.values()) - times["idle"] - times.get("iowait", 0.0)) - _guests(times)
-
-
-def _guests(times: dict[str, float]) -> float:
-    """Return what Linux counts twice: guests' time is in the user's too."""
-    return times.get("guest", 0.0) + times.get("guest_nice", 0.0)
+    # Linux counts guests twice: their time is in the user's too.
+    left_out = ("idle", "iowait", "guest", "guest_nice")
+    return float(sum(times.values()) - sum(times.get(name, 0.0) for name in left_out))
 
 
 def descendants(process: int) -> list[int]:

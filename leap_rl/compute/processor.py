@@ -1,10 +1,15 @@
-"""What the processor can do that others cannot."""
+"""The numbers that networks compute with, and what the processor can do with them.
+
+Importing this costs no import of torch.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import Literal
 
-import torch
+Precision = Literal["float32", "bfloat16"]
+"""Of weights and activations within a network; parameters and what comes out are float32."""
 
 _ISA_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """What the library that computes convolutions may use of the processor."""
@@ -21,6 +26,8 @@ def has_bfloat16_units() -> bool:
 
     So they are by Intel AMX, and by AVX512's own bfloat16 instructions.
     """
+    import torch
+
     allowed = next((os.environ[name] for name in _ISA_VARIABLES if name in os.environ), "ALL")
     if allowed.upper() in _ISAS_WITHOUT_BFLOAT16:
         return False
@@ -31,15 +38,7 @@ def has_bfloat16_units() -> bool:
 
 
 def check_precision(option: str, precision: str) -> None:
-    """Refuse bfloat16 where it would be emulated: slower than float32, and other bits.
-
-    Args:
-        option: That asks for it, as the config has it.
-        precision: What it asks for.
-
-    Raises:
-        ValueError: The processor has no units for it.
-    """
+    """Raise ValueError for bfloat16 that would be emulated, slowly and to other bits."""
     if precision == "bfloat16" and not has_bfloat16_units():
         raise ValueError(
             f"{option} = bfloat16: this processor has no units for it (AMX or AVX512_BF16); "

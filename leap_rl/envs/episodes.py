@@ -6,26 +6,24 @@ first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.envs.vector import VectorStep
+if TYPE_CHECKING:
+    from leap_rl.envs.vector import VectorStep
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Episode:
-    """One episode that has ended."""
+class EpisodeEnd(NamedTuple):
+    """An episode that ended."""
 
-    environment: int
-    """Which of the B environments played it."""
     agent_steps: int
-    """The task's agent steps, counted over all its environments, when the episode ended."""
-    raw_return: float
-    """The undiscounted sum of the game's own rewards."""
+    """Agent steps of the whole task, over all its environments, when it ended."""
+    episode_return: float
+    """Sum of the raw rewards."""
     length: int
-    """In agent steps."""
+    """Agent steps that the episode took."""
 
 
 class EpisodeAccounting:
@@ -40,26 +38,16 @@ class EpisodeAccounting:
         self.returns = np.zeros(num_envs, dtype=np.float64)
         self.lengths = np.zeros(num_envs, dtype=np.int64)
 
-    def record(self, step: VectorStep, agent_steps: int) -> list[Episode]:
-        """Add one step of all B environments.
+    def record(self, step: VectorStep, agent_steps: int) -> list[EpisodeEnd]:
+        """Add one step of all B environments; return the episodes that ended, in their order.
 
-        Args:
-            step: what `GameVector.step` returned.
-            agent_steps: the task's count, this step's B included.
-
-        Returns:
-            The episodes that ended in this step, by environment.
+        `agent_steps` is the task's count, this step's B included.
         """
         self.returns += step.rewards
         self.lengths += 1
         ended = np.flatnonzero(step.terminated | step.truncated)
         episodes = [
-            Episode(
-                environment=int(index),
-                agent_steps=agent_steps,
-                raw_return=float(self.returns[index]),
-                length=int(self.lengths[index]),
-            )
+            EpisodeEnd(agent_steps, float(self.returns[index]), int(self.lengths[index]))
             for index in ended
         ]
         self.returns[ended] = 0.0

@@ -10,19 +10,15 @@ from numpy.typing import NDArray
 
 from leap_rl.envs.gymnasium.games import GymnasiumGames
 from leap_rl.envs.state import Actions, Observations
+from leap_rl.envs.vector import GameVector
 
 
-class Playable(Protocol):
-    """What says which actions it takes."""
+class Games(Protocol):
+    """B games of one kind, each in an episode of its own."""
 
     num_actions: int
     """A of discrete actions; of continuous ones D, the numbers that one has."""
     continuous: bool
-
-
-class Games(Playable, Protocol):
-    """B games of one kind, each in an episode of its own."""
-
     observation_space: Box
     """Of one game: uint8, which an encoder scales, or float32, which it takes as it is."""
 
@@ -65,7 +61,9 @@ def make_games(game: str, *, count: int, remake: bool = False, palette: bool = F
     return GymnasiumGames(game, count=count, remake=remake)
 
 
-def random_actions(games: Playable, count: int, generator: np.random.Generator) -> Actions:
+def random_actions(
+    games: Games | GameVector, count: int, generator: np.random.Generator
+) -> Actions:
     """Draw an action for each of so many games."""
     if games.continuous:
         numbers = generator.uniform(-1.0, 1.0, size=(count, games.num_actions))

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
-    """Split a name from its arguments.
-
-    Returns:
-        What stands before the `@`, and the values by key, in the order given, without blanks.
+    """Split a name from its arguments, by key and in the order given, without blanks.
 
     Raises:
         ValueError: it is not spelled so, or a key comes twice.

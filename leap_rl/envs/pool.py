@@ -29,9 +29,8 @@ def common_shape(
     """Return the shape that observations of all games of a pool have, or are padded to.
 
     Args:
-        games: ids, see `games.make_games`.
+        games: ids, see `games.make_games`, as for `palette`.
         pad: what happens to smaller ones.
-        palette: see `games.make_games`.
         wanted: a shape that is asked for; by default the largest, dimension by dimension.
 
     Raises:
@@ -58,12 +57,9 @@ def common_shape(
 
 
 def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
-    """Refuse an environment that does not repeat itself, as far as one can see by trying it.
+    """Raise ValueError for an environment that does not repeat itself, as far as a trial shows.
 
     It plays a short episode of random actions twice, the second time after another one.
-
-    Raises:
-        ValueError: it went elsewhere, or it cannot be made.
     """
     fresh = _episode(game, remake=remake, palette=palette, after_another=False)
     used = _episode(game, remake=remake, palette=palette, after_another=True)

@@ -43,11 +43,7 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
 
 
 def check_fits(game: str, space: Box, shape: Sequence[int]) -> None:
-    """Refuse a shape that a game's observations cannot be padded to.
-
-    Raises:
-        ValueError: it has other dimensions, or is smaller.
-    """
+    """Raise ValueError for a shape that a game's observations cannot be padded to."""
     if len(space.shape) != len(shape) or any(
         own > whole for own, whole in zip(space.shape, shape, strict=True)
     ):
@@ -67,8 +63,6 @@ class ReplayedEnvs(RestorableEnvs):
         game: see `games.make_games`, as for `remake` and `palette`.
         num_envs: B.
         shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
-        remake: make an environment again for each episode.
-        palette: paint MinAtar's games.
         first: the number of the first of these environments among all; for `workers`.
 
     Raises:
@@ -163,16 +157,13 @@ class ReplayedEnvs(RestorableEnvs):
         check_state(state, like=self.state())
         self._seeds[:], self._episodes[:] = state["seeds"], state["episodes"] - 1
         self._begin_next(self._all)
-        repeats = np.ones(self.num_envs, dtype=np.bool_)
-        for index, part in enumerate(split_bytes(state["actions"], state["actions_sizes"])):
-            repeats[index] = not self._play(index, self._read(part))
+        parts = enumerate(split_bytes(state["actions"], state["actions_sizes"]))
+        ended = [self._play(index, self._read(part)) for index, part in parts]
         self._observations = self._look()
-        repeats &= self._returns == state["returns"]
+        differs = self._returns != state["returns"]
         for index, observation in enumerate(self._observations):
-            if (
-                not repeats[index]
-                or observation.tobytes() != state["observations"][index].tobytes()
-            ):
+            seen = state["observations"][index]
+            if ended[index] or differs[index] or observation.tobytes() != seen.tobytes():
                 raise ValueError(
                     f"task.games: {self._game!r} does not repeat itself: the seed and the "
                     f"{self._lengths[index]} actions of an episode led elsewhere when its snapshot "
@@ -199,11 +190,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._games.begin(which, np.array(seeds))
 
     def _read(self, recorded: bytes) -> Actions:
-        """Return the recorded actions of an episode, one a row.
-
-        Raises:
-            ValueError: The games have none such.
-        """
+        """Return an episode's recorded actions, one a row; ValueError if the games lack one."""
         actions: Actions
         if self.continuous:
             numbers = np.frombuffer(recorded, dtype=np.float32)
@@ -243,17 +230,9 @@ class ReplayedEnvs(RestorableEnvs):
 def make_gymnasium(
     game: str, *, num_envs: int, seed: int, processes: int = 1, **options: Any
 ) -> GameVector:
-    """Make B environments of one Gymnasium id.
+    """Make B environments of one Gymnasium id; `seed` is the sole source of randomness.
 
-    Args:
-        game: see `games.make_games`.
-        num_envs: B.
-        seed: the sole source of randomness.
-        processes: how many step the environments; changes no bit.
-        options: of `ReplayedEnvs`.
-
-    Raises:
-        ValueError: that of `ReplayedEnvs`, or `processes` does not lie in 1..B.
+    1 to B `processes` step them, which changes no bit. Options and errors are `ReplayedEnvs`'.
     """
     make = partial(ReplayedEnvs, game, **options)
     return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

@@ -72,8 +72,11 @@ class GameEnv(gymnasium.Env[Observations, Any]):
                 raise ValueError(f"{name}: has no effect on the game {game!r}; leave it out")
         self._envs: VectorEnv[Any, Any, Any]
         if is_atari:
-            settings = _settings(atari)
-            self._envs = AtariEnvs(find_flavour(game).name, num_envs=1, settings=settings)
+            if isinstance(atari, str):
+                if atari not in PRESETS:
+                    raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
+                atari = PRESETS[atari]
+            self._envs = AtariEnvs(find_flavour(game).name, num_envs=1, settings=atari)
         else:
             wanted = None if observation_shape is None else tuple(observation_shape)
             shape = common_shape((game,), pad="zeros", palette=palette, wanted=wanted)
@@ -95,13 +98,10 @@ class GameEnv(gymnasium.Env[Observations, Any]):
         return np.array(observations[0]), {}
 
     def step(self, action: Any) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
-        """Take an action.
+        """Take an action; ValueError if the game has no such one.
 
         In the info are `raw_reward`, the reward before any clipping, and `life_lost`, whether that
         is why the episode ends.
-
-        Raises:
-            ValueError: The game has no such action.
         """
         if not self.action_space.contains(action):
             raise ValueError(f"action = {action}: must lie in {self.action_space}")
@@ -121,11 +121,3 @@ class GameEnv(gymnasium.Env[Observations, Any]):
     def close(self) -> None:
         """Free what the environment holds."""
         self._envs.close()
-
-
-def _settings(atari: str | AtariSettings) -> AtariSettings:
-    if isinstance(atari, AtariSettings):
-        return atari
-    if atari not in PRESETS:
-        raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
-    return PRESETS[atari]

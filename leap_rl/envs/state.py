@@ -27,12 +27,10 @@ _WORD = 2**64
 
 
 def check_state(state: Mapping[str, NDArray[Any]], *, like: State) -> None:
-    """Check that a state is of these environments.
+    """Check that a state, from a file, say, is of the environments that `like` is a state of.
 
-    Args:
-        state: from a file, say.
-        like: a state of the environments that are to be restored. An array whose name has a partner
-            `NAME_sizes` may have another length, if this partner sums up to it.
+    An array whose name has a partner `NAME_sizes` may have another length, if this partner sums up
+    to it.
 
     Raises:
         ValueError: it is not; the message names the field.
@@ -94,10 +92,7 @@ def restore_generators(saved: NDArray[np.uint64]) -> list[np.random.Generator]:
         bits = np.random.PCG64()
         bits.state = {
             "bit_generator": "PCG64",
-            "state": {
-                "state": state_high * _WORD + state_low,
-                "inc": inc_high * _WORD + inc_low,
-            },
+            "state": {"state": state_high * _WORD + state_low, "inc": inc_high * _WORD + inc_low},
             "has_uint32": has_uint32,
             "uinteger": uinteger,
         }

@@ -103,14 +103,10 @@ def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
 
 
 class GameVector:
-    """B environments of one game.
+    """B environments of one game; `seed` is the sole source of randomness.
 
     `reset` or `restore` is called once, then `step` as often as wanted. All arrays handed out are
     the caller's to keep.
-
-    Args:
-        envs: the environments.
-        seed: handed to `envs.reset`; the sole source of randomness.
     """
 
     num_envs: int
@@ -133,13 +129,9 @@ class GameVector:
         return observations
 
     def step(self, actions: Actions) -> VectorStep:
-        """Take one action in each environment.
+        """Take one action in each environment: integers [B] in 0..A-1, or finite floats [B, D].
 
-        Args:
-            actions: integers [B] in 0..A-1, or finite floats [B, D], clipped to [-1, 1].
-
-        Raises:
-            ValueError: an action that the game does not have.
+        Floats are clipped to [-1, 1]. ValueError: an action that the game does not have.
         """
         shape = (self.num_envs, self.num_actions) if self.continuous else (self.num_envs,)
         assert actions.shape == shape, f"actions of shape {actions.shape}"
@@ -168,17 +160,9 @@ class GameVector:
         return self._envs.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state, in place of `reset`: the same actions then give the same bits.
+        """Resume from a state in place of `reset`; return the observations to act on, [B, ...].
 
-        Args:
-            state: what `state` returned, of environments that were made with the same arguments
-                (the seed aside).
-
-        Returns:
-            The observations to act on next, [B, ...].
-
-        Raises:
-            ValueError: the state is of another game, of other settings or another B.
+        The same actions then give the same bits. For errors see `RestorableEnvs.restore`.
         """
         return self._envs.restore(state)
 

@@ -15,7 +15,7 @@ from ctypes import c_byte
 from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,27 +23,19 @@ from numpy.typing import NDArray
 from leap_rl.envs.state import Actions, Observations, State, check_state, join_states, split_state
 from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
 
-
-class Slice(Protocol):
-    """Makes some of the environments, those from number `first` on; it travels to a process."""
-
-    def __call__(self, *, num_envs: int, first: int) -> RestorableEnvs:
-        """Make them."""
+Slice: TypeAlias = Callable[..., RestorableEnvs]
+"""Makes `num_envs` of the environments, those from number `first` on; it travels to a process."""
 
 
 def make_vector(make: Slice, *, num_envs: int, seed: int, processes: int) -> GameVector:
-    """Make B environments, stepped by this process or, if there are several, by others.
-
-    Raises:
-        ValueError: `processes` does not lie in 1..B.
-    """
+    """Make B environments, stepped by 1 to B processes; 1 is this one."""
     if processes == 1:
         return GameVector(make(num_envs=num_envs, first=0), seed=seed)
     return GameVector(WorkerEnvs(make, num_envs=num_envs, processes=processes), seed=seed)
 
 
 def _record_of(one: RestorableEnvs) -> np.dtype[Any]:
-    """Return the type of what is shared of one environment."""
+    """Return the type of the memory that processes share about one environment."""
     space, actions = one.single_observation_space, one.single_action_space
     return np.dtype(
         [
@@ -103,16 +95,7 @@ def _step(shared: NDArray[Any], envs: RestorableEnvs) -> bool:
 
 
 class WorkerEnvs(RestorableEnvs):
-    """B environments of which each of several processes steps a slice.
-
-    Args:
-        make: makes a slice; picklable.
-        num_envs: B.
-        processes: how many; changes no bit.
-
-    Raises:
-        ValueError: fewer than one process, or more than environments.
-    """
+    """B environments in slices, one for each of 1 to B processes, which change no bit."""
 
     def __init__(self, make: Slice, *, num_envs: int, processes: int) -> None:
         self._pipes: list[Connection] = []
@@ -169,11 +152,7 @@ class WorkerEnvs(RestorableEnvs):
         return join_states(self._ask("state"))
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state, of however many processes, and return the observations.
-
-        Raises:
-            ValueError: the state is of another game, of other settings or another B.
-        """
+        """Resume from a state, of however many processes; see `RestorableEnvs.restore`."""
         check_state(state, like=self.state())
         self._ask("restore", *split_state(state, self._counts))
         return self._observations()

@@ -36,7 +36,7 @@ __all__ = [
     "Reptile",
 ]
 
-# MetaConfig's module comes first: whoever asks for that alone need not have torch.
+# MetaConfig's module comes first: importing that alone needs no torch.
 _MODULES = ("config", "gradient_path", "leap", "maml", "outer_step", "reptile", "vectors")
 
 

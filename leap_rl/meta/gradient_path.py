@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leap_rl.meta.point import Point
 from leap_rl.meta.vectors import (
+    BlockSum,
     NonFiniteError,
     check_finite,
     check_state,
@@ -47,14 +48,17 @@ class GradientPath(ABC):
         path.finish(theta, loss, grad)            # one more batch, not stepped on
         contribution = path.gradient()
 
-    A method's path adds `_extend` (take one point in), `gradient`, and its own state.
+    A method's path adds `_extend` (take one point in), `gradient`, and its state to `_saved`.
     """
 
     _needs_gradient = False
     """Whether each point must have its gradient."""
+    _saved: tuple[str, ...] = ("points", "finished", "first_step")
+    """The attributes that make up the state, without their underscore."""
 
-    def __init__(self, theta0: Tensor) -> None:
+    def __init__(self, theta0: Tensor, *, borrow: bool = False) -> None:
         self._theta0 = copy_theta0(theta0)
+        self._borrow = borrow
         self._points = 0
         self._finished = False
         self._first_step = 0.0  # |theta_1 - theta0| / |theta0|
@@ -170,13 +174,18 @@ class GradientPath(ABC):
         Counts are 0-d int64, other scalars 0-d float64.
         """
         # An integer sum over the bits is the same on every CPU, in whatever order it is taken.
-        checksum = self._theta0.view(torch.int32).sum(dtype=torch.int64).cpu()
-        return {
-            "theta0_checksum": checksum,
-            "points": torch.tensor(self._points),
-            "finished": torch.tensor(int(self._finished)),
-            "first_step": torch.tensor(self._first_step, dtype=torch.float64),
-        }
+        state = {"theta0_checksum": self._theta0.view(torch.int32).sum(dtype=torch.int64).cpu()}
+        for name in self._saved:
+            value = getattr(self, f"_{name}")
+            if isinstance(value, BlockSum):
+                state |= value.state_dict(name)
+            elif isinstance(value, Tensor):
+                state[name] = value.clone()
+            elif isinstance(value, float):
+                state[name] = torch.tensor(value, dtype=torch.float64)
+            else:
+                state[name] = torch.tensor(int(value))
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from `state`; ValueError, and no change, if it is not one of such a path."""
@@ -184,25 +193,28 @@ class GradientPath(ABC):
         check_state(state, like=own)
         if int(state["theta0_checksum"]) != int(own["theta0_checksum"]):
             raise ValueError("state: it was saved on a path that started from another theta0")
-        self._load(state)
+        for name in self._saved:
+            value = getattr(self, f"_{name}")
+            if isinstance(value, BlockSum):
+                value.load_state_dict(state, name)
+            elif isinstance(value, Tensor):
+                setattr(self, f"_{name}", state[name].clone())
+            else:
+                setattr(self, f"_{name}", type(value)(state[name].item()))
 
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        self._points = int(state["points"])
-        self._finished = bool(state["finished"])
-        self._first_step = state["first_step"].item()
 
-
-class Method(ABC):
+class Method:
     """How a task's gradient path becomes its contribution to the meta-gradient."""
 
     name: ClassVar[str]
     """The method's name in configs and logs."""
+    path: ClassVar[type[GradientPath]]
+    """What follows a task."""
     end_batches: int = 0
     """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
     keeps_tasks: ClassVar[bool] = False
     """Whether a task that is drawn again is carried over, heads and all, from its last round."""
 
-    @abstractmethod
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
         """Begin a task's path at `theta0`, float32 [P], which is copied.
 
@@ -215,17 +227,7 @@ class Method(ABC):
             ValueError: not a float32 vector.
             NonFiniteError: a parameter is NaN or infinite.
         """
-
-
-@dataclass(frozen=True)
-class NoMethod(Method):
-    """Learn a task and contribute nothing to a meta-gradient."""
-
-    name = "none"
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> NullPath:
-        """See `Method.start`; the path only counts its segments."""
-        return NullPath(theta0)
+        return self.path(theta0, borrow=borrow)
 
 
 class NullPath(GradientPath):
@@ -237,3 +239,11 @@ class NullPath(GradientPath):
     def gradient(self) -> Tensor:
         """Zeros, float32 [P]."""
         return torch.zeros_like(self._theta0)
+
+
+@dataclass(frozen=True)
+class NoMethod(Method):
+    """Learn a task and contribute nothing to a meta-gradient."""
+
+    name = "none"
+    path = NullPath

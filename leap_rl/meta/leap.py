@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,7 +98,7 @@ class Leap(Method):
 class LeapPath(DisplacementPath):
     """One task's path, segment by segment; how a segment counts is the metric's."""
 
-    _uses_gradient: bool
+    _saved = (*DisplacementPath._saved, "distance", "loss")
 
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(theta0, borrow=borrow)
@@ -108,7 +107,6 @@ class LeapPath(DisplacementPath):
         # Where the open segment starts, beside theta.
         self._loss = 0.0
         self._grad = torch.zeros_like(self._theta0)
-        self._sums: dict[str, BlockSum] = {}
 
     def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
         self._check_point(point, where)
@@ -124,7 +122,7 @@ class LeapPath(DisplacementPath):
             self._close_segment(theta, step_length, ends_at - self._loss)
         self._loss = loss
         self._theta = self._held(theta, self._theta)
-        if point.grad is not None and self._uses_gradient:
+        if point.grad is not None:
             self._grad = self._held(point.grad, self._grad)
 
     @abstractmethod
@@ -132,35 +130,12 @@ class LeapPath(DisplacementPath):
         """Add the term of the segment that ends at `theta`, and its distance."""
 
     def metrics(self) -> dict[str, float]:
-        """Scalars for logs; a pure read.
+        """What `DisplacementPath.metrics` has; and the distance so far, the sum of |dgamma|^p.
 
-        Returns:
-            `energy` (p = 2) or `length` (p = 1): the distance so far, the sum of |dgamma|^p; and
-            what `DisplacementPath.metrics` has.
+        That is the `energy` with p = 2, the `length` with p = 1.
         """
         distance = "energy" if self._method.p == 2 else "length"
         return super().metrics() | {distance: self._distance}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """See `GradientPath.state_dict`."""
-        state = super().state_dict() | {
-            "distance": torch.tensor(self._distance, dtype=torch.float64),
-            "loss": torch.tensor(self._loss, dtype=torch.float64),
-        }
-        if self._uses_gradient:
-            state["grad"] = self._grad.clone()
-        for name, each in self._sums.items():
-            state |= each.state_dict(name)
-        return state
-
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        super()._load(state)
-        self._distance = state["distance"].item()
-        self._loss = state["loss"].item()
-        if self._uses_gradient:
-            self._grad = state["grad"].clone()
-        for name, each in self._sums.items():
-            each.load_state_dict(state, name)
 
 
 class EuclideanPath(LeapPath):
@@ -168,12 +143,15 @@ class EuclideanPath(LeapPath):
 
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(method, theta0, borrow=borrow)
-        self._uses_gradient = self._needs_gradient = method.loss_in_path
+        self._needs_gradient = method.loss_in_path
         # The sums of eq. 8, without -p. With p = 2 the dtheta telescope and need none.
+        self._loss_sum = self._delta_sum = None
         if method.loss_in_path:
-            self._sums["loss_sum"] = BlockSum(self._theta0)
+            self._loss_sum = BlockSum(self._theta0)
+            self._saved += ("grad", "loss_sum")
         if method.p == 1:
-            self._sums["delta_sum"] = BlockSum(self._theta0)
+            self._delta_sum = BlockSum(self._theta0)
+            self._saved += ("delta_sum",)
 
     def _close_segment(self, theta: Tensor, step_length: float, loss_difference: float) -> None:
         method = self._method
@@ -184,31 +162,28 @@ class EuclideanPath(LeapPath):
         if length == 0.0:
             return  # Its term is zero, though the formula for p = 1 would divide by it.
         scale = length ** (method.p - 2)
-        if method.loss_in_path:
+        if self._loss_sum is not None:
             pull = -abs(loss_difference) if method.stabilizer else loss_difference
-            weight = method.loss_scale**2 * pull * scale
-            self._sums["loss_sum"].add(self._grad, weight=weight)
-        if method.p == 1:
-            self._sums["delta_sum"].add(theta - self._theta, weight=scale)
+            self._loss_sum.add(self._grad, weight=method.loss_scale**2 * pull * scale)
+        if self._delta_sum is not None:
+            self._delta_sum.add(theta - self._theta, weight=scale)
 
     def gradient(self) -> Tensor:
         """Eq. 8 over the segments closed so far: float32 [P], a fresh tensor; a pure read."""
-        deltas = self._sums.get("delta_sum")
-        total = self._displacement() if deltas is None else deltas.value()
-        if self._method.loss_in_path:
-            total += self._sums["loss_sum"].value()
+        total = self._displacement() if self._delta_sum is None else self._delta_sum.value()
+        if self._loss_sum is not None:
+            total += self._loss_sum.value()
         return total.mul_(-self._method.p).to(torch.float32)
 
     def metrics(self) -> dict[str, float]:
-        """Scalars for logs; a pure read.
+        """What `LeapPath.metrics` has; and `loss_pull`, the norm of the loss term's part of eq. 8.
 
-        Returns:
-            `loss_pull`: the norm of the loss term's part of the sum in eq. 8, without the factor p
-            (with p = 2 and the stabilizer |sum c^2 |df| grad_f|); 0 without the loss in the path;
-            and what `LeapPath.metrics` has.
+        It is without the factor p (with p = 2 and the stabilizer |sum c^2 |df| grad_f|), and 0
+        without the loss in the path.
         """
-        loss_sum = self._sums.get("loss_sum")
-        pull = 0.0 if loss_sum is None else torch.linalg.vector_norm(loss_sum.value()).item()
+        pull = 0.0
+        if self._loss_sum is not None:
+            pull = torch.linalg.vector_norm(self._loss_sum.value()).item()
         return super().metrics() | {"loss_pull": pull}
 
 
@@ -220,12 +195,12 @@ class OptimizerMetricPath(LeapPath):
     negative; where momentum makes it so, it counts as 0.
     """
 
-    _uses_gradient = True
+    _saved = (*LeapPath._saved, "grad", "sum", "weighted", "weights", "squared_weights")
 
     def __init__(self, method: Leap, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(method, theta0, borrow=borrow)
         self._needs_gradient = method.p == 1
-        self._sum = self._sums["sum"] = BlockSum(self._theta0)
+        self._sum = BlockSum(self._theta0)
         # Of the segments' weights (1 + k |df|) |dgamma|^(p-2): how many, their sum, their squares'.
         self._weighted = 0
         self._weights = 0.0
@@ -266,13 +241,11 @@ class OptimizerMetricPath(LeapPath):
         return self._sum.value().mul_(factor).to(torch.float32)
 
     def metrics(self) -> dict[str, float]:
-        """Scalars for logs; a pure read.
+        """What `LeapPath.metrics` has, without the energy where no gradients were given.
 
-        Returns:
-            `mean_weight`: the mean of the segments' weights (1 + k |df|) |dgamma|^(p-2);
-            `effective_segments`: (sum of the weights)^2 / sum of their squares, as a share of the
-            segments: 1 where all count alike, near 0 where one owns the sum;
-            and what `LeapPath.metrics` has, without the energy where no gradients were given.
+        And of the segments' weights (1 + k |df|) |dgamma|^(p-2): `mean_weight`; and
+        `effective_segments`, (their sum)^2 / sum of their squares, as a share of the segments: 1
+        where all count alike, near 0 where one owns the sum.
         """
         metrics = super().metrics()
         if math.isnan(self._distance):
@@ -282,17 +255,3 @@ class OptimizerMetricPath(LeapPath):
             metrics["mean_weight"] = self._weights / self._weighted
             metrics["effective_segments"] = effective / self._weighted
         return metrics
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """See `GradientPath.state_dict`."""
-        return super().state_dict() | {
-            "weighted": torch.tensor(self._weighted),
-            "weights": torch.tensor(self._weights, dtype=torch.float64),
-            "squared_weights": torch.tensor(self._squared_weights, dtype=torch.float64),
-        }
-
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        super()._load(state)
-        self._weighted = int(state["weighted"])
-        self._weights = state["weights"].item()
-        self._squared_weights = state["squared_weights"].item()

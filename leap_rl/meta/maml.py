@@ -14,7 +14,6 @@ Dimensions: P flattened shared parameters, K updates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +27,8 @@ from leap_rl.meta.reptile import DisplacementPath
 class FOMAMLPath(DisplacementPath):
     """A path that contributes the gradient at its last point; it follows theta for logs alone."""
 
+    _saved = (*DisplacementPath._saved, "grad")
+
     def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
         super().__init__(theta0, borrow=borrow)
         self._grad = torch.zeros_like(self._theta0)
@@ -39,19 +40,8 @@ class FOMAMLPath(DisplacementPath):
         self._grad = self._held(point.grad, self._grad)
 
     def gradient(self) -> Tensor:
-        """grad_f at the last point so far: float32 [P], a fresh tensor; a pure read.
-
-        0 before the first point.
-        """
+        """grad_f at the last point so far, 0 before the first: float32 [P], a fresh tensor."""
         return self._grad.clone()
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """See `GradientPath.state_dict`."""
-        return super().state_dict() | {"grad": self._grad.clone()}
-
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        super()._load(state)
-        self._grad = state["grad"].clone()
 
 
 @dataclass(frozen=True)
@@ -65,10 +55,7 @@ class FOMAML(Method):
     end_batches: int = 1
 
     name = "fomaml"
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:
-        """See `Method.start`."""
-        return FOMAMLPath(theta0, borrow=borrow)
+    path = FOMAMLPath
 
 
 @dataclass(frozen=True)
@@ -80,8 +67,5 @@ class MAML(Method):
     """
 
     name = "maml"
+    path = FOMAMLPath
     end_batches = 1
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> FOMAMLPath:
-        """See `Method.start`."""
-        return FOMAMLPath(theta0, borrow=borrow)

@@ -11,8 +11,8 @@ from torch import Tensor
 class Point:
     """Shared parameters, and the loss there.
 
-    Who observes it may keep `theta` and `grad` by reference: they stay as they are until the next
-    point has been observed.
+    An observer may keep `theta` and `grad` by reference: they stay as they are until the next point
+    has been observed.
     """
 
     theta: Tensor
@@ -25,6 +25,5 @@ class Point:
     """The loss at `theta` on the batch of the update just done, 0-d. Given it, the closed segment's
     loss difference is taken on that one batch; without it, between one batch and the next."""
     step_length: float | None = None
-    """|theta - last theta|, from a caller who knows it and so saves passes over memory: that over
-    the last point, and the one that looks for NaN in `grad`, which is then found in the length of
-    the step that it leads to, at the next point."""
+    """|theta - last theta|, if the caller knows it. It saves a pass over the last point, and the
+    search for NaN in `grad`: a NaN there shows in the next point's step length."""

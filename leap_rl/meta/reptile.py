@@ -22,7 +22,6 @@ Dimensions: P flattened shared parameters, K updates.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -36,9 +35,10 @@ from leap_rl.meta.vectors import check_finite
 class DisplacementPath(GradientPath):
     """A path that knows its last point; it contributes theta0 - theta."""
 
+    _saved = (*GradientPath._saved, "theta")
+
     def __init__(self, theta0: Tensor, *, borrow: bool) -> None:
-        super().__init__(theta0)
-        self._borrow = borrow
+        super().__init__(theta0, borrow=borrow)
         self._theta = self._theta0.clone()  # the last point
 
     def _extend(self, point: Point, loss: float, ends_at: float, where: str) -> None:
@@ -63,24 +63,13 @@ class DisplacementPath(GradientPath):
         displacement = torch.linalg.vector_norm(self._displacement()).item()
         return super().metrics() | {"displacement": displacement}
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """See `GradientPath.state_dict`."""
-        return super().state_dict() | {"theta": self._theta.clone()}
-
-    def _load(self, state: Mapping[str, Tensor]) -> None:
-        super()._load(state)
-        self._theta = state["theta"].clone()
-
 
 @dataclass(frozen=True)
 class Reptile(Method):
     """The method; it has nothing to set."""
 
     name = "reptile"
-
-    def start(self, theta0: Tensor, *, borrow: bool = False) -> DisplacementPath:
-        """See `Method.start`."""
-        return DisplacementPath(theta0, borrow=borrow)
+    path = DisplacementPath
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class BlockSum:
         return self._total + self._block
 
     def state_dict(self, prefix: str) -> dict[str, Tensor]:
-        """Copies of the block, the total and the block's fill, their names led by `prefix`."""
+        """Copies of all that the sum is made of, their names led by `prefix`."""
         return {
             f"{prefix}.block": self._block.clone(),
             f"{prefix}.total": self._total.clone(),

@@ -19,13 +19,8 @@ class ActorCritic(nn.Module):
     """An encoder and two linear heads, in the flat vector's order: encoder, policy, value.
 
     All parameters are zero until `initialize` draws them or a vector is copied in, but for those
-    of a custom encoder.
-
-    Args:
-        encoder: One of `leap_rl.networks.encoders.ENCODERS`, or which it is and its arguments.
-        observation_shape: (H, W, C), or (length,) of vectors.
-        num_logits: L, the numbers that make up a policy: one an action, or more where actions are
-            continuous.
+    of a custom encoder. The policy's head gives L logits: one an action, or more where actions are
+    continuous.
 
     Raises:
         ValueError: The encoder is not known, or takes no such observations.

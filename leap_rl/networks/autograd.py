@@ -1,23 +1,22 @@
-"""Passes of any actor-critic network, differentiated by autograd."""
+"""Passes of any actor-critic network, differentiated by autograd; and the fastest ones of each."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from leap_rl.compute.precision import Precision
+from leap_rl.compute.processor import Precision
 from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.direct import DirectPasses, is_plain
 from leap_rl.networks.parameters import FlatParameters
 from leap_rl.networks.passes import Outputs, Passes
+from leap_rl.networks.small import SmallPasses, is_small
 
 
 class AutogradPasses(Passes):
     """Any network, on its own device; it keeps an agent step's outputs with their graph.
 
-    Args:
-        network: Its parameters are views of `flat`.
-        flat: The parameters and their gradient.
-        precision: bfloat16 casts as torch's autocast does.
+    The network's parameters are views of `flat`. bfloat16 casts as torch's autocast does.
     """
 
     def __init__(
@@ -42,3 +41,12 @@ class AutogradPasses(Passes):
             tensor for pair in zip(logits_grad, values_grad, strict=True) for tensor in pair
         ]
         torch.autograd.backward(outputs, gradients, retain_graph=not forget)
+
+
+def make_passes(network: ActorCritic, flat: FlatParameters, *, precision: Precision) -> Passes:
+    """Return the fastest passes that there are for the network and its device."""
+    if flat.vector.device.type == "cpu" and is_plain(network):
+        if precision == "float32" and is_small(network):
+            return SmallPasses(network)
+        return DirectPasses(network, dtype=getattr(torch, precision))
+    return AutogradPasses(network, flat, precision=precision)

@@ -37,13 +37,9 @@ def space_to_depth(observations: Tensor, stride: int) -> Tensor:
 
 @cache
 def _order_of_blocks(stride: int, line: int, columns: int, run: int) -> Tensor:
-    """Return the order of the units in which a row of blocks reads the lines of pixels it covers.
+    """Return the order in which a row of blocks reads the units of the lines that it covers.
 
-    Args:
-        stride: Lines of pixels, each of `line` units.
-        line: Units in a line.
-        columns: Blocks in the row.
-        run: Units of one block in one line.
+    These are `stride` lines of `line` units; each of its `columns` blocks takes a `run` of each.
     """
     lines = torch.arange(stride * line, dtype=torch.int32).view(stride, line)
     return lines[:, : columns * run].reshape(stride, columns, run).transpose(0, 1).flatten()

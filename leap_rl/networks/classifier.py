@@ -20,17 +20,10 @@ MODULES = 4
 
 
 class Classifier(nn.Module):
-    """Says which of some classes an image is of.
+    """Says which of some classes an image is of: an `encoder`, and a last layer, the `head`.
 
     Its parameters are zero until `encoders.initialize` draws them or a vector is copied in. The
     encoder's come first.
-
-    Args:
-        classes: How many.
-
-    Attributes:
-        encoder: Everything but the last layer.
-        head: The last layer.
     """
 
     def __init__(self, classes: int) -> None:
@@ -54,8 +47,7 @@ class Classifier(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits [N, classes] of images, float32 [N, 1, 28, 28]."""
         height, width = images.shape[2:]
-        # The same memory, said to have its channels last, which the layers then stick to: a third
-        # less time on a CPU.
+        # The same memory as "channels last", which the layers keep: a third less time on a CPU.
         strides = (height * width, 1, width, 1)
         images = images.contiguous().as_strided(images.shape, strides)
         logits: Tensor = self.head(self.encoder(images))

@@ -1,4 +1,4 @@
-"""Encoders of other people's making, named `module:name`.
+"""Encoders by name, and those of other people's making, named `module:name`.
 
 Importing this imports neither torch nor any of them.
 """
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+OF_IMAGES: Final = ("mnih2013", "nature", "impala", "minatar")
+"""Encoders of leap_rl that take images."""
+
+OF_VECTORS: Final = "mlp"
+"""The encoder that takes vectors."""
+
+ENCODERS: Final = (*OF_IMAGES, OF_VECTORS)
+
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -26,7 +34,7 @@ class EncoderSpec:
     """Which encoder, and what it is made with."""
 
     name: str
-    """One of `encoders.ENCODERS`, or `module:name`."""
+    """One of `ENCODERS`, or `module:name`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of a `module:name`, besides the observations' shape."""
     sha256: str | None = None
@@ -44,16 +52,7 @@ def is_custom(name: str) -> bool:
 
 
 def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -> None:
-    """Refuse to import a custom encoder's module unasked.
-
-    Args:
-        spec: The encoder, which may be one of leap_rl's.
-        place: Where it was found, for the message.
-        trusts_imports: Whether the caller asked for it.
-
-    Raises:
-        ValueError: It is a custom one, and nobody did.
-    """
+    """Raise ValueError if an encoder found at `place` may not be imported unasked."""
     if spec.is_custom and not trusts_imports:
         raise ValueError(
             f"{place}: its encoder is {spec.name}, whose module would be imported, and so run; "
@@ -62,10 +61,9 @@ def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -
 
 
 def source_sha256(spec: EncoderSpec) -> str:
-    """Return the SHA-256 of the file that defines a custom encoder; what it imports is not in it.
+    """Return the SHA-256 of the file that defines a custom encoder; ValueError if there is none.
 
-    Raises:
-        ValueError: There is no such encoder, or no file of it.
+    What that file imports is not in it.
     """
     make = _import(spec.name)
     try:
@@ -79,11 +77,7 @@ def source_sha256(spec: EncoderSpec) -> str:
 
 
 def check_source(spec: EncoderSpec) -> Callable[..., Any]:
-    """Return what makes a custom encoder.
-
-    Raises:
-        ValueError: It cannot be imported, or its file is not that of `spec.sha256`.
-    """
+    """Return what makes a custom encoder; ValueError if it is missing, or its file another."""
     make = _import(spec.name)
     if spec.sha256 is not None and source_sha256(spec) != spec.sha256:
         raise ValueError(
@@ -94,12 +88,9 @@ def check_source(spec: EncoderSpec) -> Callable[..., Any]:
 
 
 def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 0) -> nn.Module:
-    """Return a custom encoder with the weights that its constructor draws.
+    """Return a custom encoder, called as `name(observation_shape, **arguments)`.
 
-    Args:
-        spec: It is called as `name(observation_shape, **arguments)`.
-        observation_shape: (H, W, C), or (L,) of vectors.
-        seed: Of torch's global random stream while it is built; the stream itself stays as it is.
+    Its constructor draws from torch's global random stream, which is seeded for it and restored.
 
     Raises:
         ValueError: There is none of that name, its file is another, or it cannot be an encoder.
@@ -130,10 +121,9 @@ def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 
 def draw(
     spec: EncoderSpec, observation_shape: tuple[int, ...], generator: torch.Generator
 ) -> nn.Module:
-    """Return a custom encoder whose weights are drawn from a stream.
+    """Return a custom encoder with weights from a stream.
 
-    Raises:
-        ValueError: It cannot be an encoder, or it draws from another random stream than torch's.
+    ValueError: it cannot be an encoder, or it draws from another random stream than torch's.
     """
     import torch
 
@@ -158,26 +148,26 @@ def features_of(spec: EncoderSpec, module: nn.Module, observation_shape: tuple[i
     """
     import torch
 
-    problem = _state_problem(module)
-    if problem is None:
-        generator = torch.Generator().manual_seed(0)
-        observations = torch.randint(0, 256, (2, *observation_shape), generator=generator)
-        is_image = len(observation_shape) == 3
-        observations = observations.to(torch.uint8) if is_image else observations / 255
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                passes = [module(observations.clone()) for _ in range(2)]
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            problem = (
-                f"does not take {'uint8' if is_image else 'float32'} observations "
-                f"{[2, *observation_shape]}, as the environments give them: {reason}"
-            )
-        else:
-            problem = _output_problem(passes)
-            if problem is None:
-                return int(passes[0].shape[1])
-    raise ValueError(f"agent.encoder = {spec.name}: {problem}")
+    def refuse(problem: str | None) -> None:
+        if problem is not None:
+            raise ValueError(f"agent.encoder = {spec.name}: {problem}")
+
+    refuse(_state_problem(module))
+    generator = torch.Generator().manual_seed(0)
+    observations = torch.randint(0, 256, (2, *observation_shape), generator=generator)
+    is_image = len(observation_shape) == 3
+    observations = observations.to(torch.uint8) if is_image else observations / 255
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            passes = [module(observations.clone()) for _ in range(2)]
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        refuse(
+            f"does not take {'uint8' if is_image else 'float32'} observations "
+            f"{[2, *observation_shape]}, as the environments give them: {reason}"
+        )
+    refuse(_output_problem(passes))
+    return int(passes[0].shape[1])
 
 
 def _state_problem(module: nn.Module) -> str | None:

@@ -21,7 +21,7 @@ C: height, width and channels of a layer's input.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -57,17 +57,6 @@ def _is_dense(layer: nn.Module) -> bool:
     if not isinstance(layer, nn.Conv2d) or layer.padding != (0, 0):
         return False
     return layer.kernel_size[0] % layer.stride[0] == 0
-
-
-class _Linear(NamedTuple):
-    """A linear layer's parameters, or their gradients."""
-
-    weight: Tensor
-    bias: Tensor
-
-
-def _parameters(layer: nn.Linear) -> _Linear:
-    return _Linear(layer.weight.detach(), layer.bias.detach())
 
 
 def given(tensor: Tensor | None) -> Tensor:
@@ -161,17 +150,19 @@ class DirectPasses(Passes):
         """Take over parameters that have changed."""
         for convolution in self._convolutions:
             convolution.refresh()
-        hidden = _parameters(self._hidden_layer)
-        self._hidden = _Linear(*(tensor.to(self._dtype) for tensor in hidden))
+        hidden, (policy, value) = self._hidden_layer, self._head_layers
+        self._hidden_weight = hidden.weight.detach().to(self._dtype)
+        self._hidden_bias = hidden.bias.detach().to(self._dtype)
         # Both heads are one matrix, [L + 1, features], too small to be worth less precision.
-        heads = zip(*map(_parameters, self._head_layers), strict=True)
-        self._heads = _Linear(*(torch.cat(tensors).to(self._head_dtype) for tensors in heads))
+        self._heads_weight = torch.cat([policy.weight, value.weight]).to(self._head_dtype)
+        self._heads_bias = torch.cat([policy.bias, value.bias]).to(self._head_dtype)
 
     @torch.no_grad()
     def _forward(self, observations: Tensor) -> tuple[Outputs, _Step]:
         inputs, flat = self._convolve(observations)
-        features = F.linear(flat, *self._hidden).clamp_min_(0.0)
-        heads = F.linear(features.to(self._head_dtype), *self._heads).to(torch.float32)
+        features = F.linear(flat, self._hidden_weight, self._hidden_bias).clamp_min_(0.0)
+        heads = F.linear(features.to(self._head_dtype), self._heads_weight, self._heads_bias)
+        heads = heads.to(torch.float32)
         return Outputs(heads[:, :-1], heads[:, -1]), _Step(inputs, flat, features)
 
     def _convolve(self, observations: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -198,10 +189,10 @@ class DirectPasses(Passes):
         grad = heads_gradient(logits_grad, values_grad)
         for layer, part in zip(self._head_layers, (grad[:, :-1], grad[:, -1:]), strict=True):
             _linear_gradient(layer, part, features.to(torch.float32))
-        grad = grad.to(self._head_dtype) @ self._heads.weight
+        grad = grad.to(self._head_dtype) @ self._heads_weight
         grad = through_relu(grad.to(self._dtype), features)
         _linear_gradient(self._hidden_layer, grad, flat)
-        grad = through_relu(grad @ self._hidden.weight, flat)
+        grad = through_relu(grad @ self._hidden_weight, flat)
         for convolution in self._convolutions:
             convolution.zero_grad()
         # Newest first: its activations are the ones that may still be in the cache.

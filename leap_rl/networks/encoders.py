@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from leap_rl.networks import custom
-from leap_rl.networks.custom import EncoderSpec
+from leap_rl.networks.custom import ENCODERS, OF_IMAGES, OF_VECTORS, EncoderSpec
 from leap_rl.networks.parameters import Layout
 
 M = TypeVar("M", bound=nn.Module)
@@ -131,15 +131,6 @@ _PLAIN: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
 LAST_LAYER = "linear"
 """The name of the linear layer that follows the convolutions of every encoder of images."""
 
-OF_VECTORS = "mlp"
-"""The encoder that takes vectors."""
-
-OF_IMAGES: tuple[str, ...] = ("mnih2013", "nature", "impala", "minatar")
-"""Encoders that take images."""
-
-ENCODERS: tuple[str, ...] = (*OF_IMAGES, OF_VECTORS)
-"""Names that `make_encoder` knows, besides `module:name`."""
-
 
 def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...]) -> nn.Module:
     """Return an encoder for observations of shape (H, W, C) or (L,), to load parameters into.
@@ -147,20 +138,14 @@ def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...])
     Those of ours are an `Encoder` whose parameters are zero. Draws no random number from the global
     stream; `random_encoder` draws weights.
 
-    Args:
-        encoder: One of `ENCODERS`, or which it is and what it is made with.
-        observation_shape: Of one observation.
-
     Raises:
         ValueError: There is no encoder of that name, or the observations are too small for it, or
             of another kind.
     """
     spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
-    return (
-        custom.build(spec, observation_shape)
-        if spec.is_custom
-        else _make(spec.name, observation_shape)
-    )
+    if spec.is_custom:
+        return custom.build(spec, observation_shape)
+    return _make(spec.name, observation_shape)
 
 
 def random_encoder(
@@ -170,16 +155,9 @@ def random_encoder(
     *,
     gain: float | None,
 ) -> nn.Module:
-    """Return an encoder with random weights.
+    """Return an encoder as `make_encoder` does, with weights drawn by `initialize`.
 
-    Args:
-        encoder: One of `ENCODERS`, or which it is and what it is made with.
-        observation_shape: (H, W, C), or (L,) of vectors.
-        generator: Drawn from.
-        gain: Of `initialize`. A custom encoder has the weights that its own constructor draws.
-
-    Raises:
-        ValueError: As `make_encoder`.
+    A custom encoder has the weights that its own constructor draws.
     """
     spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
     if spec.is_custom:
@@ -192,11 +170,7 @@ def random_encoder(
 def features_of(
     encoder: str | EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]
 ) -> int:
-    """Return the width of an encoder's features.
-
-    Raises:
-        ValueError: A custom one does not do what an encoder does.
-    """
+    """Return the width of an encoder's features; ValueError if a custom one is no encoder."""
     if isinstance(module, Encoder):
         return module.features
     spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
@@ -228,11 +202,7 @@ def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
 
 
 def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> Layout:
-    """Return the layout of what tasks share of an encoder with this layout.
-
-    Raises:
-        ValueError: Its convolutions are to be shared, and it has none.
-    """
+    """Return the layout of what tasks share of an encoder; ValueError if it lacks convolutions."""
     if share == "encoder":
         return encoder
     if not any(leaf.name.startswith(f"{LAST_LAYER}.") for leaf in encoder.leaves):

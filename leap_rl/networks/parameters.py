@@ -1,8 +1,8 @@
 """One flat vector for all parameters of a module, and its named views.
 
 Every parameter's data is a view of one float32 vector and its gradient a preset view of another.
-An optimizer step, a sum over the path of gradient descent and a message between processes then are
-operations on one array, and nobody gathers or scatters leaves.
+An optimizer step, a sum over the gradient path and a message between processes then are operations
+on one array, without gathering or scattering parameters.
 
 N: flattened parameters of the module, padding included.
 """
@@ -153,11 +153,7 @@ def layout_of(module: nn.Module) -> Layout:
 
 @torch.no_grad()
 def load_parameters(module: nn.Module, named: Mapping[str, Tensor]) -> None:
-    """Copy all parameters of a module in, by name; one that is tied has its first name alone.
-
-    Raises:
-        ValueError: A name is missing or unexpected, or a tensor is of another shape or dtype.
-    """
+    """Copy all parameters in by name, a tied one by its first; errors are `Layout.pack`'s."""
     layout = layout_of(module)
     for name, view in layout.named(layout.pack(named)).items():
         module.get_parameter(name).copy_(view)

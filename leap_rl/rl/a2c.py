@@ -18,8 +18,8 @@ from torch import Tensor
 
 from leap_rl.compute.determinism import leave_cuda_undetermined
 from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.autograd import make_passes
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
-from leap_rl.networks.fastest import make_passes
 from leap_rl.networks.parameters import flatten_parameters, layout_of
 from leap_rl.networks.passes import Outputs
 from leap_rl.rl.config import GAINS, AgentConfig, PathLoss
@@ -38,7 +38,7 @@ from leap_rl.rl.unroll import Batch, Unroll
 
 
 class A2CLearner:
-    """An agent that acts, and learns from what came of it.
+    """An agent that acts, and learns from the outcome.
 
     One update, with the environments and the gradient path in the caller's hands::
 
@@ -155,7 +155,7 @@ class A2CLearner:
         The observations are not copied: they must not change as long as a `Batch` holds them.
         """
         if not self._unroll:
-            self.passes.forget()  # an unroll whose gradient nobody asked for
+            self.passes.forget()  # an unroll whose gradient was not taken
         predictions = _on_cpu(self.passes.record(observations))
         # Drawn on the CPU, from a stream that is the same on every device.
         actions = self.policies.sample(predictions.logits, self.action_generator)
@@ -170,7 +170,7 @@ class A2CLearner:
         truncated: Tensor,
         last_observations: Mapping[int, Tensor],
     ) -> None:
-        """Take what came of the last `act`.
+        """Take the outcome of the last `act`.
 
         Args:
             rewards: float32 [B], raw.
@@ -219,7 +219,7 @@ class A2CLearner:
             length = norm(self.flat.grad)
             if length > self.config.max_grad_norm:  # not if it is NaN, which the step finds
                 scale = self.config.max_grad_norm / length
-        # The gradient itself stays as it is: whoever follows the path keeps a view of it.
+        # The gradient itself stays as it is: a gradient path keeps a view of it.
         self.step_length = self.optimizer.step(self.shared_size, grad_scale=scale)
         self.passes.refresh()
 
@@ -247,11 +247,7 @@ class A2CLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from a state, in place of `load_shared`.
-
-        Raises:
-            ValueError: It is of another network.
-        """
+        """Continue from a state in place of `load_shared`; ValueError if of another network."""
         assert not self._unroll, "an unroll is under way"
         check_same_shape("parameters", state["parameters"], self.flat.vector)
         prefix = "optimizer."

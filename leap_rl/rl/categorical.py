@@ -99,8 +99,8 @@ class Categorical:
     def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one action for each row of `logits`, float32 [N, A]; int64 [N].
 
-        One number for each row is drawn from the generator. A row that is not finite has no policy;
-        its action is any: whoever computes the loss finds it.
+        One number for each row is drawn from the generator. Where a row is not finite, its action
+        is arbitrary: the loss will not be finite either.
         """
         actions = torch.empty(len(logits), dtype=torch.int64)
         drawn = torch.rand(len(logits), dtype=torch.float64, generator=generator)

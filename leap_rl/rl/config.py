@@ -6,14 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from leap_rl.compute.precision import Precision
-from leap_rl.networks.custom import EncoderSpec, is_custom
+from leap_rl.compute.processor import Precision
+from leap_rl.networks.custom import ENCODERS, EncoderSpec, is_custom
 
 LARGEST = 1e6
 """Rates and coefficients beyond this overflow float32 somewhere along the way."""
-
-ENCODER_NAMES = ("mnih2013", "nature", "impala", "minatar", "mlp")
-"""The encoders that leap_rl comes with."""
 
 Share = Literal["encoder", "convolutions"]
 """Which parameters the tasks share."""
@@ -171,9 +168,9 @@ class AgentConfig:
                     f"agent.encoder = {self.encoder}; take encoder"
                 )
             return
-        if self.encoder not in ENCODER_NAMES:
+        if self.encoder not in ENCODERS:
             raise ValueError(
-                f"agent.encoder = {self.encoder!r}: must be one of {', '.join(ENCODER_NAMES)}, or "
+                f"agent.encoder = {self.encoder!r}: must be one of {', '.join(ENCODERS)}, or "
                 "module:name of one of your own"
             )
         for name in self.without_effect:

@@ -77,7 +77,7 @@ class Gaussian:
         """Draw one action for each row of `logits`, float32 [N, 2·D]; float32 [N, D].
 
         D numbers for each row are drawn from the generator. Where a row is not finite, an action's
-        number is 0: whoever computes the loss finds it.
+        number is 0: the loss will not be finite either.
         """
         means, log_stds = logits.chunk(2, dim=-1)
         drawn = torch.randn(means.shape, generator=generator)

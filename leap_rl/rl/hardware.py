@@ -14,9 +14,8 @@ from leap_rl.rl.config import AgentConfig
 def resolve(config: AgentConfig) -> AgentConfig:
     """Return the config with each `auto` replaced by what this machine is best at.
 
-    The file of a custom encoder is written down, too.
-
-    A run does so once, when it is made: all of its agents then compute alike.
+    The file of a custom encoder is written down, too. A run does so once, when it is made: all of
+    its agents then compute alike.
     """
     device, precision = config.device, config.precision
     spec = config.encoder_spec
@@ -35,11 +34,9 @@ def resolve(config: AgentConfig) -> AgentConfig:
 
 
 def check_machine(config: AgentConfig) -> None:
-    """Refuse a machine that cannot compute as the config says.
+    """Raise ValueError for a machine that cannot compute as the config says.
 
-    Raises:
-        ValueError: There is no such device here, the processor lacks the precision's units, or a
-            custom encoder is not there, or is another.
+    It lacks the device, the precision's units, or the very file of a custom encoder.
     """
     if config.encoder_spec.is_custom:
         check_source(config.encoder_spec)

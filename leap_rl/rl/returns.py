@@ -22,11 +22,11 @@ def n_step_returns(
     bootstrap_values: Tensor,
     gamma: float,
 ) -> Tensor:
-    """Return R_t = r_t + γ·next_t, where next_t is what is to be had after agent step t.
+    """Return R_t = r_t + γ·next_t, where next_t is the return after agent step t.
 
-    next_t is 0 if the episode terminated in step t: there is nothing more to be had. If it was cut
-    off there, it is the value of that episode's own last observation, not of the new episode's
-    first. Otherwise it is R_{t+1}, and after the last row the value of the next observation.
+    next_t is 0 if the episode terminated in step t. If it was cut off there, it is the value of
+    that episode's own last observation, not of the new episode's first. Otherwise it is R_{t+1},
+    and after the last row the value of the next observation.
 
     Example, γ = 0.5, one environment, truncated in its second step with the value 4 and
     bootstrapped with 8::

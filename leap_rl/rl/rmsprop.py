@@ -33,14 +33,7 @@ _LANES = 16
 
 
 class RMSProp:
-    """Changes all parameters at once.
-
-    Args:
-        flat: The parameters and their gradients.
-        lr: Learning rate.
-        alpha: α, the decay of the running mean square.
-        eps: ε.
-        start: v before the first update, and whether its bias is corrected.
+    """Changes all parameters at once; `start` says what v is before the first update.
 
     Attributes:
         mean_square: float32 [N], v.
@@ -66,11 +59,7 @@ class RMSProp:
 
     @torch.no_grad()
     def step(self, shared_size: int, *, grad_scale: float = 1.0) -> float:
-        """Take a step along the gradient, which stays as it is.
-
-        Args:
-            shared_size: P, a multiple of 16.
-            grad_scale: What the gradient is multiplied by.
+        """Take a step along the gradient times `grad_scale`; the gradient stays as it is.
 
         Returns:
             The length of the step of the first P parameters; NaN where any of the N parameters or
@@ -89,11 +78,7 @@ class RMSProp:
         return {"mean_square": self.mean_square.clone(), "updates": torch.tensor(self.updates)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Copy the state in.
-
-        Raises:
-            ValueError: It is of another network.
-        """
+        """Copy the state in; ValueError if it is of another network."""
         check_same_shape("mean_square", state["mean_square"], self.mean_square)
         self.mean_square.copy_(state["mean_square"])
         self.updates = int(state["updates"])
@@ -132,11 +117,7 @@ class RMSProp:
 
 
 def check_same_shape(name: str, tensor: Tensor, like: Tensor) -> None:
-    """Refuse a part of a state that does not fit.
-
-    Raises:
-        ValueError: Its shape or type is another one.
-    """
+    """Raise ValueError for a part of a state whose shape or type is another one."""
     if tensor.shape != like.shape or tensor.dtype != like.dtype:
         raise ValueError(
             f"state: {name} is {tensor.dtype} {list(tensor.shape)}: must be {like.dtype} "

@@ -1,4 +1,4 @@
-"""The agent steps between two updates: what was seen and done, and what came of it.
+"""The agent steps between two updates: observations, actions, rewards and ends of episodes.
 
 T: unroll, agent steps. B: environments.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,25 +25,13 @@ class Batch:
     """Each [T, B], or [T, B, D] of continuous actions of D numbers."""
 
 
-class _Acted(NamedTuple):
-    observations: Tensor
-    predictions: Predictions
-    actions: Tensor
-
-
-class _Outcome(NamedTuple):
-    rewards: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    last_observations: Mapping[int, Tensor]
-
-
 class Unroll:
     """Records agent steps, and turns them into predictions and targets."""
 
     def __init__(self) -> None:
-        self._acted: list[_Acted] = []
-        self._outcomes: list[_Outcome] = []
+        # Of each agent step, the arguments of `act` and of `record`.
+        self._acted: list[tuple[Tensor, Predictions, Tensor]] = []
+        self._outcomes: list[tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]] = []
 
     def __len__(self) -> int:
         return len(self._acted)
@@ -52,7 +39,7 @@ class Unroll:
     def act(self, observations: Tensor, predictions: Predictions, actions: Tensor) -> None:
         """Record what was done; the observations are not copied."""
         assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
-        self._acted.append(_Acted(observations, predictions, actions))
+        self._acted.append((observations, predictions, actions))
 
     def record(
         self,
@@ -61,9 +48,9 @@ class Unroll:
         truncated: Tensor,
         last_observations: Mapping[int, Tensor],
     ) -> None:
-        """Record what came of the last `act`, as `A2CLearner.record` has it."""
+        """Record the outcome of the last `act`; see `A2CLearner.record`."""
         assert len(self._acted) == len(self._outcomes) + 1, "nothing was acted"
-        self._outcomes.append(_Outcome(rewards, terminated, truncated, last_observations))
+        self._outcomes.append((rewards, terminated, truncated, last_observations))
 
     def finish(
         self,

@@ -9,12 +9,9 @@ from leap_rl.envs.single import GameEnv
 
 
 class LeapEnv(GameEnv):
-    """A game as our agents see it, see `GameEnv`.
+    """A game as our agents see it; the config has the arguments of `GameEnv` by name.
 
-        config.environment(LeapEnv, env_config={"game": "breakout", "atari": "noframeskip"})
-
-    Args:
-        config: The arguments of `GameEnv` by name.
+    config.environment(LeapEnv, env_config={"game": "breakout", "atari": "noframeskip"})
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
 from leap_rl.meta.point import Point
-from leap_rl.networks.parameters import Layout, layout_of, load_parameters
+from leap_rl.networks.parameters import layout_of, load_parameters
 from leap_rl.rllib.module import LeapEncoderModule
 
 
@@ -54,11 +54,6 @@ class ObservedPPOLearner(PPOTorchLearner):
         network = self.module[DEFAULT_MODULE_ID].unwrapped()
         assert isinstance(network, LeapEncoderModule)
         return network
-
-    @property
-    def layout(self) -> Layout:
-        """Which element of a point belongs to which parameter of the encoder."""
-        return self._layout
 
     def theta(self) -> Tensor:
         """Return a copy of the encoder's parameters, float32 [P]."""

@@ -169,11 +169,7 @@ def load_encoder(
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a `model_config`.
-
-    Raises:
-        ValueError: One is not known or has no such value.
-    """
+    """Return all options of a `model_config`; ValueError if one is unknown or out of range."""
     options = {**dict.fromkeys(OPTIONS), "initial_weights": "torch"}
     # RLlib adds what its own modules share; its own name means nothing here.
     given = {name: value for name, value in given.items() if name != "vf_share_layers"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,14 +41,8 @@ class PPOTask:
     """Learns one game by PPO: `advance` samples a batch and makes all its updates.
 
     A snapshot holds where the task started and how far it came; to restore it all of it is done
-    again, and must come to the same parameters.
-
-    Args:
-        spec: The game, and the seed of everything.
-        config: The budget, and PPO's options.
-        agent: Options that PPO shares with our agent: encoder, initial weights, rates.
-        observation_shape: (H, W, C), or (length,) of vectors.
-        loss_difference: Whether to compute each minibatch's loss after its update too.
+    again, and must come to the same parameters. Of `agent` the options count that PPO shares with
+    our agent: encoder, initial weights, rates.
     """
 
     def __init__(
@@ -124,12 +119,7 @@ class PPOTask:
         self._learner.observe, self._learner.points = None, []
         self._update(self._sample(), num_epochs=1)
         point = self._learner.points[0]
-        return Point(
-            theta=point.theta,
-            loss=point.loss,
-            grad=point.grad if with_grad else None,
-            previous_batch_loss=point.previous_batch_loss,
-        )
+        return point if with_grad else replace(point, grad=None)
 
     def state(self) -> TaskState:
         """Return the start, how far the task came, and the parameters there."""
@@ -140,11 +130,7 @@ class PPOTask:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Come to a state by learning from its start again.
-
-        Raises:
-            ValueError: It does not come to the same parameters.
-        """
+        """Learn from the start again; ValueError if that leads to other parameters."""
         self.start(torch.from_numpy(np.array(state["start"])))
         for _ in range(int(state["iterations"])):
             self.advance(lambda point: None)
@@ -155,11 +141,7 @@ class PPOTask:
             )
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Refuse to.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raise ValueError: RLlib's agents cannot be carried over."""
         raise ValueError("agents of task.kind = rllib cannot be carried over to another round")
 
     def named_parameters(self) -> dict[str, Tensor]:

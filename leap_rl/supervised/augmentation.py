@@ -21,12 +21,7 @@ LARGEST_SHIFT = 0.2
 
 
 def random_affine(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Turn, scale and shift each image by amounts of its own.
-
-    Args:
-        images: float32 [N, 1, H, W], 0 where there is no ink. What comes in from outside is 0.
-        generator: Drawn from.
-    """
+    """Turn, scale and shift each image by amounts of its own; see `transform`."""
     uniform = torch.rand(len(images), 4, generator=generator)
     return transform(
         images,

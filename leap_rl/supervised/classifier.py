@@ -5,7 +5,6 @@ P: flattened shared parameters. N: images in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -14,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from leap_rl.compute.precision import Precision
+from leap_rl.compute.processor import Precision
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import Layout, flatten_parameters
@@ -70,12 +69,7 @@ class ClassifierLearner:
     ) -> None:
         """Draw the last layer from `head_generator`; the encoder is zero until `load_shared`.
 
-        Args:
-            classes: To tell apart.
-            share: Which parameters are the shared ones.
-            lr: Learning rate.
-            head_generator: Drawn from here and kept no longer.
-            precision: bfloat16 casts as torch's autocast does.
+        `share` says which parameters are the shared ones. bfloat16 casts as torch's autocast does.
         """
         self._lr = lr
         self._casting = partial(
@@ -102,11 +96,7 @@ class ClassifierLearner:
         self.shared.copy_(theta)
 
     def load_parameters(self, vector: Tensor) -> None:
-        """Copy all parameters in.
-
-        Raises:
-            ValueError: They are those of another network.
-        """
+        """Copy all parameters in; ValueError if they are those of another network."""
         if vector.shape != self.flat.vector.shape:
             raise ValueError(
                 f"parameters: {tuple(vector.shape)}, and this network's are "
@@ -134,14 +124,13 @@ class ClassifierLearner:
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Metrics:
-        """Return loss and error of a batch, without gradient."""
+        """Return loss and error of a batch, without a graph."""
         return self.metrics(batch)
 
     def loss_at(self, vector: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch at other parameters, as a function that torch.func takes."""
-        named: Mapping[str, Tensor] = self.flat.layout.named(vector)
         with self._casting():
-            logits = functional_call(self.network, dict(named), (batch.images,))
+            logits = functional_call(self.network, self.flat.layout.named(vector), (batch.images,))
         return metrics(logits.to(vector.dtype), batch.labels).loss
 
 

@@ -13,32 +13,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.envs.episodes import Episode, EpisodeAccounting
+from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
 from leap_rl.envs.vector import GameVector
 from leap_rl.meta.point import Point
 from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.gaussian import Gaussian
-from leap_rl.rl.loss import A2CLoss, Distribution
+from leap_rl.rl.loss import A2CLoss
 from leap_rl.rl.unroll import Batch
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.descent import DescentTask
-from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
+from leap_rl.tasks.task import Observe, Progress, TaskSpec, TaskState
 
 if TYPE_CHECKING:
     from leap_rl.tasks.config import LossDifference, TaskConfig
 
 
 class ActorCriticTask(DescentTask):
-    """Learns one game by A2C.
-
-    Args:
-        spec: The game, and the seed that heads, environments and actions are drawn from.
-        make_envs: Makes the game's B environments from a seed.
-        config: The budget and its division.
-        agent: The agent's settings.
-        loss_difference: Whether to compute each batch's loss after the update too.
+    """Learns one game by A2C; `make_envs` makes the game's B environments from a seed.
 
     Attributes:
         envs: The B environments.
@@ -64,7 +57,7 @@ class ActorCriticTask(DescentTask):
         self.learner = A2CLearner(
             agent,
             observation_shape=self.envs.observation_shape,
-            policies=_policies(self.envs),
+            policies=(Gaussian if self.envs.continuous else Categorical)(self.envs.num_actions),
             head_generator=_generator(spec.seed, Purpose.HEADS),
             action_generator=_generator(spec.seed, Purpose.ACTIONS),
         )
@@ -88,7 +81,7 @@ class ActorCriticTask(DescentTask):
         self._count_update(lambda: self._path_loss(self.learner.evaluate(batch)))
         return self._progress(
             {name: value.item() for name, value in loss._asdict().items()},
-            episodes=[EpisodeEnd(e.agent_steps, e.raw_return, e.length) for e in episodes],
+            episodes=episodes,
             rewards=rewards,
         )
 
@@ -131,9 +124,9 @@ class ActorCriticTask(DescentTask):
         self._accounting.returns[:] = state["returns"]
         self._accounting.lengths[:] = state["lengths"]
 
-    def _unroll(self) -> tuple[A2CLoss, Batch, list[Episode], float]:
+    def _unroll(self) -> tuple[A2CLoss, Batch, list[EpisodeEnd], float]:
         """Act for T agent steps; returns the sum of their raw rewards last."""
-        episodes: list[Episode] = []
+        episodes: list[EpisodeEnd] = []
         rewards = 0.0
         agent_steps = self._updates * self._agent_steps_per_update
         for _ in range(self._config.unroll_length):
@@ -163,10 +156,6 @@ class ActorCriticTask(DescentTask):
 
     def _path_loss(self, loss: A2CLoss) -> Tensor:
         return loss.path_loss(self.learner.config.path_loss)
-
-
-def _policies(envs: GameVector) -> Distribution:
-    return Gaussian(envs.num_actions) if envs.continuous else Categorical(envs.num_actions)
 
 
 def _with_prefix(prefix: str, state: Mapping[str, NDArray[Any]]) -> TaskState:

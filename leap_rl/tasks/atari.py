@@ -23,7 +23,7 @@ AtariPreset = Literal["paper", "machado", "noframeskip"]
 
 @dataclass(frozen=True)
 class AtariConfig:
-    """How Atari games are run: a preset, and what is to differ from it (null: nothing)."""
+    """How Atari games are run: a preset, and options that differ from it (null: none)."""
 
     preset: AtariPreset = "paper"
     """paper: RGB, one frame, up to 30 no-ops. machado: gray, 4 frames, sticky actions (Machado et
@@ -67,10 +67,9 @@ class AtariConfig:
     @property
     def settings(self) -> AtariSettings:
         """The whole of it."""
-        names = [one.name for one in fields(AtariSettings)]
-        given = {name: getattr(self, name) for name in names}
-        changes = {name: value for name, value in given.items() if value is not None}
-        return replace(PRESETS[self.preset], **changes)
+        options = {one.name: getattr(self, one.name) for one in fields(AtariSettings)}
+        given = {name: value for name, value in options.items() if value is not None}
+        return replace(PRESETS[self.preset], **given)
 
     def resolved(self) -> dict[str, Any]:
         """Return the options with nothing left to the preset."""

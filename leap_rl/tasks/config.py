@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, get_args
 
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.atari import AtariConfig
-from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.families import OPTIONS, family_of
 from leap_rl.tasks.family import Family
 from leap_rl.tasks.gymnasium import GymnasiumConfig
@@ -16,6 +15,9 @@ from leap_rl.tasks.rllib import RllibConfig
 
 LossDifference = Literal["next_batch", "same_batch"]
 """From which batches the change of the loss along a segment is taken."""
+
+OnDivergence = Literal["stop", "restart_task", "drop_task"]
+"""What happens when a task's numbers are no longer finite."""
 
 
 @dataclass(frozen=True)
@@ -155,5 +157,5 @@ class TaskConfig:
 
 
 def _default(name: str) -> object:
-    (one,) = (each for each in fields(TaskConfig) if each.name == name)
+    one = TaskConfig.__dataclass_fields__[name]
     return one.default if one.default_factory is MISSING else one.default_factory()

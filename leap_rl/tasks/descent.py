@@ -24,13 +24,7 @@ _PREVIOUS_BATCH_LOSS = "previous_batch_loss"
 
 
 class DescentTask(ABC):
-    """The part of a `Task` that does not depend on what is learned.
-
-    Args:
-        updates: K, its budget.
-        agent_steps_per_update: Or examples, where there is no agent.
-        loss_difference: Whether to compute each batch's loss after the update too.
-    """
+    """The part of a `Task` that does not depend on what is learned; `updates` is its budget, K."""
 
     def __init__(
         self, *, updates: int, agent_steps_per_update: int, loss_difference: LossDifference
@@ -57,7 +51,7 @@ class DescentTask(ABC):
         return torch.device("cpu")
 
     def start(self, shared: Tensor) -> None:
-        """Copy the initialization, float32 [P]; what is the task's own has been drawn."""
+        """Copy the initialization, float32 [P]; the constructor drew the task's own parameters."""
         self._load_shared(shared)
 
     def state(self) -> TaskState:
@@ -82,7 +76,7 @@ class DescentTask(ABC):
         self._previous_batch_loss = None
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Free what it holds outside this process's heap: nothing."""
+        """Do nothing: it holds nothing outside this process's heap."""
 
     @abstractmethod
     def _load_shared(self, shared: Tensor) -> None: ...

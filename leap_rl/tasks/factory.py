@@ -17,21 +17,15 @@ from leap_rl.tasks.task import Task, TaskSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ConfiguredTasks:
-    """The task factory of a config.
-
-    Args:
-        task: Which tasks, and their budget.
-        agent: The agents that learn them.
-        loss_difference: Whether tasks compute each batch's loss after the update too.
-        env_processes: Processes that a task's emulators are spread over; changes no bit.
-        second_order: Whether a task's end is differentiated by its start, through all updates.
-    """
+    """The task factory of a config."""
 
     task: TaskConfig
     agent: AgentConfig
     loss_difference: LossDifference = "next_batch"
     env_processes: int = 1
+    """Processes that a task's environments are spread over; changes no bit."""
     second_order: bool = False
+    """Whether a task's end is differentiated by its start, through all updates."""
 
     @property
     def frames_per_agent_step(self) -> int:
@@ -43,11 +37,7 @@ class ConfiguredTasks:
         return self.task.family.make(self, spec)
 
     def check_machine(self) -> None:
-        """Refuse a machine that cannot compute the tasks as they were meant.
-
-        Raises:
-            ValueError: It lacks the device, the precision's units, the images, or a game.
-        """
+        """Raise ValueError for a machine that cannot compute the tasks as they were meant."""
         self.task.family.check_machine(self)
 
     def shared_layout(self) -> Layout:

@@ -37,11 +37,7 @@ ENTRY_POINTS: Final = "leap_rl.task_families"
 
 
 def family_of(kind: str) -> Family:
-    """Return the family of a name: one of leap_rl's, or else one that an installed package brings.
-
-    Raises:
-        ValueError: There is none, or the package's is no family.
-    """
+    """Return leap_rl's or an installed package's family by name; ValueError if none."""
     return FAMILIES[kind] if kind in FAMILIES else _installed(kind)
 
 

@@ -76,18 +76,10 @@ class Family(ABC):
     def check(  # noqa: B027 - most families refuse nothing
         self, task: TaskConfig, agent: AgentConfig, env_processes: int
     ) -> None:
-        """Refuse what the options cannot mean together.
-
-        Raises:
-            ValueError: They do not fit.
-        """
+        """Raise ValueError for options that do not fit together."""
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
-        """Return the config with what only the data or the environments know.
-
-        Raises:
-            ValueError: They are not there, or not as the config says.
-        """
+        """Return the config with what data or environments know; ValueError if they lack it."""
         return task
 
     def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
@@ -97,20 +89,15 @@ class Family(ABC):
         return resolve(tasks.agent)
 
     def check_processor(self, tasks: ConfiguredTasks) -> None:
-        """Refuse a machine that cannot compute the tasks as they were meant.
-
-        Raises:
-            ValueError: It lacks the device, or the precision's units.
-        """
+        """Raise ValueError for a machine without the device, or the precision's units."""
         from leap_rl.rl.hardware import check_machine
 
         check_machine(tasks.agent)
 
     def check_machine(self, tasks: ConfiguredTasks) -> None:
-        """Refuse a machine on which the tasks cannot be made, as a trainer does when it starts.
+        """Raise ValueError for a machine that cannot make the tasks; trainers call it first.
 
-        Raises:
-            ValueError: It lacks what `check_processor` asks for, or data, or a game.
+        It lacks what `check_processor` asks for, or data, or a game.
         """
         self.check_processor(tasks)
 
@@ -132,11 +119,7 @@ class Family(ABC):
 
 
 def check_games(kind: str, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the games.
-
-    Raises:
-        ValueError: One is not known or comes twice, or there is none.
-    """
+    """Return the games; ValueError if one is not known or comes twice, or there is none."""
     for game in games:
         if game not in known:
             close = get_close_matches(game, known, n=1)

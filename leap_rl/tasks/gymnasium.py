@@ -119,11 +119,10 @@ class GymnasiumFamily(PlayedFamily):
             )
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
-        """Return the config with the shape of its observations; each game is tried for a while.
+        """Return the config with the shape of its observations.
 
-        Raises:
-            ValueError: A game cannot be made, cannot be played here, or does not repeat itself; or
-                they have no shape in common.
+        Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
+        does not repeat itself, or if they have no shape in common.
         """
         from leap_rl.envs.pool import check_repeats
 

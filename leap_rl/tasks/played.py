@@ -26,8 +26,7 @@ class PlayedFamily(Family):
     def observation_shape(self, task: TaskConfig) -> tuple[int, ...]:
         """Return what the encoder sees: height, width and channels, or a vector's length.
 
-        Raises:
-            ValueError: A game cannot be made, or the games have no shape in common.
+        ValueError: a game cannot be made, or the games have no shape in common.
         """
 
     @abstractmethod

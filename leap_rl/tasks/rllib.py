@@ -38,11 +38,6 @@ class RllibConfig:
     """Bound of a squared error of the values."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         for name in ("num_epochs", "minibatch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"task.rllib.{name} = {getattr(self, name)}: must be at least 1")
@@ -66,22 +61,14 @@ class RllibFamily(GymnasiumFamily):
     )
 
     def with_updates(self, task: TaskConfig, updates: int) -> TaskConfig:
-        """Refuse budgets in updates, of methods that carry agents over to another round.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raise ValueError: only methods that carry agents over have budgets in updates."""
         raise ValueError(
             f"meta.updates_per_round = {updates}: agents of task.kind = rllib cannot be carried "
             "over to another round; take another meta.method, or task.kind = gymnasium"
         )
 
     def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        """Refuse what RLlib's agent does not have.
-
-        Raises:
-            ValueError: It is set.
-        """
+        """Raise ValueError for options that RLlib's agent does not have."""
         default = AgentConfig()
         for name in self.ignored_agent_options:
             auto = {"precision": "float32", "device": "cpu"}.get(name)

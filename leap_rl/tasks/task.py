@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.envs.episodes import EpisodeEnd as EpisodeEnd
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout
 
@@ -31,17 +32,6 @@ TaskState: TypeAlias = dict[str, NDArray[Any]]
 
 Observe: TypeAlias = Callable[[Point], None]
 """Sees each point of the gradient path before an update; a meta path's ``visit`` fits it."""
-
-
-class EpisodeEnd(NamedTuple):
-    """An episode that ended."""
-
-    agent_steps: int
-    """Agent steps of the whole task, over all its environments, when it ended."""
-    episode_return: float
-    """Sum of the raw rewards."""
-    length: int
-    """Agent steps that the episode took."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,19 +107,15 @@ class Task(Protocol):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from a state, in a freshly made task, in place of :meth:`start`.
 
-        Raises:
-            ValueError: The state is of another task, or of one made otherwise.
+        ValueError: the state is of another task, or of one made otherwise.
         """
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Begin a round with the agent of an earlier one, in place of :meth:`start`.
 
-        All is restored from ``state`` but the shared parameters, which are set to ``shared``,
-        float32 [P], and the counts of updates and agent steps, which begin at 0. Batches of
-        examples are drawn from the new task's seed.
-
-        Raises:
-            ValueError: The state is of another task, or of one made otherwise.
+        All is restored from ``state``, see :meth:`restore`, but the shared parameters, which are
+        set to ``shared``, float32 [P], and the counts of updates and agent steps, which begin at 0.
+        Batches of examples are drawn from the new task's seed.
         """
 
     def named_parameters(self) -> dict[str, Tensor]:
@@ -150,11 +136,7 @@ class TaskFactory(Protocol):
         """Make the task of ``spec``; :meth:`Task.start` comes next."""
 
     def check_machine(self) -> None:
-        """Refuse a machine that cannot compute the tasks as they were meant.
-
-        Raises:
-            ValueError: It lacks something.
-        """
+        """Raise ValueError for a machine that cannot compute the tasks as they were meant."""
 
     def shared_layout(self) -> Layout:
         """Return the names and places of the shared parameters in the flat vector."""

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.games import CATCH_GAMES
-from leap_rl.envs.episodes import Episode, EpisodeAccounting
+from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
 from leap_rl.envs.small.catch import (
     BALLS,
     CELL,
@@ -47,7 +47,7 @@ def look_and_play(observation: NDArray[np.uint8], *, mirrored: bool = False) -> 
     return LEFT if (target < columns[0]) != mirrored else RIGHT
 
 
-def episodes_of(name: str, policy: str, *, num_envs: int, agent_steps: int) -> list[Episode]:
+def episodes_of(name: str, policy: str, *, num_envs: int, agent_steps: int) -> list[EpisodeEnd]:
     games = make_catch(name, num_envs=num_envs, seed=0)
     accounting = EpisodeAccounting(num_envs)
     rng = np.random.default_rng(0)
@@ -67,11 +67,13 @@ def episodes_of(name: str, policy: str, *, num_envs: int, agent_steps: int) -> l
 @pytest.mark.parametrize("name", CATCH_GAMES)
 def test_perfect_play_from_the_picture_catches_every_ball(name: str) -> None:
     episodes = episodes_of(name, "perfect", num_envs=4, agent_steps=120)
-    assert [(e.raw_return, e.length) for e in episodes] == [(10.0, 60)] * 8
+    assert [(e.episode_return, e.length) for e in episodes] == [(10.0, 60)] * 8
 
 
 def test_random_play_has_the_documented_mean_return() -> None:
-    returns = [e.raw_return for e in episodes_of("catch", "random", num_envs=200, agent_steps=60)]
+    returns = [
+        e.episode_return for e in episodes_of("catch", "random", num_envs=200, agent_steps=60)
+    ]
     # A ball's reward is ±1 with P(+1) = 3/7: variance 1 − (1/7)² = 48/49.
     standard_error = (BALLS * 48 / 49 / len(returns)) ** 0.5
     assert abs(np.mean(returns) - float(RANDOM_RETURN)) < 4 * standard_error

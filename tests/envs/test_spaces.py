@@ -7,7 +7,7 @@ import pytest
 from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from leap_rl.envs.gymnasium.spaces import actions_of, adapter_of
+from leap_rl.envs.gymnasium.spaces import ActionAdapter, adapter_of
 from tests.envs.own_games import SPACES
 
 
@@ -69,11 +69,11 @@ def test_what_cannot_be_seen_is_told(space: object, message: str) -> None:
 
 
 def test_actions() -> None:
-    discrete = actions_of(Discrete(3, start=-1))
+    discrete = ActionAdapter(Discrete(3, start=-1))
     assert (discrete.num_actions, discrete.continuous) == (3, False)
     assert [discrete.take(action) for action in range(3)] == [-1, 0, 1]
     space = Box(np.array([[-2, 0]]), np.array([[4, 1]]), dtype=np.float32)
-    numbers = actions_of(space)
+    numbers = ActionAdapter(space)
     assert (numbers.num_actions, numbers.continuous) == (2, True)
     for action, own in (([-1, -1], [-2, 0]), ([0, 1], [1, 1]), ([9, -9], [4, 0])):
         taken = numbers.take(action)
@@ -92,4 +92,4 @@ def test_actions() -> None:
 )
 def test_actions_that_cannot_be_taken_are_told(space: Space[Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        actions_of(space)
+        ActionAdapter(space)

@@ -13,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.episodes import Episode, EpisodeAccounting
+from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
 from leap_rl.envs.vector import GameVector, RestorableEnvs, VectorStep, environment_seeds
 
 # How the episodes of each environment end: (agent steps, how), again and again.
@@ -69,7 +69,7 @@ class TellingEnv(RestorableEnvs):
         return self._observe(), rewards, terminated, truncated, info
 
 
-def play(endings: list[Endings], steps: int) -> tuple[list[VectorStep], list[Episode]]:
+def play(endings: list[Endings], steps: int) -> tuple[list[VectorStep], list[EpisodeEnd]]:
     games = GameVector(TellingEnv(endings), seed=0)
     accounting = EpisodeAccounting(games.num_envs)
     games.reset()
@@ -80,7 +80,7 @@ def play(endings: list[Endings], steps: int) -> tuple[list[VectorStep], list[Epi
     return taken, episodes
 
 
-def expected_episodes(endings: list[Endings], steps: int) -> list[Episode]:
+def expected_episodes(endings: list[Endings], steps: int) -> list[EpisodeEnd]:
     """What must come out, computed from the endings alone."""
     episodes = []
     for env, ending in enumerate(endings):
@@ -89,15 +89,10 @@ def expected_episodes(endings: list[Endings], steps: int) -> list[Episode]:
             length = end - start
             total = sum(reward_of(env, number, position) for position in range(1, length + 1))
             episodes.append(
-                Episode(
-                    environment=env,
-                    agent_steps=end * len(endings),
-                    raw_return=total,
-                    length=length,
-                )
+                EpisodeEnd(agent_steps=end * len(endings), episode_return=total, length=length)
             )
             start, number = end, number + 1
-    return sorted(episodes, key=lambda episode: (episode.agent_steps, episode.environment))
+    return sorted(episodes, key=lambda episode: episode.agent_steps)  # then by environment
 
 
 def test_returns_and_lengths_are_those_of_the_episodes_played() -> None:
@@ -109,7 +104,7 @@ def test_returns_and_lengths_are_those_of_the_episodes_played() -> None:
 def test_an_episode_by_hand() -> None:
     # Environment 0: rewards 1, 2, 3; then, in episode 1, a single 11; then 21, 22, 23, 24.
     _, episodes = play([ENDINGS[0]], 8)
-    assert [(e.raw_return, e.length, e.agent_steps) for e in episodes] == [
+    assert [(e.episode_return, e.length, e.agent_steps) for e in episodes] == [
         (6.0, 3, 3),
         (11.0, 1, 4),
         (90.0, 4, 8),
@@ -204,7 +199,7 @@ def test_sums_are_exact_where_float32_would_not_be() -> None:
     assert accounting.returns.tolist() == [2.0**24 + 1]
     assert accounting.lengths.tolist() == [2]
     (episode,) = accounting.record(step(1.0, terminated=True), 3)
-    assert episode.raw_return == 2.0**24 + 2
+    assert episode.episode_return == 2.0**24 + 2
     assert accounting.returns.tolist() == [0.0]
 
 

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import AutogradPasses
+from leap_rl.networks.autograd import AutogradPasses, make_passes
 from leap_rl.networks.custom import EncoderSpec, source_sha256
 from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
-from leap_rl.networks.fastest import make_passes
 from leap_rl.networks.parameters import flatten_parameters, load_parameters
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.hardware import check_machine, resolve

@@ -7,7 +7,6 @@ import torch
 
 from leap_rl.networks.encoders import ENCODERS, OF_IMAGES, initialize, make_encoder
 from leap_rl.networks.parameters import layout_of
-from leap_rl.rl.config import ENCODER_NAMES
 
 ATARI = (84, 84, 3)
 
@@ -18,10 +17,6 @@ def seeded(seed: int) -> torch.Generator:
 
 def screens(num: int, shape: tuple[int, int, int], seed: int = 0) -> torch.Tensor:
     return torch.randint(0, 256, (num, *shape), dtype=torch.uint8, generator=seeded(seed))
-
-
-def test_the_names_of_the_config_are_those_that_exist() -> None:
-    assert ENCODER_NAMES == ENCODERS
 
 
 def impala_section(inputs: int, outputs: int) -> int:

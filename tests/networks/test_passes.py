@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import AutogradPasses
+from leap_rl.networks.autograd import AutogradPasses, make_passes
 from leap_rl.networks.blocks import space_to_depth
 from leap_rl.networks.direct import DirectPasses
 from leap_rl.networks.encoders import initialize
-from leap_rl.networks.fastest import make_passes
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
 from leap_rl.networks.passes import Passes
 from leap_rl.networks.small import SmallPasses

@@ -16,7 +16,7 @@ from torch import Tensor
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.divergence import OnDivergence
+from leap_rl.tasks.config import OnDivergence
 from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (

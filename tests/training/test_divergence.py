@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.divergence import OnDivergence
+from leap_rl.tasks.config import OnDivergence
 from leap_rl.training.errors import ProtocolError
 from leap_rl.training.messages import Abandon, Continue, Counted, Diverged, Finished, Ticket
 from leap_rl.training.server.parameter_server import MAX_RESTARTS, ParameterServer

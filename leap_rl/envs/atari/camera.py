@@ -46,12 +46,7 @@ class _Camera:
 
 
 class FilmedAtari(AtariEnvs):
-    """One environment of a game, and the frames of its last agent step.
-
-    Args:
-        game: a key of `games.ACTION_COUNTS`, or a flavour's name in its one spelling.
-        settings: how the emulator is run.
-    """
+    """One environment of a game, and the frames of its last agent step."""
 
     def __init__(self, game: str, *, settings: AtariSettings) -> None:
         super().__init__(game, num_envs=1, settings=settings)

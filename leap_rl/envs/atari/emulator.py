@@ -49,12 +49,7 @@ class Start:
 
 
 class Emulator:
-    """An ALE emulator with the state that ALE lacks.
-
-    Args:
-        name: a key of `games.ACTION_COUNTS`, or the name of a flavour of one.
-        settings: how it is run.
-    """
+    """An ALE emulator of a game or flavour, with the state that ALE lacks."""
 
     game: str
     """The game, whatever the flavour."""
@@ -124,12 +119,7 @@ class Emulator:
 
 
 class Starts:
-    """The starts of one game's episodes, by the number of no-ops; shared by all its emulators.
-
-    Args:
-        emulator: a fresh one.
-        settings: how it is run.
-    """
+    """The starts of one game's episodes, by the number of no-ops; shared by all its emulators."""
 
     def __init__(self, emulator: Emulator, settings: AtariSettings) -> None:
         ale = emulator.ale

@@ -143,11 +143,7 @@ class AtariEnvs(RestorableEnvs):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-        """Resume from a state, and return the observations.
-
-        Raises:
-            ValueError: the state is of another game, of other settings or another B.
-        """
+        """See `RestorableEnvs.restore`."""
         check_state(state, like=self.state())
         states = split_bytes(state["emulators"], state["emulators_sizes"])
         pressed = split_bytes(state["pressed"], state["pressed_sizes"])
@@ -220,14 +216,10 @@ def make_atari(
     settings: AtariSettings | None = None,
     processes: int = 1,
 ) -> GameVector:
-    """Make B environments of one Atari game.
+    """Make B environments of one Atari game or flavour (`pong@mode=1`), by default as in the paper.
 
-    Args:
-        game: a key of `games.ACTION_COUNTS`, or one of its flavours (`pong@mode=1`).
-        num_envs: B.
-        seed: the sole source of randomness.
-        settings: how the emulator is run; by default as in the paper.
-        processes: how many step the environments; changes no bit. 1 is this one.
+    `seed` is the sole source of randomness. `processes` step the environments, which changes no
+    bit.
 
     Raises:
         ValueError: there is no such game or flavour, or `processes` does not lie in 1..B.

@@ -86,8 +86,7 @@ TABLE: dict[str, tuple[int, Sequence[int], Sequence[int]]] = {
 """The size of the minimal action set, modes and difficulties of each game, the defaults first.
 
 ALE's `getMinimalActionSet`, `getAvailableModes` and `getAvailableDifficulties` of ale-py 0.12.1.
-That the first mode and difficulty are what an emulator starts in was measured: it then stands, to
-the bit, where one stands that was told nothing.
+An emulator starts in the first mode and difficulty: setting them changes no bit of its state.
 """
 
 
@@ -120,14 +119,7 @@ def difficulties(game: str) -> tuple[int, ...]:
 
 
 def find_flavour(name: str) -> Flavour:
-    """Return what a name stands for.
-
-    Args:
-        name: a key of `games.ACTION_COUNTS`, with or without `@mode=...,difficulty=...`.
-
-    Raises:
-        ValueError: the game has no such mode or difficulty; the message names those that it has.
-    """
+    """Return the flavour of a name; ValueError if the game has no such mode or difficulty."""
     game, arguments = split_name(name)
     for key in arguments:
         if key not in ("mode", "difficulty"):

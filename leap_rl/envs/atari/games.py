@@ -61,16 +61,11 @@ _GAMES_BY_KEY = {game.replace("_", ""): game for game in (*ACTION_COUNTS, *CATCH
 
 
 def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
-    """Turn a list of games and pools into a list of games.
+    """Turn a list of games and pools into a list of games, pools spelled out, in the order given.
 
     Args:
         games: names of games (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do), of
-            their flavours (`pong@mode=1`) and of pools (a key of `POOLS`, or `flavours:pong`),
-            mixed as one likes.
-
-    Returns:
-        The games' names in snake_case, flavours in their one spelling, pools spelled out, in the
-        order given.
+            their flavours (`pong@mode=1`) and of pools (a key of `POOLS`, or `flavours:pong`).
 
     Raises:
         ValueError: a name is unknown, a game comes twice, or there is none.
@@ -85,6 +80,13 @@ def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
                 "or in one pool"
             )
     return resolved
+
+
+def missing_roms() -> list[str]:
+    """Return the games whose ROM ale_py does not find."""
+    from ale_py import roms
+
+    return [game for game in ACTION_COUNTS if roms.get_rom_path(game) is None]
 
 
 def _resolve_name(name: str) -> tuple[str, ...]:

@@ -63,11 +63,7 @@ def area_weights(source: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def pair_table(colors: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Return the maxima of all pairs of colors, uint64 [256 · 256], channels in fields of 21 bits.
-
-    Args:
-        colors: uint8 [256, channels], by palette index.
-    """
+    """Return the maxima of all pairs of colors [256, channels], uint64 [256 · 256]."""
     shifts = np.arange(colors.shape[1], dtype=np.uint64) * np.uint64(_FIELD)
     maxima = np.maximum(colors[:, None], colors[None]).astype(np.uint64)
     packed: NDArray[np.uint64] = (maxima << shifts).sum(axis=-1, dtype=np.uint64)

@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 
 import leap_rl.envs.small.cart_pole  # noqa: F401  registers leap_rl/CartPole-v1
 from leap_rl.envs.gymnasium.ids import parse_game
-from leap_rl.envs.gymnasium.spaces import actions_of, adapter_of
+from leap_rl.envs.gymnasium.spaces import ActionAdapter, adapter_of
 from leap_rl.envs.state import Actions, Observations
 
 
 def make_one(game: str) -> Any:
-    """Make one environment, a `gymnasium.Env`.
-
-    Args:
-        game: as `ids.parse_game` reads it. If it names a module, that is imported.
-
-    Raises:
-        ValueError: there is none of that name, or it cannot be made; the message says why.
-    """
+    """Make a `gymnasium.Env`, importing its module; ValueError if it cannot be made."""
     parsed = parse_game(game)
     try:
         if parsed.module is not None:
@@ -35,16 +28,7 @@ def make_one(game: str) -> Any:
 
 
 class GymnasiumGames:
-    """B environments, each in an episode of its own; see `envs.games.Games`.
-
-    Args:
-        game: as `make_one` takes it.
-        count: B.
-        remake: make an environment again for each episode.
-
-    Raises:
-        ValueError: there is no such game, or it has spaces that no agent here can use.
-    """
+    """B environments, each in an episode of its own; see `envs.games.Games` and `make_games`."""
 
     def __init__(self, game: str, *, count: int, remake: bool) -> None:
         self._game = game
@@ -52,7 +36,7 @@ class GymnasiumGames:
         self._envs: list[Any] = [make_one(game) for _ in range(count)]
         try:
             self._adapter = adapter_of(self._envs[0].observation_space)
-            self._actions = actions_of(self._envs[0].action_space)
+            self._actions = ActionAdapter(self._envs[0].action_space)
         except ValueError as error:
             self.close()
             raise ValueError(f"task.games: {game!r} {error}") from None

@@ -57,11 +57,7 @@ class ObservationAdapter:
 
 
 def adapter_of(space: Space[Any]) -> ObservationAdapter:
-    """Return how observations of a space are shown.
-
-    Raises:
-        ValueError: there is no way; the message says what the space is.
-    """
+    """Return how observations of a space are shown; ValueError if they cannot be."""
     if isinstance(space, Discrete):
         return ObservationAdapter(space=space, shape=(int(space.n),), scaled=True)
     if not isinstance(space, Box) or not space.shape:
@@ -83,58 +79,49 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ActionAdapter:
     """How an agent's actions become an environment's.
 
     * 0..A-1 are those of a Discrete, which may start at another number.
     * D numbers are those of a Box, whose bounds are -1 and 1 to the agent; numbers beyond are
       clipped.
+
+    Attributes:
+        continuous: whether an action is D numbers.
+        num_actions: A, or D.
+
+    Raises:
+        ValueError: the space is of another kind; the message says what it is.
     """
 
-    space: Discrete[np.int64] | Box
-    """The environment's."""
-
-    @property
-    def continuous(self) -> bool:
-        """Whether an action is D numbers."""
-        return isinstance(self.space, Box)
-
-    @property
-    def num_actions(self) -> int:
-        """A, or D."""
-        return math.prod(self.space.shape) if isinstance(self.space, Box) else int(self.space.n)
+    def __init__(self, space: Space[Any]) -> None:
+        self._space = space
+        self.continuous = isinstance(space, Box)
+        if isinstance(space, Discrete):
+            if int(space.n) > MOST_ACTIONS:
+                raise ValueError(f"has {space.n} actions, and must have at most {MOST_ACTIONS}")
+            self.num_actions, self._start = int(space.n), int(space.start)
+            return
+        if not isinstance(space, Box) or space.dtype not in (np.float32, np.float64):
+            raise ValueError(
+                f"has actions {_told(space)}, and must have a Discrete or a Box of floats; "
+                "wrap it to choose from a list of actions"
+            )
+        if not space.is_bounded():
+            raise ValueError(
+                f"has actions {_told(space)} without bounds; gymnasium.wrappers.TransformAction "
+                "gives them some"
+            )
+        self.num_actions = math.prod(space.shape)
+        self._low, self._high = space.low.astype(np.float64), space.high.astype(np.float64)
 
     def take(self, action: Any) -> Any:
         """Return the environment's own action for one of the agent's, an int or D floats."""
-        if isinstance(self.space, Discrete):
-            return int(self.space.start) + action
-        low, high = (bound.astype(np.float64) for bound in (self.space.low, self.space.high))
-        share = (np.clip(action, -1.0, 1.0).reshape(self.space.shape) + 1.0) / 2.0
-        return np.clip(low + share * (high - low), low, high).astype(self.space.dtype)
-
-
-def actions_of(space: Space[Any]) -> ActionAdapter:
-    """Return how actions of a space are taken.
-
-    Raises:
-        ValueError: there is no way; the message says what the space is.
-    """
-    if isinstance(space, Discrete):
-        if int(space.n) > MOST_ACTIONS:
-            raise ValueError(f"has {space.n} actions, and must have at most {MOST_ACTIONS}")
-        return ActionAdapter(space=space)
-    if not isinstance(space, Box) or space.dtype not in (np.float32, np.float64):
-        raise ValueError(
-            f"has actions {_told(space)}, and must have a Discrete or a Box of floats; "
-            "wrap it to choose from a list of actions"
-        )
-    if not space.is_bounded():
-        raise ValueError(
-            f"has actions {_told(space)} without bounds; gymnasium.wrappers.TransformAction gives "
-            "them some"
-        )
-    return ActionAdapter(space=space)
+        if not self.continuous:
+            return self._start + action
+        low, high = self._low, self._high
+        share = (np.clip(action, -1.0, 1.0).reshape(low.shape) + 1.0) / 2.0
+        return np.clip(low + share * (high - low), low, high).astype(self._space.dtype)
 
 
 def _told(space: Space[Any]) -> str:

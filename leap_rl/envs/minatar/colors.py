@@ -53,11 +53,9 @@ COLORS: dict[str, tuple[int, int, int]] = {
 
 
 def cell_table(things: Sequence[str], *, palette: bool) -> NDArray[np.uint8]:
-    """Return how a cell looks, uint8 [2**C, K], by the bits of what is in it.
+    """Return how a cell looks, uint8 [2**C, K], by the bits of what is in it of C kinds of things.
 
-    Args:
-        things: C kinds of things, in the order of their bits.
-        palette: In `COLORS` on black, so K = 3; otherwise 255 in the channel of each kind, K = C.
+    With `palette` in `COLORS` on black, so K = 3; otherwise 255 in the channel of each kind, K = C.
     """
     bits = np.arange(2 ** len(things))[:, None] >> np.arange(len(things)) & 1
     if not palette:

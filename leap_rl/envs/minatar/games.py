@@ -44,11 +44,7 @@ class GameOptions:
 
 
 def options_of(game: str) -> tuple[str, GameOptions]:
-    """Return the name and the options of a game.
-
-    Raises:
-        ValueError: MinAtar has no such game, no such option, or not this value of it.
-    """
+    """Return a game's name and options; ValueError if MinAtar has no such game, option or value."""
     parsed = parse_game(game)
     name, _, version = parsed.id.removeprefix("MinAtar/").rpartition("-")
     if name not in GAMES or version not in ("v0", "v1"):
@@ -72,16 +68,7 @@ def options_of(game: str) -> tuple[str, GameOptions]:
 
 
 class MinAtarGames:
-    """B games of one kind, each in an episode of its own; see `envs.games.Games`.
-
-    Args:
-        game: its id, such as `MinAtar/Breakout-v1@sticky_action_prob=0.0`.
-        count: B.
-        palette: whether it is painted in `colors.COLORS`, or shows its own channels.
-
-    Raises:
-        ValueError: MinAtar has no such game, no such option, or not this value of it.
-    """
+    """B games, each in an episode of its own; see `envs.games.Games` and `make_games`."""
 
     def __init__(self, game: str, *, count: int, palette: bool) -> None:
         name, options = options_of(game)
@@ -122,4 +109,4 @@ class MinAtarGames:
         show(self._cells, self._table, observations)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """There is nothing to free."""

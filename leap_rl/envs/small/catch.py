@@ -50,12 +50,7 @@ _COUNTS = ("balls_left", "ball_rows", "ball_columns", "paddle_columns")
 
 
 class CatchEnvs(RestorableEnvs):
-    """B games of Catch, stepped together; what one plays does not depend on B.
-
-    Args:
-        name: one of `atari.games.CATCH_GAMES`.
-        num_envs: B.
-    """
+    """B games of one of `atari.games.CATCH_GAMES`; what one plays does not depend on B."""
 
     balls_left: NDArray[np.int64]
     ball_rows: NDArray[np.int64]
@@ -120,11 +115,7 @@ class CatchEnvs(RestorableEnvs):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-        """Resume from a state, and return the observations.
-
-        Raises:
-            ValueError: the state is of another variant or another B.
-        """
+        """See `RestorableEnvs.restore`."""
         check_state(state, like=self.state())
         for count in _COUNTS:
             setattr(self, count, state[count].copy())

@@ -2,7 +2,7 @@
 
 Lake, Salakhutdinov and Tenenbaum, "Human-level concept learning through probabilistic program
 induction", Science 2015: 50 alphabets, 20 images of each character, one by each of 20 drawers.
-DD is the hand. The "minimal" splits repeat alphabets of each other and of `images_background`;
+DD is the drawer. The "minimal" splits repeat alphabets of each other and of `images_background`;
 an alphabet counts once.
 """
 
@@ -53,13 +53,10 @@ class Omniglot:
 
 @lru_cache(maxsize=4)
 def read_omniglot(path: str) -> Omniglot:
-    """Read all images at a path, once in a process.
+    """Read all images, once in a process; ValueError if there are none, or others.
 
     Args:
         path: A folder that holds one or more of `SPLITS`, unpacked or as zips; or one of them.
-
-    Raises:
-        ValueError: There are none, or what is there is not Omniglot.
     """
     found: dict[str, dict[str, list[tuple[str, bytes]]]] = {}
     source_of: dict[str, Path] = {}
@@ -104,11 +101,7 @@ def _fault_of(png: bytes) -> str | None:
 
 
 def decode(png: bytes) -> NDArray[np.uint8]:
-    """Return an image as uint8 [28, 28]: 255 where all is ink, 0 where all is paper.
-
-    Raises:
-        ValueError: It is no PNG file, or a damaged one.
-    """
+    """Return a PNG as uint8 [28, 28], 255 all ink and 0 all paper; ValueError if it is damaged."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -121,11 +114,9 @@ def decode(png: bytes) -> NDArray[np.uint8]:
 
 
 def downsample(image: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    """Return a square image made smaller: each pixel is the mean over the area that it covers.
+    """Return a square image [S, S] made smaller, [side, side].
 
-    Args:
-        image: [S, S], S at least `side`.
-        side: Of the result, [side, side].
+    Each pixel is the mean over the area that it covers.
     """
     weights = _coverage(image.shape[0], side)
     means: NDArray[np.float64] = weights @ image @ weights.T
@@ -143,11 +134,7 @@ def _coverage(size: int, side: int) -> NDArray[np.float64]:
 
 
 def _sources(path: Path) -> list[Path]:
-    """Return the folders and zips of splits at a path, in the order of `SPLITS`.
-
-    Raises:
-        ValueError: There is nothing at the path.
-    """
+    """Return a path's folders and zips, in the order of `SPLITS`; ValueError if it is not there."""
     if not path.exists():
         raise ValueError(
             f"task.data = {path}: there is no such file or folder; Omniglot's "

@@ -33,20 +33,14 @@ if TYPE_CHECKING:
 def with_alphabets(task: TaskConfig) -> TaskConfig:
     """Return the config with its alphabets spelled out and with the SHA-256 of its data.
 
-    Raises:
-        ValueError: The data is missing or another than the config's, or there are no such
-            alphabets in it.
+    For errors see `open_data` and `resolve_alphabets`.
     """
     data = open_data(task)
     return replace(task, games=list(resolve_alphabets(task, data)), data_sha256=data.sha256)
 
 
 def open_data(task: TaskConfig) -> Omniglot:
-    """Return the config's images.
-
-    Raises:
-        ValueError: They are missing, or others than those of the config.
-    """
+    """Return the config's images; ValueError if they are missing, or others."""
     if task.data is None:
         raise ValueError(
             "task.data = null: task.kind = omniglot needs Omniglot's images; get "
@@ -93,14 +87,9 @@ def resolve_alphabets(task: TaskConfig, data: Omniglot) -> tuple[str, ...]:
 
 
 def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, list[str]]:
-    """Part alphabets into those to pretrain on and those to hold out.
+    """Part alphabets with enough characters into those to pretrain on and those to hold out.
 
-    Args:
-        usable: Alphabets with enough characters.
-        config: Says how many go where, and which of the draws is meant.
-
-    Raises:
-        ValueError: There are not so many.
+    ValueError: there are fewer than the config asks for.
     """
     # Sorting by a keyed hash: an alphabet more in the data moves no other one in the order.
     order = sorted(

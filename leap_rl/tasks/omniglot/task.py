@@ -46,10 +46,6 @@ class OmniglotTask(DescentTask):
         second_order: Whether the end's gradient is by the start, through all updates, on the
             validation images ("MAML differs from Leap in that it evaluates the meta objective on
             a held-out test set"), rather than by the end, on one more batch.
-
-    Attributes:
-        config: As given.
-        learner: The network and its gradient descent.
     """
 
     def __init__(

@@ -61,14 +61,7 @@ def quadratic_loss(theta: Tensor, bowl: Bowl, displacement: Tensor) -> tuple[Ten
 
 
 class QuadraticTask(DescentTask):
-    """Descends one bowl.
-
-    Args:
-        spec: The bowl's name and the task's seed, which the noise is drawn from.
-        config: The budget.
-        lr: Learning rate α of the gradient descent.
-        loss_difference: Whether to compute each batch's loss after the update too.
-    """
+    """Descends one bowl with the learning rate α `lr`; the noise is drawn from the task's seed."""
 
     def __init__(
         self, spec: TaskSpec, *, config: TaskConfig, lr: float, loss_difference: LossDifference

@@ -6,11 +6,10 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import UnfitMachineError
@@ -19,6 +18,9 @@ from leap_rl.training.rounds.policy import RoundPolicyFactory
 from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due, Link, Trainer
+
+if TYPE_CHECKING:
+    from leap_rl.tasks.config import OnDivergence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors.numpy import save
 
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import ProtocolError
 from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
@@ -41,6 +41,9 @@ from leap_rl.training.rounds.policy import RoundPolicy
 from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
 from leap_rl.training.server.run_rounds import RunRounds
 from leap_rl.training.server.slots import Slot, SlotState
+
+if TYPE_CHECKING:
+    from leap_rl.tasks.config import OnDivergence
 
 MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""
