@@ -91,7 +91,7 @@ def _supervise(
     while True:
         interrupts.check()
         status: RunStatus = ask(server.supervise)
-        pool.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
+        pool.run_spec.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)
