@@ -14,7 +14,7 @@ from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import UnfitMachineError
-from leap_rl.training.faults.points import OnFaultPoint, no_fault
+from leap_rl.training.faults import OnFaultPoint, no_fault
 from leap_rl.training.rounds.policy import RoundPolicyFactory
 from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -44,10 +44,7 @@ class RunSpec:
     """Fault-injection callback of all processes; must be picklable."""
 
     def make_server(self, *, trainers_live: bool = False) -> ParameterServer:
-        """Make the run's server as the folder's newest checkpoint says.
-
-        Args:
-            trainers_live: Whether it replaces one that died, whose trainers live on.
+        """Make the run's server; with ``trainers_live`` in place of one that died.
 
         Raises:
             RunFolderError: The folder lacks something, or what it holds is damaged.

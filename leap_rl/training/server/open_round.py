@@ -120,16 +120,14 @@ class OpenRound:
     def tick(self) -> bool:
         """Free the slots whose leases are over, and fill all of them where the round is late.
 
-        A server that stalls, on a slow disk say, hears nobody meanwhile: the time it missed is
-        added to the leases. Returns whether the round was late, and is to be closed.
+        Returns whether it was late, and is to be closed.
         """
         now, lease_policy = self.clock(), self.lease_policy
+        # A server that stalls, on a slow disk say, hears nobody meanwhile.
         missed_s = now - self._ticked_s - lease_policy.lease_s / TICKS_A_LEASE
         self._ticked_s = now
-        if missed_s > 0:
-            for slot in self.slots:
-                slot.lease_until_s += missed_s
         for slot in self.slots:
+            slot.lease_until_s += max(0.0, missed_s)
             if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
                 self.counters.lease_expiries += 1
                 self.free(slot, f"nothing was heard of it for {lease_policy.lease_s:g} s")

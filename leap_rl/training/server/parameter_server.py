@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from leap_rl.tasks.divergence import OnDivergence
 from leap_rl.training.errors import ProtocolError
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultPoint
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -153,11 +153,9 @@ class ParameterServer(RunRounds):
 
     def heartbeat(self, trainer: str, incarnation: int) -> None:
         """Renew the leases of a trainer that lives but has nothing to stream yet."""
-        known = self._trainers.get(trainer)
-        if known is not None and known.incarnation == incarnation:
-            slot = self._open.held_by(trainer)
-            if slot is not None:
-                self._open.renew(slot)
+        known, slot = self._trainers.get(trainer), self._open.held_by(trainer)
+        if known is not None and known.incarnation == incarnation and slot is not None:
+            self._open.renew(slot)
 
     # -- what the driver calls ----------------------------------------------------------------
 
@@ -177,8 +175,7 @@ class ParameterServer(RunRounds):
         self._close_if_full()  # where the checkpoint could not be written before
         if self._finished:
             return Finished()
-        free = (slot for slot in self._open.slots if slot.state is SlotState.PENDING)
-        slot = next(free, None)
+        slot = next((slot for slot in self._open.slots if slot.state is SlotState.PENDING), None)
         if slot is None:
             return Wait()
         slot.hand_out(claim, self.session)
@@ -217,16 +214,15 @@ class ParameterServer(RunRounds):
             self.counters.tasks_dropped += 1
             _log.warning("%s; it is dropped", what)
             self._close_if_full()
-        elif self.on_divergence == "restart_task" and slot.restarts < MAX_RESTARTS:
+        elif self.on_divergence == "stop":
+            way_out = "task.on_divergence = restart_task or drop_task would continue without it"
+            self._open.failure = f"{what}; {way_out}"
+        elif slot.restarts < MAX_RESTARTS:
             slot.restart()
             self.counters.tasks_restarted += 1
             _log.warning("%s; it starts again with task seed %d", what, slot.task_seed)
         else:
-            self._open.failure = what + (
-                f", as with {MAX_RESTARTS} other seeds before"
-                if self.on_divergence == "restart_task"
-                else "; task.on_divergence = restart_task or drop_task would continue without it"
-            )
+            self._open.failure = f"{what}, as with {MAX_RESTARTS} other seeds before"
         return Abandon(reason=what)
 
     def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.status import RunStatus, TaskStatus
-from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
+from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import Ticket
 from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, RoundPolicy
 from leap_rl.training.server.counters import Counters
@@ -169,9 +169,8 @@ class RunRounds:
             "fingerprint": self.fingerprint,
             "slots": [_entry(slot) for slot in results],
             "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
+            **({"kept": kept} if kept else {}),
         }
-        if kept:
-            state["kept"] = kept
         if closed.best is not None:
             # Its checkpoint is there: this round began with it, or one before.
             self.folder.point_best(closed.best)

@@ -120,11 +120,8 @@ class TaskRecorder:
         now, interval = self._clock(), metrics["interval"]
         self._interval_losses = LossMean(**interval["losses"])
         self._interval_rewards = interval["rewards"]
-        self._interval_mark = (
-            now - interval["elapsed_s"],
-            interval["agent_steps"],
-            interval["episodes"],
-        )
+        then = now - interval["elapsed_s"]
+        self._interval_mark = (then, interval["agent_steps"], interval["episodes"])
         self._started_s -= metrics["working_s"]
         self._live_mark = (now, self.agent_steps)
 
@@ -136,14 +133,14 @@ class TaskRecorder:
     def _close_interval(self) -> None:
         then, agent_steps, episodes = self._interval_mark
         returns = [episode.episode_return for episode in self._episodes[episodes:]]
+        elapsed_s = max(self._clock() - then, 1e-9)
         self.curve.append(
             CurvePoint(
                 agent_steps=self.agent_steps,
                 losses=self._interval_losses.means(),
                 episodes=len(returns),
                 return_sum=float(sum(returns)),
-                agent_steps_per_s=(self.agent_steps - agent_steps)
-                / max(self._clock() - then, 1e-9),
+                agent_steps_per_s=(self.agent_steps - agent_steps) / elapsed_s,
                 rewards=self._interval_rewards,
             )
         )

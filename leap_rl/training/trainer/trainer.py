@@ -18,7 +18,7 @@ from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.meta.point import Point
 from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
+from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -31,7 +31,6 @@ from leap_rl.training.messages import (
     FloatVector,
     Stream,
     TaskRecord,
-    Wait,
     Work,
 )
 from leap_rl.training.trainer.recorder import TaskRecorder
@@ -67,11 +66,7 @@ class Link(Protocol):
         """What is to be sent now; asked after every update, so cheap."""
 
     def stream(self, message: Stream) -> Continue | Abandon | None:
-        """Send a stream without waiting for its answer.
-
-        Returns:
-            The newest answer to a stream of this task, or none before the first has come.
-        """
+        """Send a stream without waiting; returns the newest answer to one of this task, or none."""
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Send the whole sum and wait until it counts."""
@@ -103,16 +98,14 @@ class Trainer:
         self._idle_since_s = time.monotonic()
         work = self._claim()
         while not isinstance(work, Finished):
-            if isinstance(work, Wait):
-                work = self._claim()
-                continue
-            answer = self._train(work, waiting_s=time.monotonic() - self._idle_since_s)
-            if isinstance(answer, Counted):
-                self.on_fault_point(FaultPoint.TRAINER_COMPLETED)
-                work = answer.next
-            else:
+            if isinstance(work, Assignment):
+                answer = self._train(work, waiting_s=time.monotonic() - self._idle_since_s)
+                if isinstance(answer, Counted):
+                    self.on_fault_point(FaultPoint.TRAINER_COMPLETED)
+                    work = answer.next
+                    continue
                 self._idle_since_s = time.monotonic()
-                work = self._claim()
+            work = self._claim()
 
     def _claim(self) -> Work:
         self.on_fault_point(FaultPoint.TRAINER_CLAIMING)

@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import RayError
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultPoint
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
 from leap_rl.training.runtime.ray.trainer_actor import TrainerActor
 from leap_rl.training.runtime.run_spec import RunSpec
@@ -39,8 +39,9 @@ class Share:
     """What a trainer takes of a node."""
 
     cores: int
+    """Its own, and those of the processes that its emulators are spread over."""
     gpus: float
-    """A fraction below 1, or a whole number."""
+    """A fraction below 1, which shares one with others, or a whole number."""
 
     def places(self, resources: Mapping[str, float]) -> int:
         """Return how many trainers a node with these resources has room for."""
@@ -54,10 +55,7 @@ class Share:
         return places
 
     def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
-        """Refuse what no node has: Ray would wait for such a node for ever.
-
-        Args:
-            nodes: The resources of each node.
+        """Refuse what none of the nodes has in its resources: Ray would wait for one for ever.
 
         Raises:
             RunFailedError: There are nodes with cores, and none has as many.
@@ -110,11 +108,7 @@ class TrainerPool:
     _look_again_s: float = 0.0
 
     def fill(self, slots: int) -> None:
-        """Start the trainers that are missing.
-
-        Args:
-            slots: Of the open round: more trainers than that would find nothing to do.
-        """
+        """Start the trainers that are missing: one a slot at most, as others had nothing to do."""
         wanted = self.trainers
         if wanted is None:
             # One waits even where there is no room: for the first node that comes.
