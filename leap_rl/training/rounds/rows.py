@@ -54,7 +54,7 @@ def meta_step_row(
         agent_steps_before: Of all meta-steps before this one.
         frames_per_agent_step: 0 for tasks without frames.
         validation: Metrics of the initialization before the step; mostly none.
-        unit: A task that counts examples has no episodes.
+        unit: Tasks that count examples have no episodes.
     """
     new_agent_steps = sum(slot.record.agent_steps for slot in slots)
     agent_steps = agent_steps_before + new_agent_steps
