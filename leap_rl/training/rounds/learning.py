@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from leap_rl.tracking.metrics import Unit
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.meta_training import task_seed
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import dropped_row, learn_row
 
 
@@ -73,17 +72,12 @@ class Learning:
             for slot, game in enumerate(self.plan.games)
         ]
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
+    def close(self, filled: FilledRound) -> ClosedRound:
         """Make rows of the learning curves, and of the games that were dropped."""
         unit = self.plan.unit
         rows = [
-            learn_row(slot.spec.game, point, unit) for slot in slots for point in slot.record.curve
+            learn_row(slot.spec.game, point, unit)
+            for slot in filled.slots
+            for point in slot.record.curve
         ]
-        return ClosedRound(rows=rows + [dropped_row(slot, unit) for slot in dropped])
+        return ClosedRound(rows=rows + [dropped_row(slot, unit) for slot in filled.dropped])

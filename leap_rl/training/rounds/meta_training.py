@@ -9,7 +9,7 @@ Dimensions: P flattened shared parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -27,7 +27,7 @@ from leap_rl.tracking.metrics import Unit
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import meta_step_row, norm
 from leap_rl.training.rounds.validation import Validation, ValidationState
 
@@ -145,40 +145,33 @@ class MetaTraining:
         judging = plan.validation.specs(plan.seed, round_number) if plan.validation else []
         return batch + judging
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
+    def close(self, filled: FilledRound) -> ClosedRound:
         """Average the contributions in slot order and take one step of the initialization."""
-        judging = [slot for slot in slots if slot.spec.validates and not slot.cut_off]
-        slots = [slot for slot in slots if not slot.spec.validates]
-        dropped = [slot for slot in dropped if not slot.spec.validates]
+        judging = [slot for slot in filled.slots if slot.spec.validates and not slot.cut_off]
+        filled = replace(
+            filled,
+            slots=[slot for slot in filled.slots if not slot.spec.validates],
+            dropped=[slot for slot in filled.dropped if not slot.spec.validates],
+        )
         # Copies: a contribution may lie in memory that its runtime shares read-only.
-        contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
+        contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in filled.slots]
         initialization_norm = norm(self.outer.theta)
         try:
             result = self.outer.step(contributions)
         except NonFiniteError as error:
-            raise RunFailedError(f"meta-step {round_number}: {error}") from None
-        self.validation_state, validation = self.validation_state.judge(round_number, judging)
+            raise RunFailedError(f"meta-step {filled.number}: {error}") from None
+        self.validation_state, validation = self.validation_state.judge(filled.number, judging)
         row = meta_step_row(
-            round_number,
-            slots,
+            filled,
             contributions,
             result,
-            dropped=dropped,
             initialization_norm=initialization_norm,
-            meta_step_s=elapsed_s,
             agent_steps_before=self.agent_steps,
             frames_per_agent_step=self.plan.frames_per_agent_step,
             validation=validation,
             unit=self.plan.unit,
         )
-        self.agent_steps += sum(slot.record.agent_steps for slot in slots)
+        self.agent_steps += sum(slot.record.agent_steps for slot in filled.slots)
         self._theta0 = result.theta.numpy().copy()
         return ClosedRound(
             rows=[row],

@@ -27,7 +27,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import CurvePoint, FloatVector
 from leap_rl.training.rounds.agents import RANDOM, REWARDS, Agent, agents_of, rewards_file
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import evaluation_row
 
 
@@ -153,17 +153,10 @@ class EvaluationPolicy:
         """Return whose each slot is, in slot order."""
         return agents_of(self.described)
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
+    def close(self, filled: FilledRound) -> ClosedRound:
         """Make rows of the learning curves: means over runs and seeds, point by point."""
-        by_spec = {slot.spec: slot.record.curve for slot in slots}
-        specs, agents = self.open(round_number), self.agents()
+        by_spec = {slot.spec: slot.record.curve for slot in filled.slots}
+        specs, agents = self.open(filled.number), self.agents()
         of_slots = {slot: by_spec[spec] for slot, spec in enumerate(specs) if spec in by_spec}
         rows = []
         for points in zip(*of_slots.values(), strict=True):

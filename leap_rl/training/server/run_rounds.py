@@ -14,7 +14,13 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.status import RunStatus, TaskStatus
 from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import Ticket
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, RoundPolicy
+from leap_rl.training.rounds.policy import (
+    ClosedRound,
+    DroppedSlot,
+    FilledRound,
+    FilledSlot,
+    RoundPolicy,
+)
 from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.kept_agents import KeptAgents
 from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
@@ -126,7 +132,12 @@ class RunRounds:
             return
         if self._closed is None:  # once, however often writing what it leaves may fail
             self._closed = self.policy.close(
-                number, list(filled.values()), dropped=dropped, elapsed_s=self._open.elapsed_s
+                FilledRound(
+                    number=number,
+                    slots=list(filled.values()),
+                    dropped=dropped,
+                    elapsed_s=self._open.elapsed_s,
+                )
             )
         self.folder.write(self.folder.curves(number), _episodes_file(number, filled))
         self._commit(number, results, self._closed)

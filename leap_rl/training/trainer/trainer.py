@@ -136,17 +136,13 @@ class Trainer:
                 self.on_fault_point(FaultPoint.TRAINER_TRAINING)
                 due = self.link.due()
                 if due is not Due.NOTHING:
-                    message = self._stream(assignment, recorder, path)
-                    if due is Due.SNAPSHOT:
-                        message = replace(message, snapshot=take_snapshot(task, path, recorder))
-                    answer = self.link.stream(message)
+                    answer = self.link.stream(_stream(assignment, task, recorder, path, due))
                     if isinstance(answer, Abandon):
                         return answer
                     self.on_fault_point(SENT[due])
             # Before the end point: its batch is one that the agent never learns from.
             kept = keep(task) if self.method.keeps_tasks else None
-            end = end_of_path(task, batches=self.method.end_batches)
-            path.end(end)
+            path.end(end_of_path(task, batches=self.method.end_batches))
             whole = self._complete(assignment, task, recorder, path, waiting_s=waiting_s)
             self.on_fault_point(FaultPoint.TRAINER_COMPLETING)
             self._idle_since_s = time.monotonic()  # from here on the trainer waits for an answer
@@ -165,14 +161,6 @@ class Trainer:
     def _next_claim(self) -> Claim:
         self._claims += 1
         return Claim(trainer=self.name, incarnation=self.incarnation, number=self._claims)
-
-    def _stream(self, assignment: Assignment, recorder: TaskRecorder, path: GradientPath) -> Stream:
-        return Stream(
-            ticket=assignment.ticket,
-            n=path.segments,
-            contribution=_sum_so_far(path),
-            progress=recorder.progress(),
-        )
 
     def _complete(
         self,
@@ -204,6 +192,18 @@ class Trainer:
             claim=self._next_claim(),
             agent={name: tensor.cpu().numpy() for name, tensor in agent.items()},
         )
+
+
+def _stream(
+    assignment: Assignment, task: Task, recorder: TaskRecorder, path: GradientPath, due: Due
+) -> Stream:
+    return Stream(
+        ticket=assignment.ticket,
+        n=path.segments,
+        contribution=_sum_so_far(path),
+        progress=recorder.progress(),
+        snapshot=take_snapshot(task, path, recorder) if due is Due.SNAPSHOT else None,
+    )
 
 
 def end_of_path(task: Task, *, batches: int) -> Point:
