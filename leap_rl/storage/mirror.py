@@ -70,11 +70,11 @@ class Mirror:
     def push(self, *, everything: bool = False, below: str = "") -> int:
         """Bring the store up to date, and return how many files that took.
 
+        After an error another call continues.
+
         Args:
             everything: Also growing files that were written a moment ago.
             below: Only files whose name begins with this.
-
-        After an error another call continues.
 
         Raises:
             DeposedError: Another driver has taken the run over.

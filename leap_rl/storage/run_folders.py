@@ -112,7 +112,7 @@ class StoredRunFolder(RunFolder):
             Mirror(self.path, self._store).push(everything=True, below=below)
 
     def check(self) -> None:
-        """Raise an OSError as a folder does, or a DeposedError if another driver took the run."""
+        """Raise a DeposedError if another driver has taken the run over; else as any folder."""
         super().check()
         if self._held is not None:
             self._held.check()

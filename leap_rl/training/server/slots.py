@@ -176,7 +176,7 @@ class Slot:
         )
 
     def cut_off(self) -> None:
-        """Complete it with its newest sum and what a stream carries, or drop it without one."""
+        """Complete it with its newest sum, without episodes and losses; drop it if it has none."""
         agent_steps = self.progress.agent_steps
         if self.contribution is None or self.n == 0:
             self.drop("had no sum when its round closed, after meta.close_after_s", agent_steps)

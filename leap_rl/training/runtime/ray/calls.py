@@ -29,7 +29,7 @@ def actor(cls: type, **options: Any) -> Any:
 def ask(method: Any, *arguments: Any, timeout_s: float | None = None) -> Any:
     """Return what a method of the server answers, however often it dies meanwhile.
 
-    A call without an answer after ``timeout_s`` was executed or not: it is sent again.
+    A call that has no answer after ``timeout_s`` is sent again, though it may have been executed.
     """
     pause_s = FIRST_PAUSE_S
     while True:
@@ -37,8 +37,8 @@ def ask(method: Any, *arguments: Any, timeout_s: float | None = None) -> Any:
             return result_of(method.remote(*arguments), timeout_s)
         except (GetTimeoutError, ActorUnavailableError, ObjectLostError) as error:
             _log.warning("the parameter server is out of reach: %s", first_line(error))
-        # After the server's death all of its trainers would otherwise come back at once, again and
-        # again. What is computed depends on no pause.
+        # Pauses differ, or all trainers would come back at once after the server's death. No seed:
+        # what is computed depends on no pause.
         time.sleep(pause_s * random.SystemRandom().uniform(0.5, 1.0))
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

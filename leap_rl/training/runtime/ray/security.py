@@ -22,7 +22,7 @@ _WAY_OUT = (
 
 
 def refuse_without_token(address: str) -> None:
-    """Raise a RunFailedError if RAY_AUTH_MODE turns tokens off and host:port is another machine."""
+    """Raise a RunFailedError for a cluster beyond this machine unless RAY_AUTH_MODE is token."""
     mode = os.environ.get(MODE, "")
     if mode.lower() != "token" and not is_loopback(address):
         raise RunFailedError(
@@ -32,7 +32,7 @@ def refuse_without_token(address: str) -> None:
 
 
 def refuse_open_cluster(address: str) -> None:
-    """Raise a RunFailedError for a cluster, its head at host:port elsewhere, without tokens."""
+    """Raise a RunFailedError for a cluster beyond this machine that asks for no token."""
     refuse_without_token(address)
     if not is_loopback(address) and not asks_for_token(address):
         raise RunFailedError(

@@ -55,7 +55,7 @@ class Share:
         return places
 
     def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
-        """Refuse what none of the nodes has in its resources: Ray would wait for one for ever.
+        """Refuse a share that no node's resources hold: Ray would wait for such a node for ever.
 
         Raises:
             RunFailedError: There are nodes with cores, and none has as many.
@@ -108,7 +108,7 @@ class TrainerPool:
     _look_again_s: float = 0.0
 
     def fill(self, slots: int) -> None:
-        """Start the trainers that are missing: one a slot at most, as others had nothing to do."""
+        """Start missing trainers: as many as were asked for, or have room, at most one a slot."""
         wanted = self.trainers
         if wanted is None:
             # One waits even where there is no room: for the first node that comes.
