@@ -54,8 +54,8 @@ class LockedFolder:
     def check(self) -> None:
         """Raise an OSError if this process must not write to the run any more.
 
-        So it is when a lock, or the whole folder, was removed or replaced: another command may work
-        there.
+        It must not once a lock, or the whole folder, was removed or replaced: another command may
+        work there.
         """
         for name, held in self._locks.items():
             path = self.path / name
