@@ -29,8 +29,7 @@ from benchmarks.harness.faults import draw_faults, fired_of, visits_of, write_pl
 from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.injection import PLAN_VARIABLE, FaultInjector
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 
 
 @dataclass(frozen=True, kw_only=True)

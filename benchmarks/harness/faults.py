@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from itertools import chain, cycle, islice
 from pathlib import Path
 
-from leap_rl.training.faults.injection import FaultInjector
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultInjector, FaultPoint
 
 FOLLOWS: Mapping[FaultPoint, str] = {
     FaultPoint.DRIVER_REPLACING: "trainer",

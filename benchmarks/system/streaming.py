@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import Observe, Progress, TaskSpec
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.runtime.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
 
@@ -135,14 +134,7 @@ class OneRound:
             for number in range(self._trainers)
         ]
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
+    def close(self, filled: FilledRound) -> ClosedRound:
         """Keep nothing."""
         return ClosedRound(rows=[])
 

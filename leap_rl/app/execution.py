@@ -24,8 +24,7 @@ from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import open_tracker
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.injection import fault_injector
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.runtime.run_spec import RunSpec, Runtime

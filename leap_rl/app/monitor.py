@@ -12,7 +12,7 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker
-from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
+from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 
 
 class Monitor:

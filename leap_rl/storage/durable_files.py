@@ -1,8 +1,8 @@
 """Files that are there after a crash, whole, and nowhere but where they belong.
 
 What is written has at first a name that nobody can guess, so that two writers never share one and
-nothing can lie in wait there, and is then renamed. With a `root`, no link between it and the file
-is followed.
+nothing can lie in wait there, and is then renamed. With a `root`, a folder that the file lies in,
+no link below it is followed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ def write_atomically(
 ) -> None:
     """Write ``data`` to ``path`` such that a crash leaves the old content or the new.
 
-    Args:
-        path: The file; its folder is made if it is missing.
-        data: Its new content.
-        root: A folder that it lies in, below which no link is followed.
-        synced: Whether it is on the disk when this returns.
+    Missing folders are made. If ``synced``, it is on the disk when this returns.
 
     Raises:
         OSError: It could not be written; the message names the file.
@@ -48,10 +44,7 @@ def write_atomically(
 def open_atomically(
     path: Path, *, root: Path | None = None, synced: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a file that is at ``path`` when the block is left, unless by an exception.
-
-    Args and errors are those of :func:`write_atomically`.
-    """
+    """Open what :func:`write_atomically` puts at ``path`` unless the block raises."""
     with naming(path), opened_folder(path.parent, root=root, make=True) as folder:
         aside = _temporary(path.name)
         try:
@@ -67,14 +60,9 @@ def open_atomically(
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, root: Path | None = None) -> None:
-    """Write a folder of files, synced; a crash leaves the whole of it or nothing.
+    """Write a folder of files, contents by name, synced; a crash leaves the whole or nothing.
 
     One that is there already is removed first.
-
-    Args:
-        path: The folder.
-        files: Contents by name.
-        root: A folder that it lies in, below which no link is followed.
 
     Raises:
         OSError: It could not be written; the message names the file.
@@ -104,10 +92,6 @@ def remove(path: Path, *, root: Path) -> None:
     """Remove a file, or a folder with all that is in it; nothing if it is missing.
 
     A link is removed itself; nothing is removed through one.
-
-    Args:
-        path: What to remove.
-        root: A folder that it lies in, below which no link is followed.
 
     Raises:
         OSError: There is a link on the way, or it could not be removed.

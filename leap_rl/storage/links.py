@@ -28,10 +28,7 @@ _TARGET = re.compile(rf"{_RUN}(/logs/[^/]+)?")
 def find_irregular(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield what is neither a file nor a folder below a folder, and in words what it is.
 
-    wandb's own links are left out. What vanishes meanwhile is passed over.
-
-    Args:
-        folder: Which may be a link itself.
+    The folder may be a link itself. wandb's own links are left out, and what vanishes meanwhile.
     """
     for parent, entries in _walk(folder):
         for entry in entries:
@@ -67,8 +64,7 @@ def opened_folder(path: Path, *, root: Path | None = None, make: bool = False) -
     Args:
         path: The folder.
         root: A folder that it lies in. No link below it is followed; without it all are.
-        make: Whether to make it, with those above it, if it is missing. Those that were made are
-            on the disk when it is opened.
+        make: Make missing folders, which are on the disk when it is opened.
 
     Raises:
         OSError: It cannot be opened, or there is a link on the way.
@@ -125,14 +121,10 @@ def enter_folder(at: int, path: Path, *, make: bool = False) -> int:
 
 
 def read_regular(path: Path, largest: int = -1) -> bytes:
-    """Return the content of a file that is no link, pipe or device.
-
-    Args:
-        path: The file.
-        largest: Read no more bytes than so many; all if negative.
+    """Return the content of a file, at most ``largest`` bytes unless that is negative.
 
     Raises:
-        OSError: It is none, or cannot be read.
+        OSError: It is a link, pipe or device, or cannot be read.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # or a pipe would wait for its writer
     with naming(path), open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:

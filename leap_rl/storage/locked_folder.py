@@ -52,11 +52,10 @@ class LockedFolder:
         """Upload files whose names begin with ``below``, where the run lives elsewhere."""
 
     def check(self) -> None:
-        """Raise if this process must not write to the run any more.
+        """Raise an OSError if this process must not write to the run any more.
 
-        Raises:
-            OSError: A lock, or the whole folder, was removed or replaced, so that another command
-                may work there.
+        It must not once a lock, or the whole folder, was removed or replaced: another command may
+        work there.
         """
         for name, held in self._locks.items():
             path = self.path / name
@@ -91,9 +90,7 @@ class LockedFolder:
     def remove(self, path: Path, *, ignore_errors: bool = False) -> None:
         """Remove a file of the folder, or a folder in it, through no link.
 
-        Args:
-            path: The file or folder.
-            ignore_errors: Whether it may stay, as on a network file system while it is open.
+        With ``ignore_errors`` it may stay, as on a network file system while it is open.
 
         Raises:
             OSError: It could not be removed, or as :meth:`check`.
@@ -118,7 +115,12 @@ class LockedFolder:
         """
         make_folder(self.path)
         self.refuse_links()
-        self._refuse_other_names()
+        for path in (self.path / name for name in IN_PLACE):
+            if path.exists() and path.stat().st_nlink > 1:
+                raise RunFolderError(
+                    f"{path}: has another name elsewhere (a hard link), and the run would write "
+                    "into that file too; put a copy in its place"
+                )
         try:
             with locked(self.path / LOCK) as held:
                 self._locks[LOCK] = held
@@ -138,11 +140,7 @@ class LockedFolder:
         return living_holder(self.path / LOCK)
 
     def refuse_links(self) -> None:
-        """Refuse a folder with links, pipes or devices, but for the links that wandb makes.
-
-        Raises:
-            RunFolderError: There is one.
-        """
+        """Raise a RunFolderError for links, pipes or devices, but for the links of wandb."""
         found = next(find_irregular(self.path), None)
         if found is not None:
             path, kind = found
@@ -150,14 +148,6 @@ class LockedFolder:
                 f"{path}: is {kind}, and what is written to a run's folder or read from it must "
                 "lie there; put a file or folder in its place"
             )
-
-    def _refuse_other_names(self) -> None:
-        for path in (self.path / name for name in IN_PLACE):
-            if path.exists() and path.stat().st_nlink > 1:
-                raise RunFolderError(
-                    f"{path}: has another name elsewhere (a hard link), and the run would write "
-                    "into that file too; put a copy in its place"
-                )
 
     @contextmanager
     def serving(self) -> Iterator[None]:

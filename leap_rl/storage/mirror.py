@@ -18,9 +18,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.durable_files import write_atomically
-from leap_rl.storage.object_store import ObjectStore, StoreError, Version, is_plain
+from leap_rl.storage.object_store import ChangedError, ObjectStore, StoreError, Version, is_plain
 from leap_rl.storage.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, STATE
 from leap_rl.storage.store_lock import StoreLock
 
@@ -49,12 +48,10 @@ class Stamp(NamedTuple):
 
 
 class Mirror:
-    """The two sides of one run.
+    """The two sides of one run: the working copy and the store.
 
-    Args:
-        folder: The working copy.
-        store: The run in the object store.
-        lock: The lock that a driver holds; none for commands that push or pull without it.
+    A driver gives the lock that it holds; other commands push and pull without one. All raise a
+    StoreError where the store cannot be reached.
     """
 
     def __init__(self, folder: Path, store: ObjectStore, lock: StoreLock | None = None) -> None:
@@ -65,37 +62,40 @@ class Mirror:
         """Of the config and the pointers, as this driver has read or written them last."""
         self._pushed_s: dict[str, float] = {}
         """When a growing file was last written to the store."""
-        self.sessions, self._alike = self._read_records()
         # What both sides had when they were made alike, by name; no version if none is known.
+        self.sessions, self._alike = self._read_records()
 
     # -- to the store -------------------------------------------------------------------------
 
     def push(self, *, everything: bool = False, below: str = "") -> int:
         """Bring the store up to date, and return how many files that took.
 
+        After an error another call continues.
+
         Args:
             everything: Also growing files that were written a moment ago.
-            below: Only files whose name begins so.
+            below: Only files whose name begins with this.
 
         Raises:
             DeposedError: Another driver has taken the run over.
-            StoreError: The store cannot be reached; another call continues.
             OSError: A file cannot be read.
         """
         # Read first: the files that they lead to exist when the folder is listed.
         pointers = {name: (self._stamp(name), self._content(name)) for name in POINTERS}
         stamps = self._stamps()
         stamps |= {name: stamp for name, (stamp, _) in pointers.items() if stamp is not None}
-        changed = [name for name in stamps if self._alike.get(name, [None])[0] != stamps[name]]
-        changed = [name for name in changed if name.startswith(below)]
-        if not everything:
-            changed = [name for name in changed if not self._waits(name, stamps[name].size)]
+        changed = [
+            name
+            for name, stamp in stamps.items()
+            if name.startswith(below)
+            and self._alike.get(name, [None])[0] != stamp
+            and (everything or not self._waits(name, stamp.size))
+        ]
         done = 0
         for name in sorted(changed, key=_rank):
             content = pointers[name][1] if name in pointers else self._content(name)
             if content is None:  # removed meanwhile, or made since: another time
                 continue
-            self._confirm()
             self._write(name, content)
             self._pushed_s[name] = time.monotonic()
             self._alike[name] = (stamps[name], None)
@@ -107,21 +107,15 @@ class Mirror:
         return done
 
     def fence(self) -> None:
-        """From now on replace config and pointers only as this driver knows them.
+        """From now on replace config and pointers only as this driver knows them; it has the lock.
 
-        Called with the lock held. A store that compares then refuses a late write of the driver
-        that had the lock before.
-
-        Raises:
-            StoreError: The store cannot be reached.
+        A store that compares then refuses a late write of the driver that had the lock before.
         """
         self._tags = {name: self._store.tag(name) for name in (CONFIG, *POINTERS)}
 
-    def _confirm(self) -> None:
+    def _write(self, name: str, content: bytes) -> None:
         if self._lock is not None:
             self._lock.confirm()
-
-    def _write(self, name: str, content: bytes) -> None:
         if name not in self._tags or self._lock is None:
             self._store.write(name, content)
             return
@@ -139,16 +133,18 @@ class Mirror:
 
     def _remove(self, stamps: Mapping[str, Stamp], latest: int) -> int:
         """Remove from the store what the run has removed, unless `latest` there needs it."""
-        gone = [name for name in self._alike if name not in stamps and name.startswith(PASSING)]
         needed = (f"slots/{latest:06d}/", f"kept/{latest - 1:06d}/")
         gone = [
             name
-            for name in gone
+            for name in self._alike
+            if name not in stamps
+            and name.startswith(PASSING)
             # A result takes the place of a snapshot; nothing takes that of a result.
-            if not (name.startswith(needed) and name.endswith(".safetensors"))
+            and not (name.startswith(needed) and name.endswith(".safetensors"))
         ]
         for name in gone:
-            self._confirm()
+            if self._lock is not None:
+                self._lock.confirm()
             self._store.remove(name)
             del self._alike[name]
         return len(gone)
@@ -167,7 +163,6 @@ class Mirror:
         :meth:`fetch` brings those when they are asked for.
 
         Raises:
-            StoreError: The store cannot be reached.
             OSError: The working copy cannot be written.
         """
         # Read first: the files that they lead to exist when the objects are listed.
@@ -191,11 +186,7 @@ class Mirror:
         self._write_records()
 
     def fetch(self, folder: str) -> None:
-        """Bring the objects of one folder that the working copy lacks.
-
-        Raises:
-            StoreError: The store cannot be reached.
-        """
+        """Bring the objects of one folder that the working copy lacks."""
         missing = {
             name: version
             for name, version in self._store.versions(folder).items()

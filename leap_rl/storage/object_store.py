@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
 
-from leap_rl.storage.conditional import ChangedError, ConditionalS3
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""
+
+REFUSED: Final = ("PreconditionFailed", "NoSuchKey", "ConditionalRequestConflict", "412", "409")
+"""Codes of S3: the object changed, is gone, or is being written by another."""
+
+ATTEMPT_S: Final = 5.0
+"""For so long one of the two attempts of botocore may take to connect or to answer."""
 
 RETRY_S: Final = 10.0
 """For so long Google's client repeats a request that fails; S3's does for some six seconds."""
@@ -26,6 +33,10 @@ RETRY_S: Final = 10.0
 
 class StoreError(OSError):
     """An object store could not be reached, or refused; one line."""
+
+
+class ChangedError(Exception):
+    """The object is another one than the writer knows; nothing was written."""
 
 
 class Version(NamedTuple):
@@ -55,9 +66,9 @@ class ObjectStore:
         self._files, self._root = _open(url)
         self.url = url.rstrip("/")
         self._in_memory = url.startswith("memory://")
-        self._s3: ConditionalS3 | None = None
+        self._s3: _ConditionalS3 | None = None
         if url.startswith("s3://") and find_spec("botocore") is not None:
-            self._s3 = ConditionalS3(url.partition("?")[2])
+            self._s3 = _ConditionalS3(dict(parse_qsl(url.partition("?")[2])))
 
     def say(self, line: str) -> None:
         """Tell the user something of this store, on stderr."""
@@ -106,8 +117,7 @@ class ObjectStore:
     def tag(self, name: str) -> str | None:
         """Return what changes with an object's content, for :meth:`replace`.
 
-        Returns:
-            None where there is no object, or nothing that can compare such tags.
+        None where there is no object, or nothing that can compare such tags.
         """
         if not self.compares:
             return None
@@ -118,18 +128,20 @@ class ObjectStore:
             return self._s3.tag(self._path(name))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str | None:
-        """Write an object if its tag is the expected one; where none can be told, in any case.
+        """Write an object if its tag is the expected one, and return its new tag.
 
-        Returns:
-            Its new tag.
+        Where none can be told, it is written in any case.
 
         Raises:
             ChangedError: It has another tag; nothing was written.
         """
-        if self.compares and self._s3 is not None:
+        if not self.compares:
+            self.write(name, content)
+            return None
+        if self._s3 is not None:
             with self._telling(f"written to ({name})"):
                 return self._s3.write(self._path(name), content, expected)
-        if self.tag(name) != expected and self.compares:
+        if self.tag(name) != expected:
             raise ChangedError(name)
         self.write(name, content)
         return self.tag(name)
@@ -149,6 +161,68 @@ class ObjectStore:
         except OSError as error:
             reason = " ".join(str(error).split())
             raise StoreError(f"{self.url}: cannot be {what}: {reason}") from None
+
+
+class _ConditionalS3:
+    """Writes to S3 that count only if the object is still the one that the writer knows.
+
+    A write that is under way when another driver takes the run over may land after that driver's
+    own: only the store can refuse it. S3 compares the object's ETag (`If-Match`, `If-None-Match`),
+    but pyarrow does not send it, nor Google's generation conditions. So this takes botocore, which
+    leap_rl does not require. Errors of the store are OSErrors.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+
+    @cached_property
+    def _client(self) -> Any:
+        from botocore.config import Config
+        from botocore.session import get_session
+
+        at = self._settings.get("endpoint_override")
+        if at is not None and "://" not in at:
+            at = f"{self._settings.get('scheme', 'https')}://{at}"
+        config = Config(
+            connect_timeout=ATTEMPT_S,
+            read_timeout=ATTEMPT_S,
+            retries={"total_max_attempts": 2},
+            s3={"addressing_style": "auto" if at is None else "path"},
+        )
+        region = self._settings.get("region")
+        return get_session().create_client("s3", endpoint_url=at, region_name=region, config=config)
+
+    def tag(self, path: str) -> str | None:
+        """Return what changes with an object's content; none where there is no object."""
+        answer = self._ask("head_object", path)
+        return None if answer is None else str(answer["ETag"])
+
+    def write(self, path: str, content: bytes, expected: str | None) -> str:
+        """Write an object if its tag is the expected one, and return its new tag.
+
+        Raises:
+            ChangedError: It has another tag.
+        """
+        condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
+        answer = self._ask("put_object", path, Body=content, **condition)
+        if answer is None:
+            raise ChangedError(path)
+        return str(answer["ETag"])
+
+    def _ask(self, what: str, path: str, **options: Any) -> Any:
+        """Return the answer; none where the object is not what it should be, or not there."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        bucket, _, key = path.partition("/")
+        try:
+            return getattr(self._client, what)(Bucket=bucket, Key=key, **options)
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code"))
+            if code in (*REFUSED, "404"):
+                return None
+            raise OSError(str(error)) from None
+        except BotoCoreError as error:
+            raise OSError(str(error)) from None
 
 
 def read_file(given: str) -> bytes:

@@ -158,8 +158,7 @@ class RunFolder(LockedFolder):
     def fall_back(self, fingerprint: str) -> str | None:
         """Make `latest` name the newest whole checkpoint; the folder's lock must be held.
 
-        Args:
-            fingerprint: Of the run; checkpoints of another are taken for damaged.
+        Checkpoints with another fingerprint are taken for damaged.
 
         Returns:
             None where all is well; else one line that says what is damaged, and from which
@@ -239,11 +238,7 @@ class RunFolder(LockedFolder):
             raise RunFolderError(f"{path}: {error}") from None
 
     def refuse_foreign(self, state: Mapping[str, Any], fingerprint: str) -> None:
-        """Refuse the state of a checkpoint that a run with another fingerprint made.
-
-        Raises:
-            RunFolderError: It is one.
-        """
+        """Raise a RunFolderError for a checkpoint's state from a run with another fingerprint."""
         if state.get("fingerprint", fingerprint) != fingerprint:
             raise RunFolderError(
                 f"{self._checkpoint(state['number'])}: belongs to another run than config.yaml"

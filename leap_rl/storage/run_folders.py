@@ -69,10 +69,8 @@ class StoredRunFolder(RunFolder):
     """A run in an object store, with a working copy on this machine.
 
     A driver holds two locks, on the working copy and in the store. While it does, the store follows
-    the working copy. What the store lacks when a machine dies is computed again.
-
-    Raises:
-        StoreError: The store cannot be reached.
+    the working copy. What the store lacks when a machine dies is computed again. Whatever asks the
+    store raises a StoreError where it cannot be reached.
     """
 
     def __init__(self, url: str) -> None:
@@ -108,22 +106,13 @@ class StoredRunFolder(RunFolder):
         return super().worker() or StoreLock(self._store).living_holder()
 
     def publish(self, below: str) -> None:
-        """Bring to the store what was written without the lock, such as a report.
-
-        Raises:
-            StoreError: The store cannot be reached.
-        """
+        """Bring to the store what was written without the lock, such as a report."""
         if living_holder(self.path / LOCK) is None:
             # Nothing else: another driver may work on the run.
             Mirror(self.path, self._store).push(everything=True, below=below)
 
     def check(self) -> None:
-        """Raise if this process must not write to the run any more.
-
-        Raises:
-            DeposedError: Another driver has taken it over.
-            OSError: The working copy's lock was removed or replaced.
-        """
+        """Raise a DeposedError if another driver has taken the run over; else as any folder."""
         super().check()
         if self._held is not None:
             self._held.check()
@@ -172,8 +161,7 @@ class StoredRunFolder(RunFolder):
     def _catch_up(self, last: Record | None) -> None:
         """Bring what other machines have done since this one worked on the run.
 
-        Args:
-            last: The lock's record; without one, as after a copy from a disk, the store decides.
+        Without the lock's last record, as after a copy from a disk, the store decides.
         """
         mirror = Mirror(self.path, self._store)
         is_there = self._store.read(CONFIG) is not None

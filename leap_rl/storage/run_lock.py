@@ -87,12 +87,7 @@ class LockedError(Exception):
 def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
     """Hold the lock of a file, which is made if it is missing.
 
-    Args:
-        path: The file.
-        wait_s: How long to wait for another holder.
-
-    Yields:
-        Which file it is: its path may come to name another one.
+    Waits ``wait_s`` for another holder. Yields which file it is: its path may come to name another.
 
     Raises:
         LockedError: Another process holds it.

@@ -19,8 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from leap_rl.storage.conditional import ChangedError
-from leap_rl.storage.object_store import ObjectStore, StoreError
+from leap_rl.storage.object_store import ChangedError, ObjectStore, StoreError
 from leap_rl.storage.run_lock import ALIVE_S, Holder, LockedError, holder_of, this_process
 
 NAME: Final = ".lock"
@@ -49,7 +48,11 @@ class Record:
 
 
 class StoreLock:
-    """The lock of one run: `look`, then `take`, `renew` or `confirm`, and `release`."""
+    """The lock of one run: `look`, then `take`, `renew` or `confirm`, and `release`.
+
+    These raise a StoreError where the store cannot be reached, and `renew` and `confirm` its kind
+    DeposedError where another driver has the lock by now.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self.session = uuid.uuid4().hex
@@ -83,12 +86,10 @@ class StoreLock:
     def look(self, own: Collection[str] = ()) -> Record | None:
         """Return the record, as soon as its holder is gone or has been silent for a minute.
 
-        Args:
-            own: Sessions of drivers on this machine that have ended.
+        ``own`` are the sessions of drivers on this machine that have ended.
 
         Raises:
             LockedError: The holder is alive.
-            StoreError: The store cannot be reached.
         """
         self._tag, before = self._store.tag(NAME), self.read()  # the record is no older
         if before is None or not before.held or before.session in own:
@@ -115,24 +116,16 @@ class StoreLock:
 
         Raises:
             LockedError: Another driver came at the same time.
-            StoreError: The store cannot be reached.
         """
-        try:
+        with suppress(ChangedError):
             self._write(held=True, over=self._tag)
-        except ChangedError:
-            pass
-        else:
             time.sleep(SETTLE_S)
         now = self.read()
         if now is None or now.session != self.session:
             raise LockedError(None if now is None else now.holder)
 
     def check(self) -> None:
-        """Raise if it is known that another driver has the lock; asks nobody.
-
-        Raises:
-            DeposedError: It has.
-        """
+        """Raise a DeposedError if it is known that another driver has the lock; asks nobody."""
         if self._successor is not None:
             raise DeposedError(
                 f"{self._store.url}: {self._successor} has taken the run over while this machine "
@@ -140,12 +133,7 @@ class StoreLock:
             )
 
     def renew(self) -> None:
-        """Write that the holder is alive.
-
-        Raises:
-            DeposedError: Another driver has the lock by now.
-            StoreError: The store cannot be reached.
-        """
+        """Write that the holder is alive."""
         tag = self._tag_of_own()
         try:
             self._write(held=True, over=tag)
@@ -153,12 +141,7 @@ class StoreLock:
             self._tag_of_own()
 
     def confirm(self) -> None:
-        """See to it that what is written now is not written over another driver's run.
-
-        Raises:
-            DeposedError: Another driver has the lock by now.
-            StoreError: The store cannot be reached.
-        """
+        """See to it that what is written now is not written over another driver's run."""
         self.check()
         if _now_s() > self._renewed_s + TRUSTED_S:
             self.renew()

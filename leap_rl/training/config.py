@@ -66,11 +66,7 @@ class RuntimeConfig:
     for batch systems, whose time is limited. None: when it is done."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
+        """Raise a ValueError for a field that is out of range, or does not go with another."""
         if self.kind not in get_args(RuntimeKind):
             raise ValueError(f"runtime.kind = {self.kind!r}: must be local or ray")
         enough = self.trainers == "auto" or self.trainers >= 1

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
 from typing import Any, Final
@@ -48,37 +49,28 @@ class StopReason(Enum):
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
+@dataclass(kw_only=True)
 class Interrupts:
     """Listens for signals while it is entered.
 
     Signals reach Python in the main thread only; entered in another one, or a second time, it
     changes nothing.
-
-    Args:
-        stop_after_s: Ask the run to stop this many seconds after ``started_s``; none for never.
-        started_s: On the monotonic clock.
-        farewell: Printed when the run is left at once.
-        leave: Ends this process at once, with an exit status.
     """
 
-    def __init__(
-        self,
-        *,
-        stop_after_s: float | None = None,
-        started_s: float | None = None,
-        farewell: str | None = None,
-        leave: Callable[[int], None] = os._exit,
-    ) -> None:
-        started_s = time.monotonic() if started_s is None else started_s
-        self._deadline_s = None if stop_after_s is None else started_s + stop_after_s
-        self._farewell = farewell
-        self._leave = leave
-        self.reason: StopReason | None = None
-        """Why the run is to stop, if it is."""
-        self._wanted = threading.Event()
-        self._depth = 0
-        self._held_back = 0
-        self._cleanups: list[Callable[[], object]] = []
+    stop_after_s: float | None = None
+    """Ask the run to stop this many seconds after ``started_s``; none for never."""
+    started_s: float = field(default_factory=time.monotonic)
+    """On the monotonic clock."""
+    farewell: str | None = None
+    """Printed when the run is left at once."""
+    leave: Callable[[int], None] = os._exit
+    """Ends this process at once, with an exit status."""
+    reason: StopReason | None = None
+    """Why the run is to stop, if it is."""
+    _wanted: threading.Event = field(default_factory=threading.Event)
+    _depth: int = 0
+    _held_back: int = 0
+    _cleanups: list[Callable[[], object]] = field(default_factory=list)
 
     def is_set(self) -> bool:
         """Whether the run is to stop."""
@@ -178,7 +170,7 @@ class Interrupts:
         """Count signals, look at the time, and leave when it must be."""
         wished_s: float | None = None
         own = 0  # signals sent from here, which are no new wish
-        until_s = self._deadline_s
+        until_s = None if self.stop_after_s is None else self.started_s + self.stop_after_s
         while True:
             wait_s = None if until_s is None else max(0.0, until_s - time.monotonic())
             if select.select([self._outlet], [], [], wait_s)[0]:
@@ -205,13 +197,13 @@ class Interrupts:
 
     def _leave_at_once(self) -> None:
         assert self.reason is not None
-        if self._farewell is not None:
+        if self.farewell is not None:
             if sys.stderr.isatty():
-                self._farewell = f"\x1b[?25h\r\n{self._farewell}"  # bars hide the cursor
+                self.farewell = f"\x1b[?25h\r\n{self.farewell}"  # bars hide the cursor
             with suppress(OSError):
-                os.write(2, f"{self._farewell}\n".encode())
+                os.write(2, f"{self.farewell}\n".encode())
         kill_descendants(os.getpid())
         for cleanup in self._cleanups:
             with suppress(Exception):
                 cleanup()
-        self._leave(self.reason.value)
+        self.leave(self.reason.value)

@@ -37,7 +37,6 @@ from leap_rl.tracking.status import TaskProgress
 FloatVector: TypeAlias = NDArray[np.float32]
 """A float32 vector; read-only on the receiving side."""
 
-
 Bytes: TypeAlias = NDArray[np.uint8]
 """A file's contents, uint8 [bytes]: an array, which crosses processes without being copied."""
 

@@ -15,8 +15,7 @@ from benchmarks import chaos
 from benchmarks.harness.faults import fired_of, visits_of, write_plan
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE
 from leap_rl.cli import main as leap_rl
-from leap_rl.training.faults.injection import FaultInjector
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultInjector, FaultPoint
 
 ROOT = Path(__file__).parents[2]
 BOWLS = ["--config", str(ROOT / "leap_rl/configs/debug.yaml"), "--kills", "1"]
@@ -32,8 +31,7 @@ def test_the_nth_visit_of_all_processes_dies(tmp_path: Path) -> None:
     write_plan(planned, tmp_path / "plan")
     code = (
         "import os, sys\n"
-        "from leap_rl.training.faults.injection import PLAN_VARIABLE, fault_injector\n"
-        "from leap_rl.training.faults.points import FaultPoint\n"
+        "from leap_rl.training.faults import PLAN_VARIABLE, FaultPoint, fault_injector\n"
         "os.environ[PLAN_VARIABLE] = sys.argv[1]\n"
         "on_fault_point = fault_injector()\n"
         "for _ in range(2): on_fault_point(FaultPoint.TRAINER_TRAINING)\n"

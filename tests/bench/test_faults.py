@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.harness.faults import FOLLOWS, draw_faults
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultPoint
 
 VISITS = {
     **dict.fromkeys((point for point in FaultPoint if point not in FOLLOWS), 12),

@@ -8,8 +8,8 @@ import pytest
 
 from leap_rl.app.display import quoted
 from leap_rl.storage import object_store
-from leap_rl.storage.conditional import ChangedError
 from leap_rl.storage.object_store import (
+    ChangedError,
     ObjectStore,
     StoreError,
     is_plain,

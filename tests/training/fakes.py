@@ -34,6 +34,7 @@ from leap_rl.training.messages import (
 from leap_rl.training.rounds.policy import (
     ClosedRound,
     DroppedSlot,
+    FilledRound,
     FilledSlot,
     LoggedRow,
 )
@@ -76,18 +77,11 @@ class FakePolicy:
             for slot in range(self.batch)
         ]
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
-        self.dropped += dropped
-        self.closed.append((round_number, list(slots)))
-        rows = [LoggedRow(axis="meta_step", values={"meta_step": round_number})]
-        return ClosedRound(rows=rows, files={"total.bin": _total(slots)})
+    def close(self, filled: FilledRound) -> ClosedRound:
+        self.dropped += filled.dropped
+        self.closed.append((filled.number, list(filled.slots)))
+        rows = [LoggedRow(axis="meta_step", values={"meta_step": filled.number})]
+        return ClosedRound(rows=rows, files={"total.bin": _total(filled.slots)})
 
 
 def _total(slots: Sequence[FilledSlot]) -> bytes:

@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -40,7 +40,7 @@ from leap_rl.training.messages import (
     Ticket,
     Work,
 )
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound, FilledSlot, LoggedRow
 from tests.training.fakes import SIZE
 
 ROUNDS = 5
@@ -126,19 +126,16 @@ class Averaging:
     def open(self, round_number: int) -> list[TaskSpec]:
         return [TaskSpec(game=f"game_{i}", seed=100 * round_number + i) for i in range(BATCH)]
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
-        mean = sum((slot.contribution for slot in slots), np.zeros(SIZE, np.float32)) / BATCH
+    def close(self, filled: FilledRound) -> ClosedRound:
+        mean = sum((slot.contribution for slot in filled.slots), np.zeros(SIZE, np.float32)) / BATCH
         self._velocity = (0.5 * self._velocity + mean).astype(np.float32)
         self._theta = self._theta - self._velocity
-        self._episodes += sum(len(slot.episodes.returns) for slot in slots)
-        values = {"meta_step": round_number, "episodes": self._episodes, "x": float(self._theta[0])}
+        self._episodes += sum(len(slot.episodes.returns) for slot in filled.slots)
+        values = {
+            "meta_step": filled.number,
+            "episodes": self._episodes,
+            "x": float(self._theta[0]),
+        }
         row = LoggedRow(axis="meta_step", values=values)
         return ClosedRound(rows=[row], files=self.files(), state=self.state())
 
@@ -171,7 +168,7 @@ def undisturbed() -> list[RoundResult]:
             )
             for index, spec in enumerate(specs)
         ]
-        closed = policy.close(number, filled, dropped=(), elapsed_s=0.0)
+        closed = policy.close(FilledRound(number=number, slots=filled, elapsed_s=0.0))
         ended = [
             (index, steps, value, length)
             for index, slot in enumerate(filled)

@@ -14,8 +14,7 @@ import pytest
 from benchmarks.harness.faults import visits_of, write_plan
 from leap_rl.compute.machine import descendants
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.faults.injection import PLAN_VARIABLE, FaultInjector
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 
 MIB = 2**20
 ROLES = ("ray::ServerActor", "ray::TrainerActor")

@@ -12,7 +12,7 @@ from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import load_tensors, read_initialization
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory, draw_games, task_seed
-from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot
 from tests.training.fakes import SIZE, FakeTasks, claim, complete
 
 GAMES = tuple(f"game_{index}" for index in range(10))
@@ -76,9 +76,8 @@ def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
     policy = plan(folder)
     first = np.linspace(-1, 1, SIZE, dtype=np.float32)
     second = np.linspace(2, 5, SIZE, dtype=np.float32)
-    closed = policy.close(
-        0, [slot(first, "pong"), slot(second, "tennis")], dropped=(), elapsed_s=2.0
-    )
+    slots = [slot(first, "pong"), slot(second, "tennis")]
+    closed = policy.close(FilledRound(number=0, slots=slots, elapsed_s=2.0))
 
     expected = np.arange(SIZE) - 0.5 * (first + second) / 2
     np.testing.assert_allclose(policy.theta0(), expected, rtol=1e-6)
@@ -110,7 +109,7 @@ def test_a_meta_steps_row_says_which_games_pull_together(tmp_path: Path) -> None
     values = [rng.normal(1, 1, SIZE).astype(np.float32) for _ in games]
     values[3][:] = 0.0  # its task moved nothing, so that it has no direction
     slots = [slot(each, game) for each, game in zip(values, games, strict=True)]
-    row = policy.close(0, slots, dropped=(), elapsed_s=1.0).rows[0].values
+    row = policy.close(FilledRound(number=0, slots=slots, elapsed_s=1.0)).rows[0].values
 
     def cosine(first: int, second: int) -> float:
         one, other = values[first].astype(float), values[second].astype(float)
@@ -132,13 +131,13 @@ def test_a_restored_policy_steps_on_to_the_same_bits(tmp_path: Path) -> None:
     plan.write_first_checkpoint(straight, theta0)
     policy = plan(straight)
     for step, values in enumerate(contributions):
-        policy.close(step, [slot(values)], dropped=(), elapsed_s=1.0)
+        policy.close(FilledRound(number=step, slots=[slot(values)], elapsed_s=1.0))
 
     broken = RunFolder(tmp_path / "broken")
     plan.write_first_checkpoint(broken, theta0)
     for step, values in enumerate(contributions):
         restored = plan(broken)
-        closed = restored.close(step, [slot(values)], dropped=(), elapsed_s=1.0)
+        closed = restored.close(FilledRound(number=step, slots=[slot(values)], elapsed_s=1.0))
         broken.write_checkpoint(step + 1, closed.files, closed.state)
     np.testing.assert_array_equal(restored.theta0(), policy.theta0())
     assert closed.state["agent_steps"] == 30
@@ -177,7 +176,9 @@ def test_a_dropped_task_is_no_part_of_the_mean_and_the_row_says_so(tmp_path: Pat
         spec=TaskSpec(game="tennis", seed=1), attempt=1, restarts=2, reason="bad", agent_steps=5
     )
     values = np.linspace(-1, 1, SIZE, dtype=np.float32)
-    closed = policy.close(0, [slot(values, "pong")], dropped=[dropped], elapsed_s=2.0)
+    closed = policy.close(
+        FilledRound(number=0, slots=[slot(values, "pong")], dropped=[dropped], elapsed_s=2.0)
+    )
     np.testing.assert_allclose(policy.theta0(), -values)
     row = closed.rows[0].values
     assert (row["tasks/dropped"], row["tasks/tennis/dropped"], row["tasks/restarted"]) == (1, 1, 1)

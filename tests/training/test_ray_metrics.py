@@ -95,7 +95,7 @@ def test_a_page_that_fails_is_reported_once_and_left(
         failure=None,
     )
     for _ in range(2):
-        metrics.publish(status, Counters(()))
+        metrics.publish(status, Counters())
     (line,) = caplog.messages
     assert line.startswith("Prometheus has failed (No space left on device)")
 

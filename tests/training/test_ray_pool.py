@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultPoint
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.open_round import LeasePolicy
 
@@ -259,10 +259,12 @@ def test_its_own_error_stops_the_run(cluster: FakeCluster) -> None:
         pool.wait(0.0)
 
 
-def test_trainers_that_die_again_and_again_stop_the_run(cluster: FakeCluster) -> None:
+def test_trainers_that_die_again_and_again_stop_the_run(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool = make_crew(trainers=2)
     fault_points: list[FaultPoint] = []
-    pool.on_fault_point = fault_points.append
+    monkeypatch.setattr(JOB, "on_fault_point", fault_points.append)
     for life in range(1, 9):
         pool.fill(2)
         cluster.end(f"trainer-0/{life}")

@@ -11,7 +11,7 @@ import torch
 from leap_rl.meta.outer_step import OuterStepResult
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import CurvePoint, Episodes, TaskRecord
-from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot
 from leap_rl.training.rounds.rows import dropped_row, learn_row, meta_step_row
 
 RECORD = TaskRecord(
@@ -53,21 +53,25 @@ def dropped(game: str, restarts: int = 0) -> DroppedSlot:
 
 
 def row_of(
-    slots: Sequence[FilledSlot], pulls: Sequence[Sequence[float]] = ((4.0, 0.0),), **changes: Any
+    slots: Sequence[FilledSlot],
+    pulls: Sequence[Sequence[float]] = ((4.0, 0.0),),
+    *,
+    dropped: Sequence[DroppedSlot] = (),
+    elapsed_s: float = 4.0,
+    **changes: Any,
 ) -> dict[str, float]:
     """The row of slots with such contributions."""
     contributions = [torch.tensor(pull) for pull in pulls]
     mean = torch.stack(contributions).mean(0)
     step = OuterStepResult(theta=mean, mean=mean, step_norm=0.5, mean_norm=float(mean.norm()))
+    filled = FilledRound(number=3, slots=slots, dropped=dropped, elapsed_s=elapsed_s)
     others: dict[str, Any] = {
-        "dropped": (),
         "initialization_norm": 10.0,
-        "meta_step_s": 4.0,
         "agent_steps_before": 3000,
         "frames_per_agent_step": 4,
         "validation": {},
     }
-    return dict(meta_step_row(3, slots, contributions, step, **{**others, **changes}).values)
+    return dict(meta_step_row(filled, contributions, step, **{**others, **changes}).values)
 
 
 def area(row: dict[str, float], name: str) -> dict[str, float]:
@@ -150,7 +154,7 @@ def test_a_game_in_several_slots_is_averaged_and_its_episodes_pooled() -> None:
 def test_what_is_undefined_is_left_out() -> None:
     slot = filled(returns=[], losses={"total": 1.0}, path={"length": 1.0})
     row = row_of(
-        [slot], [[0.0, 0.0]], initialization_norm=0.0, meta_step_s=0.0, frames_per_agent_step=0
+        [slot], [[0.0, 0.0]], initialization_norm=0.0, elapsed_s=0.0, frames_per_agent_step=0
     )
     missing = {
         *("frames", "meta/step_ratio", "path/pong/cosine", "path/pong/share", "return/pong/mean"),

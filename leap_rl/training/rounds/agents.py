@@ -48,22 +48,14 @@ def rewards_file(curves: Mapping[int, Sequence[CurvePoint]]) -> bytes:
     agents have the same budget, and so as many intervals.
     """
     ends, rewards = zip(*map(reward_intervals, curves.values()), strict=True)
-    return bytes(
-        save(
-            {
-                "slots": np.array(list(curves), dtype=np.int64),
-                "interval_ends": np.stack(ends),
-                "rewards": np.stack(rewards),
-            }
-        )
-    )
+    slots = np.array(list(curves), dtype=np.int64)
+    arrays = {"slots": slots, "interval_ends": np.stack(ends), "rewards": np.stack(rewards)}
+    return bytes(save(arrays))
 
 
 def reward_intervals(
     curve: Sequence[CurvePoint],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the ends of a curve's intervals in agent steps, and the rewards in each, [R]."""
-    return (
-        np.array([point.agent_steps for point in curve], dtype=np.int64),
-        np.array([point.rewards for point in curve], dtype=np.float64),
-    )
+    ends = np.array([point.agent_steps for point in curve], dtype=np.int64)
+    return ends, np.array([point.rewards for point in curve], dtype=np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from leap_rl.tracking.metrics import Unit
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.meta_training import task_seed
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import dropped_row, learn_row
 
 
@@ -48,41 +47,37 @@ class LearningFactory:
             raise RunFolderError(
                 f"{folder.checkpoint(0)}: is no checkpoint of this run: {error}"
             ) from None
-        return Learning(self, theta0)
+        return Learning(self, np.array(theta0.numpy()))
 
 
+@dataclass(slots=True)
 class Learning:
     """The policy of a learning run: a slot for each game, all from one initialization."""
+
+    plan: LearningFactory
+    start: FloatVector
+    """The initialization, [P]."""
 
     keeps_agents = True
     rounds = 1
 
-    def __init__(self, plan: LearningFactory, theta0: Tensor) -> None:
-        self._plan = plan
-        self._theta0: FloatVector = np.array(theta0.numpy())
-
     def theta0(self, start: int = 0) -> FloatVector:
         """Return the initialization, [P]; there is one."""
-        return self._theta0
+        return self.start
 
     def open(self, round_number: int) -> list[TaskSpec]:
         """Return one task for each game."""
         return [
-            TaskSpec(game=game, seed=task_seed(self._plan.seed, round_number, slot))
-            for slot, game in enumerate(self._plan.games)
+            TaskSpec(game=game, seed=task_seed(self.plan.seed, round_number, slot))
+            for slot, game in enumerate(self.plan.games)
         ]
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
+    def close(self, filled: FilledRound) -> ClosedRound:
         """Make rows of the learning curves, and of the games that were dropped."""
-        unit = self._plan.unit
+        unit = self.plan.unit
         rows = [
-            learn_row(slot.spec.game, point, unit) for slot in slots for point in slot.record.curve
+            learn_row(slot.spec.game, point, unit)
+            for slot in filled.slots
+            for point in slot.record.curve
         ]
-        return ClosedRound(rows=rows + [dropped_row(slot, unit) for slot in dropped])
+        return ClosedRound(rows=rows + [dropped_row(slot, unit) for slot in filled.dropped])

@@ -9,7 +9,7 @@ Dimensions: P flattened shared parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -27,7 +27,7 @@ from leap_rl.tracking.metrics import Unit
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import meta_step_row, norm
 from leap_rl.training.rounds.validation import Validation, ValidationState
 
@@ -90,7 +90,7 @@ class MetaTrainingFactory:
             raise RunFolderError(
                 f"{folder.checkpoint(number)}: is no checkpoint of this run: {error}"
             ) from None
-        return MetaTraining(self, outer, agent_steps=agent_steps, validation_state=validation_state)
+        return MetaTraining(self, outer, agent_steps, validation_state)
 
     def adopt(self, files: Mapping[str, bytes], *, keep_optimizer: bool) -> dict[str, bytes]:
         """Return the files of the checkpoint that a fork starts with, from those of a run's.
@@ -109,29 +109,26 @@ class MetaTrainingFactory:
         return OuterStep(theta0, optimizer=self.optimizer, meta_lr=self.meta_lr)
 
 
+@dataclass(slots=True)
 class MetaTraining:
     """The policy of a meta-training run; each of its rounds is a meta-step."""
 
+    plan: MetaTrainingFactory
+    outer: OuterStep
+    agent_steps: int
+    """Of all meta-steps so far."""
+    validation_state: ValidationState
+    _theta0: FloatVector = field(init=False)
+
     keeps_agents = False
 
-    def __init__(
-        self,
-        plan: MetaTrainingFactory,
-        outer: OuterStep,
-        *,
-        agent_steps: int,
-        validation_state: ValidationState,
-    ) -> None:
-        self._plan = plan
-        self._outer = outer
-        self._validation_state = validation_state
-        self._agent_steps = agent_steps
-        self._theta0: FloatVector = outer.theta.numpy().copy()
+    def __post_init__(self) -> None:
+        self._theta0 = self.outer.theta.numpy().copy()
 
     @property
     def rounds(self) -> int:
         """How many meta-steps the run has."""
-        return self._plan.meta_steps
+        return self.plan.meta_steps
 
     def theta0(self, start: int = 0) -> FloatVector:
         """Return the initialization of the open meta-step, [P]; there is one."""
@@ -139,7 +136,7 @@ class MetaTraining:
 
     def open(self, round_number: int) -> list[TaskSpec]:
         """Draw the meta-step's games; those that judge its initialization come last."""
-        plan = self._plan
+        plan = self.plan
         games = draw_games(plan.seed, round_number, plan.games, plan.batch_size)
         batch = [
             TaskSpec(game=game, seed=task_seed(plan.seed, round_number, slot))
@@ -148,46 +145,39 @@ class MetaTraining:
         judging = plan.validation.specs(plan.seed, round_number) if plan.validation else []
         return batch + judging
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
+    def close(self, filled: FilledRound) -> ClosedRound:
         """Average the contributions in slot order and take one step of the initialization."""
-        judging = [slot for slot in slots if slot.spec.validates and not slot.cut_off]
-        slots = [slot for slot in slots if not slot.spec.validates]
-        dropped = [slot for slot in dropped if not slot.spec.validates]
+        judging = [slot for slot in filled.slots if slot.spec.validates and not slot.cut_off]
+        filled = replace(
+            filled,
+            slots=[slot for slot in filled.slots if not slot.spec.validates],
+            dropped=[slot for slot in filled.dropped if not slot.spec.validates],
+        )
         # Copies: a contribution may lie in memory that its runtime shares read-only.
-        contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in slots]
-        initialization_norm = norm(self._outer.theta)
+        contributions = [torch.from_numpy(np.array(slot.contribution)) for slot in filled.slots]
+        initialization_norm = norm(self.outer.theta)
         try:
-            result = self._outer.step(contributions)
+            result = self.outer.step(contributions)
         except NonFiniteError as error:
-            raise RunFailedError(f"meta-step {round_number}: {error}") from None
-        self._validation_state, validation = self._validation_state.judge(round_number, judging)
+            raise RunFailedError(f"meta-step {filled.number}: {error}") from None
+        self.validation_state, validation = self.validation_state.judge(filled.number, judging)
         row = meta_step_row(
-            round_number,
-            slots,
+            filled,
             contributions,
             result,
-            dropped=dropped,
             initialization_norm=initialization_norm,
-            meta_step_s=elapsed_s,
-            agent_steps_before=self._agent_steps,
-            frames_per_agent_step=self._plan.frames_per_agent_step,
+            agent_steps_before=self.agent_steps,
+            frames_per_agent_step=self.plan.frames_per_agent_step,
             validation=validation,
-            unit=self._plan.unit,
+            unit=self.plan.unit,
         )
-        self._agent_steps += sum(slot.record.agent_steps for slot in slots)
+        self.agent_steps += sum(slot.record.agent_steps for slot in filled.slots)
         self._theta0 = result.theta.numpy().copy()
         return ClosedRound(
             rows=[row],
-            files=initialization_files(self._plan.layout, self._outer),
-            state={"agent_steps": self._agent_steps, **self._validation_state.state()},
-            best=self._validation_state.best,
+            files=initialization_files(self.plan.layout, self.outer),
+            state={"agent_steps": self.agent_steps, **self.validation_state.state()},
+            best=self.validation_state.best,
         )
 
 

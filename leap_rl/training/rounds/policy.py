@@ -49,6 +49,18 @@ class DroppedSlot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FilledRound:
+    """A round whose slots are all complete; they are in slot order."""
+
+    number: int
+    slots: Sequence[FilledSlot]
+    """At least one."""
+    dropped: Sequence[DroppedSlot] = ()
+    elapsed_s: float
+    """Wall clock, since the round was opened."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedRow:
     """A row for the trackers, with the axis it belongs to."""
 
@@ -86,15 +98,8 @@ class RoundPolicy(Protocol):
     def open(self, round_number: int) -> Sequence[TaskSpec]:
         """Return the tasks of a round, in slot order."""
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
-        """Close a round on its filled slots, at least one, and its dropped ones, in slot order.
+    def close(self, filled: FilledRound) -> ClosedRound:
+        """Close a round.
 
         Raises:
             RunFailedError: The run cannot continue from them.

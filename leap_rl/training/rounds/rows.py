@@ -19,20 +19,17 @@ from leap_rl.meta.outer_step import OuterStepResult
 from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.tracking.metrics import METRICS, Axis, Unit, pattern_of
 from leap_rl.training.messages import CurvePoint
-from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot, LoggedRow
+from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot, LoggedRow
 
 Values = dict[str, float | int]
 
 
 def meta_step_row(
-    meta_step: int,
-    slots: Sequence[FilledSlot],
+    filled: FilledRound,
     contributions: Sequence[Tensor],
     step: OuterStepResult,
     *,
-    dropped: Sequence[DroppedSlot],
     initialization_norm: float,
-    meta_step_s: float,
     agent_steps_before: int,
     frames_per_agent_step: int,
     validation: Mapping[str, float | int],
@@ -44,21 +41,19 @@ def meta_step_row(
     episodes together, never a mean of means.
 
     Args:
-        meta_step: From 0.
-        slots: The counted tasks, in slot order.
-        contributions: Theirs, [P] each.
+        filled: The meta-step, with the tasks that count and those that were dropped.
+        contributions: Of those that count, [P] each.
         step: The outer step's result.
-        dropped: The tasks that do not count.
         initialization_norm: Before the step.
-        meta_step_s: Wall clock, from opening to closing the round.
         agent_steps_before: Of all meta-steps before this one.
         frames_per_agent_step: 0 for tasks without frames.
         validation: Metrics of the initialization before the step; mostly none.
-        unit: A task that counts examples has no episodes.
+        unit: Tasks that count examples have no episodes.
     """
+    slots, dropped = filled.slots, filled.dropped
     new_agent_steps = sum(slot.record.agent_steps for slot in slots)
     agent_steps = agent_steps_before + new_agent_steps
-    row: Values = {"meta_step": meta_step, unit: agent_steps}
+    row: Values = {"meta_step": filled.number, unit: agent_steps}
     if frames_per_agent_step:
         row["frames"] = agent_steps * frames_per_agent_step
 
@@ -87,9 +82,9 @@ def meta_step_row(
         row[key] = row.get(key, 0) + 1
     row["time/working_s"] = math.fsum(slot.record.working_s for slot in slots)
     row["time/waiting_s"] = math.fsum(slot.record.waiting_s for slot in slots)
-    row["time/meta_step_s"] = meta_step_s
-    if meta_step_s > 0:
-        row[f"throughput/{unit}_per_s"] = new_agent_steps / meta_step_s
+    row["time/meta_step_s"] = filled.elapsed_s
+    if filled.elapsed_s > 0:
+        row[f"throughput/{unit}_per_s"] = new_agent_steps / filled.elapsed_s
     return _checked("meta_step", row | dict(validation))
 
 

@@ -27,7 +27,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import CurvePoint, FloatVector
 from leap_rl.training.rounds.agents import RANDOM, REWARDS, Agent, agents_of, rewards_file
-from leap_rl.training.rounds.policy import ClosedRound, DroppedSlot, FilledSlot
+from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import evaluation_row
 
 
@@ -141,7 +141,9 @@ class EvaluationPolicy:
         return [
             TaskSpec(
                 game=agent.game,
-                seed=self._task_seed(agent.game, agent.seed),
+                seed=derive_seed(
+                    self.plan.seed, Purpose.TASK, "evaluation", agent.game, agent.seed
+                ),
                 start=self._start(agent),
             )
             for agent in self.agents()
@@ -151,40 +153,25 @@ class EvaluationPolicy:
         """Return whose each slot is, in slot order."""
         return agents_of(self.described)
 
-    def close(
-        self,
-        round_number: int,
-        slots: Sequence[FilledSlot],
-        *,
-        dropped: Sequence[DroppedSlot],
-        elapsed_s: float,
-    ) -> ClosedRound:
+    def close(self, filled: FilledRound) -> ClosedRound:
         """Make rows of the learning curves: means over runs and seeds, point by point."""
-        by_spec = {slot.spec: slot.record.curve for slot in slots}
-        specs, agents = self.open(round_number), self.agents()
+        by_spec = {slot.spec: slot.record.curve for slot in filled.slots}
+        specs, agents = self.open(filled.number), self.agents()
         of_slots = {slot: by_spec[spec] for slot, spec in enumerate(specs) if spec in by_spec}
-        curves: dict[tuple[str, str], list[tuple[CurvePoint, ...]]] = {}
-        for slot, curve in of_slots.items():
-            key = (agents[slot].initialization, agents[slot].game)
-            curves.setdefault(key, []).append(curve)
-        points = max(map(len, of_slots.values()), default=0)
         rows = []
-        for point in range(points):
-            now = {
-                key: [curve[point] for curve in of_one if point < len(curve)]
-                for key, of_one in curves.items()
-            }
-            agent_steps = max(one.agent_steps for here in now.values() for one in here)
+        for points in zip(*of_slots.values(), strict=True):
+            here: dict[tuple[str, str], list[CurvePoint]] = {}
+            for slot, point in zip(of_slots, points, strict=True):
+                key = (agents[slot].initialization, agents[slot].game)
+                here.setdefault(key, []).append(point)
+            agent_steps = max(point.agent_steps for point in points)
             means = {
-                key: sum(one.return_sum for one in here) / episodes
-                for key, here in now.items()
-                if (episodes := sum(one.episodes for one in here))
+                key: sum(point.return_sum for point in group) / episodes
+                for key, group in here.items()
+                if (episodes := sum(point.episodes for point in group))
             }
             rows.append(evaluation_row(agent_steps, means))
         return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
-
-    def _task_seed(self, game: str, seed: int) -> int:
-        return derive_seed(self.plan.seed, Purpose.TASK, "evaluation", game, seed)
 
     def _start(self, agent: Agent) -> int:
         if agent.initialization == RANDOM:

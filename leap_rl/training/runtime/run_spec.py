@@ -13,7 +13,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.task import TaskFactory
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import UnfitMachineError
-from leap_rl.training.faults.points import OnFaultPoint, no_fault
+from leap_rl.training.faults import OnFaultPoint, no_fault
 from leap_rl.training.rounds.policy import RoundPolicyFactory
 from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -46,10 +46,7 @@ class RunSpec:
     """Fault-injection callback of all processes; must be picklable."""
 
     def make_server(self, *, trainers_live: bool = False) -> ParameterServer:
-        """Make the run's server as the folder's newest checkpoint says.
-
-        Args:
-            trainers_live: Whether it replaces one that died, whose trainers live on.
+        """Make the run's server; with ``trainers_live`` in place of one that died.
 
         Raises:
             RunFolderError: The folder lacks something, or what it holds is damaged.
@@ -70,9 +67,7 @@ class RunSpec:
     def make_schedule(self) -> StreamSchedule:
         """Make a trainer's schedule."""
         return StreamSchedule(
-            stream_every_s=self.stream_every_s,
-            snapshot_every_s=self.snapshot_every_s,
-            clock=time.monotonic,
+            stream_every_s=self.stream_every_s, snapshot_every_s=self.snapshot_every_s
         )
 
     def make_trainer(self, *, name: str, incarnation: int, link: Link) -> Trainer:
@@ -107,43 +102,38 @@ class Runtime(Protocol):
         """
 
 
+@dataclass(kw_only=True)
 class StreamSchedule:
-    """Says what a trainer is to send next, and when.
+    """Says what a trainer is to send next, and when."""
 
-    Args:
-        stream_every_s: Seconds between two streams.
-        snapshot_every_s: Seconds between two snapshots, which go with a stream.
-        clock: Monotonic seconds.
-    """
+    stream_every_s: float
+    """Seconds between two streams."""
+    snapshot_every_s: float
+    """Seconds between two snapshots, which go with a stream."""
 
-    def __init__(
-        self, *, stream_every_s: float, snapshot_every_s: float, clock: Callable[[], float]
-    ) -> None:
-        self._stream_every_s = stream_every_s
-        self._snapshot_every_s = snapshot_every_s
-        self._clock = clock
+    def __post_init__(self) -> None:
         self.start_task()
 
     def start_task(self) -> None:
         """Count again from now."""
-        now = self._clock()
-        self._next_stream_s = now + self._stream_every_s
-        self._next_snapshot_s = now + self._snapshot_every_s
+        now = time.monotonic()
+        self._next_stream_s = now + self.stream_every_s
+        self._next_snapshot_s = now + self.snapshot_every_s
 
     def due(self) -> Due:
         """Return what is due."""
-        now = self._clock()
+        now = time.monotonic()
         if now >= self._next_snapshot_s:
             return Due.SNAPSHOT
         return Due.SUM if now >= self._next_stream_s else Due.NOTHING
 
     def sent(self, *, snapshot: bool) -> None:
         """Take note that a stream is on its way."""
-        now = self._clock()
-        self._next_stream_s = now + self._stream_every_s
+        now = time.monotonic()
+        self._next_stream_s = now + self.stream_every_s
         if snapshot:
-            self._next_snapshot_s = now + self._snapshot_every_s
+            self._next_snapshot_s = now + self.snapshot_every_s
 
     def lost(self) -> None:
         """Take note that a stream may not have arrived: what it carried is due again."""
-        self._next_snapshot_s = self._clock()
+        self._next_snapshot_s = time.monotonic()

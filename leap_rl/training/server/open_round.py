@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.tracking.status import TaskStatus
-from leap_rl.training.messages import Ticket
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 from leap_rl.training.server.counters import Counters
-from leap_rl.training.server.slot_files import SlotFiles
 from leap_rl.training.server.slots import Slot, SlotState
 
 TICKS_A_LEASE = 4
@@ -40,40 +35,20 @@ class TrainerState:
     """Whether that claim was answered with work."""
 
 
+@dataclass(kw_only=True)
 class OpenRound:
-    """The slots of one round, none where the run is finished.
+    """The slots of one round, none where the run is finished; :meth:`recover` reads their files."""
 
-    The files of the round before are removed; :meth:`recover` reads those of this one.
-    """
+    number: int
+    slots: Sequence[Slot]
+    lease_policy: LeasePolicy
+    clock: Callable[[], float]
+    counters: Counters
+    failure: str | None = None
+    """Why the run cannot continue, where it cannot."""
 
-    def __init__(
-        self,
-        number: int,
-        specs: Sequence[TaskSpec],
-        *,
-        folder: RunFolder,
-        fingerprint: str,
-        lease_policy: LeasePolicy,
-        clock: Callable[[], float],
-        counters: Counters,
-    ) -> None:
-        self.number = number
-        self.failure: str | None = None
-        """Why the run cannot continue, where it cannot."""
-        self._lease_policy = lease_policy
-        self._clock = clock
-        self._counters = counters
-        self._opened_s = self._ticked_s = clock()
-        folder.remove_slots(number - 1)  # which a crash may have left
-        self.slots = [
-            Slot(
-                index=index,
-                round=number,
-                spec=spec,
-                files=SlotFiles(folder.slot(number, index), spec, fingerprint, folder=folder),
-            )
-            for index, spec in enumerate(specs)
-        ]
+    def __post_init__(self) -> None:
+        self._opened_s = self._ticked_s = self.clock()
 
     def recover(self, trainers: dict[str, TrainerState], session: str | None) -> None:
         """Bring the slots to where their files have them.
@@ -106,7 +81,7 @@ class OpenRound:
     @property
     def elapsed_s(self) -> float:
         """Wall-clock time since the round opened here."""
-        return self._clock() - self._opened_s
+        return self.clock() - self._opened_s
 
     @property
     def results(self) -> list[FilledSlot | DroppedSlot] | None:
@@ -118,32 +93,6 @@ class OpenRound:
         """Return the slot that a trainer works on."""
         return next((slot for slot in self.slots if slot.owner == trainer), None)
 
-    def owned(self, ticket: Ticket) -> Slot | str:
-        """Return the running slot that the ticket's attempt owns, or why there is none."""
-        if ticket.round != self.number:
-            return f"round {ticket.round} is closed; round {self.number} is open"
-        slot = self.slots[ticket.slot]
-        if slot.attempt != ticket.attempt or slot.state is not SlotState.RUNNING:
-            return (
-                f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
-                f"this is attempt {ticket.attempt}"
-            )
-        return slot
-
-    def running(self) -> tuple[TaskStatus, ...]:
-        """Return the slots that trainers work on."""
-        return tuple(
-            TaskStatus(
-                slot=slot.index,
-                game=slot.spec.game,
-                trainer=slot.owner,
-                attempt=slot.attempt,
-                progress=slot.progress,
-            )
-            for slot in self.slots
-            if slot.owner is not None
-        )
-
     def let_run(self, slot: Slot, trainer: str) -> None:
         """Let a trainer work on a slot for a lease."""
         slot.state, slot.owner, slot.heard = SlotState.RUNNING, trainer, False
@@ -151,7 +100,7 @@ class OpenRound:
 
     def renew(self, slot: Slot) -> None:
         """Give a running slot a fresh lease."""
-        slot.lease_until_s = self._clock() + self._lease_policy.lease_s
+        slot.lease_until_s = self.clock() + self.lease_policy.lease_s
 
     def release(self, trainer: str, cause: str) -> None:
         """Free the slot of a trainer, if it has one."""
@@ -162,7 +111,7 @@ class OpenRound:
     def free(self, slot: Slot, cause: str) -> None:
         """Take a slot from its trainer."""
         slot.free()
-        if slot.trainer_failures >= self._lease_policy.max_attempts:
+        if slot.trainer_failures >= self.lease_policy.max_attempts:
             self.failure = (
                 f"{slot.name} lost its trainer {slot.trainer_failures} times and got no further; "
                 f"runtime.max_attempts allows no more. The last time: {cause}"
@@ -171,18 +120,16 @@ class OpenRound:
     def tick(self) -> bool:
         """Free the slots whose leases are over, and fill all of them where the round is late.
 
-        A server that stalls, on a slow disk say, hears nobody meanwhile: the time it missed is
-        added to the leases. Returns whether the round was late, and is to be closed.
+        Returns whether it was late, and is to be closed.
         """
-        now, lease_policy = self._clock(), self._lease_policy
+        now, lease_policy = self.clock(), self.lease_policy
+        # A server that stalls, on a slow disk say, hears nobody meanwhile.
         missed_s = now - self._ticked_s - lease_policy.lease_s / TICKS_A_LEASE
         self._ticked_s = now
-        if missed_s > 0:
-            for slot in self.slots:
-                slot.lease_until_s += missed_s
         for slot in self.slots:
+            slot.lease_until_s += max(0.0, missed_s)
             if slot.state is SlotState.RUNNING and now > slot.lease_until_s:
-                self._counters.lease_expiries += 1
+                self.counters.lease_expiries += 1
                 self.free(slot, f"nothing was heard of it for {lease_policy.lease_s:g} s")
         late_s = lease_policy.close_after_s
         if late_s is None or self.elapsed_s < late_s or not any(slot.n > 0 for slot in self.slots):
@@ -190,6 +137,6 @@ class OpenRound:
         for slot in self.slots:
             if slot.result is None:
                 slot.cut_off()
-                self._counters.tasks_cut_off += isinstance(slot.result, FilledSlot)
-                self._counters.tasks_dropped += isinstance(slot.result, DroppedSlot)
+                self.counters.tasks_cut_off += isinstance(slot.result, FilledSlot)
+                self.counters.tasks_dropped += isinstance(slot.result, DroppedSlot)
         return True

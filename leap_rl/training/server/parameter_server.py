@@ -12,17 +12,14 @@ A plain class without runtime or threads: its caller calls one method at a time.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors.numpy import save
 
-from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import ProtocolError
-from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
+from leap_rl.training.faults import FaultPoint
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -37,8 +34,7 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.rounds.policy import RoundPolicy
-from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
+from leap_rl.training.server.open_round import TrainerState
 from leap_rl.training.server.run_rounds import RunRounds
 from leap_rl.training.server.slots import Slot, SlotState
 
@@ -51,66 +47,16 @@ MAX_RESTARTS = 3
 _log = logging.getLogger(__name__)
 
 
-class ParameterServer:
-    """Hands out a run's tasks, takes in their sums, and closes its rounds.
+@dataclass(kw_only=True)
+class ParameterServer(RunRounds):
+    """Hands out a run's tasks, takes in their sums, and closes its rounds."""
 
-    Args:
-        folder: The run's; holds at least checkpoint 0.
-        fingerprint: SHA-256 of the run's defining config; messages of another are refused.
-        policy: Restored from the folder's newest checkpoint.
-        lease_policy: When a slot is taken from its trainer, and a late round is closed.
-        on_divergence: What becomes of a task whose numbers are no longer finite.
-        keep_checkpoints: Of how many checkpoints the parameters stay; none for all.
-        session: Identifies the driver; the trainers of leases with another one are gone.
-        trainers_live: Whether this server takes the place of one that died, whose trainers may
-            live. Otherwise the driver has started none yet.
-        clock: Monotonic seconds.
-        on_fault_point: Fault-injection callback.
+    on_divergence: OnDivergence = "stop"
+    """What becomes of a task whose numbers are no longer finite."""
 
-    Raises:
-        RunFolderError: The folder holds what does not belong there, or cannot be read.
-    """
-
-    def __init__(
-        self,
-        *,
-        folder: RunFolder,
-        fingerprint: str,
-        policy: RoundPolicy,
-        lease_policy: LeasePolicy,
-        on_divergence: OnDivergence = "stop",
-        keep_checkpoints: int | None = None,
-        session: str = "",
-        trainers_live: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        on_fault_point: OnFaultPoint = no_fault,
-    ) -> None:
-        self._folder = folder
-        self._fingerprint = fingerprint
-        self._policy = policy
-        self._on_divergence = on_divergence
-        self._session = session
-        self._on_fault_point = on_fault_point
-        self._trainers: dict[str, TrainerState] = {}
-        self._rounds = RunRounds(
-            folder=folder,
-            fingerprint=fingerprint,
-            policy=policy,
-            lease_policy=lease_policy,
-            keep_checkpoints=keep_checkpoints,
-            trainers=self._trainers,
-            session=session,
-            trainers_live=trainers_live,
-            clock=clock,
-            on_fault_point=on_fault_point,
-        )
-        self.counters = self._rounds.counters
-        """For display."""
-        on_fault_point(FaultPoint.SERVER_RESUMING)
-
-    @property
-    def _open(self) -> OpenRound:
-        return self._rounds.open
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.on_fault_point(FaultPoint.SERVER_RESUMING)
 
     # -- what trainers call -------------------------------------------------------------------
 
@@ -152,7 +98,7 @@ class ParameterServer:
         if not np.isfinite(message.contribution).all():
             # A slot's fate must not depend on when its trainer streamed: only `complete` may
             # restart or drop it.
-            if self._on_divergence == "stop":
+            if self.on_divergence == "stop":
                 return self._diverged(slot, _not_finite(message.n), agent_steps=0)
             return Continue(durable_n=slot.durable_n)
         if slot.contribution is not None and message.n <= slot.n:
@@ -167,8 +113,8 @@ class ParameterServer:
         if message.snapshot is not None and message.n > slot.durable_n:
             slot.write_snapshot(message, message.snapshot)
             self.counters.snapshots += 1
-            self._on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
-        self._on_fault_point(FaultPoint.SERVER_STREAMING)
+            self.on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
+        self.on_fault_point(FaultPoint.SERVER_STREAMING)
         return Continue(durable_n=slot.durable_n)
 
     def complete(self, message: Complete) -> Counted | Abandon:
@@ -180,7 +126,7 @@ class ParameterServer:
         """
         ticket = message.ticket
         self._check_fingerprint(ticket)
-        if self._rounds.is_counted(ticket):
+        if self._is_counted(ticket):
             self.counters.repeats_refused += 1
             return Counted(next=self.claim(message.claim))
         slot = self._owned_slot(ticket)
@@ -189,16 +135,16 @@ class ParameterServer:
         if not np.isfinite(message.contribution).all():
             reason = _not_finite(message.n)
             return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
-        if self._policy.keeps_agents:
-            path = self._folder.agent(ticket.slot, slot.spec.game)
+        if self.policy.keeps_agents:
+            path = self.folder.agent(ticket.slot, slot.spec.game)
             agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
-            self._folder.write(path, save(agent))
+            self.folder.write(path, save(agent))
         slot.fill(message.contribution, message.record, message.episodes, kept=message.kept)
         slot.n = message.n
         self.counters.tasks_completed += 1
         self.counters.agent_steps += slot.new_steps(message.record.agent_steps)
-        self._on_fault_point(FaultPoint.SERVER_COMPLETING)
-        self._rounds.close_if_full()
+        self.on_fault_point(FaultPoint.SERVER_COMPLETING)
+        self._close_if_full()
         return Counted(next=self.claim(message.claim))
 
     def diverged(self, message: Diverged) -> Abandon:
@@ -210,11 +156,9 @@ class ParameterServer:
 
     def heartbeat(self, trainer: str, incarnation: int) -> None:
         """Renew the leases of a trainer that lives but has nothing to stream yet."""
-        known = self._trainers.get(trainer)
-        if known is not None and known.incarnation == incarnation:
-            slot = self._open.held_by(trainer)
-            if slot is not None:
-                self._open.renew(slot)
+        known, slot = self._trainers.get(trainer), self._open.held_by(trainer)
+        if known is not None and known.incarnation == incarnation and slot is not None:
+            self._open.renew(slot)
 
     # -- what the driver calls ----------------------------------------------------------------
 
@@ -226,24 +170,19 @@ class ParameterServer:
     def tick(self) -> None:
         """Free the slots whose leases are over, and close a round that is late; called often."""
         if self._open.tick():
-            self._rounds.close_if_full()
-
-    def status(self) -> RunStatus:
-        """Return where the run stands."""
-        return self._rounds.status()
+            self._close_if_full()
 
     # -- slots --------------------------------------------------------------------------------
 
     def _next_work(self, claim: Claim, trainer: TrainerState) -> Work:
-        self._rounds.close_if_full()  # where the checkpoint could not be written before
-        if self._rounds.finished:
+        self._close_if_full()  # where the checkpoint could not be written before
+        if self._finished:
             return Finished()
-        free = (slot for slot in self._open.slots if slot.state is SlotState.PENDING)
-        slot = next(free, None)
+        slot = next((slot for slot in self._open.slots if slot.state is SlotState.PENDING), None)
         if slot is None:
             return Wait()
-        slot.hand_out(claim, self._session)
-        self._on_fault_point(FaultPoint.SERVER_CLAIMING)
+        slot.hand_out(claim, self.session)
+        self.on_fault_point(FaultPoint.SERVER_CLAIMING)
         trainer.handed = True
         self._open.let_run(slot, claim.trainer)
         return self._assignment(slot)
@@ -256,54 +195,61 @@ class ParameterServer:
         carries_over = snapshot is None and slot.restarts == 0
         return Assignment(
             ticket=Ticket(
-                fingerprint=self._fingerprint,
+                fingerprint=self.fingerprint,
                 round=slot.round,
                 slot=slot.index,
                 attempt=slot.attempt,
             ),
             game=slot.spec.game,
             task_seed=slot.task_seed,
-            theta0=self._policy.theta0(slot.spec.start),
-            keep_agent=self._policy.keeps_agents,
+            theta0=self.policy.theta0(slot.spec.start),
+            keep_agent=self.policy.keeps_agents,
             durable_n=slot.n,
             snapshot=snapshot,
-            kept=self._rounds.kept_agents.read(slot.spec.game) if carries_over else None,
+            kept=self._kept_agents.read(slot.spec.game) if carries_over else None,
         )
 
     def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:
         """Stop the run, restart the task or drop it, as the config says."""
         what = f"{slot.name} {reason}"
-        if self._on_divergence == "drop_task":
+        if self.on_divergence == "drop_task":
             slot.drop(reason, agent_steps)
             self.counters.tasks_dropped += 1
             _log.warning("%s; it is dropped", what)
-            self._rounds.close_if_full()
-        elif self._on_divergence == "restart_task" and slot.restarts < MAX_RESTARTS:
+            self._close_if_full()
+        elif self.on_divergence == "stop":
+            way_out = "task.on_divergence = restart_task or drop_task would continue without it"
+            self._open.failure = f"{what}; {way_out}"
+        elif slot.restarts < MAX_RESTARTS:
             slot.restart()
             self.counters.tasks_restarted += 1
             _log.warning("%s; it starts again with task seed %d", what, slot.task_seed)
         else:
-            self._open.failure = what + (
-                f", as with {MAX_RESTARTS} other seeds before"
-                if self._on_divergence == "restart_task"
-                else "; task.on_divergence = restart_task or drop_task would continue without it"
-            )
+            self._open.failure = f"{what}, as with {MAX_RESTARTS} other seeds before"
         return Abandon(reason=what)
 
     def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:
         """Return the running slot that the ticket's attempt owns, or why there is none."""
         self._check_fingerprint(ticket)
-        slot = self._open.owned(ticket)
-        if isinstance(slot, str):
-            self.counters.abandons += 1
-            return Abandon(reason=slot)
-        return slot
+        number = self._open.number
+        if ticket.round != number:
+            reason = f"round {ticket.round} is closed; round {number} is open"
+        else:
+            slot = self._open.slots[ticket.slot]
+            if slot.attempt == ticket.attempt and slot.state is SlotState.RUNNING:
+                return slot
+            reason = (
+                f"slot {ticket.slot} is {slot.state.value} at attempt {slot.attempt}; "
+                f"this is attempt {ticket.attempt}"
+            )
+        self.counters.abandons += 1
+        return Abandon(reason=reason)
 
     def _check_fingerprint(self, ticket: Ticket) -> None:
-        if ticket.fingerprint != self._fingerprint:
+        if ticket.fingerprint != self.fingerprint:
             raise ProtocolError(
                 f"a message carries the config fingerprint {ticket.fingerprint[:12]}, this run's "
-                f"is {self._fingerprint[:12]}: a trainer of another run must not join this one"
+                f"is {self.fingerprint[:12]}: a trainer of another run must not join this one"
             )
 
 

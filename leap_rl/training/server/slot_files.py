@@ -82,9 +82,8 @@ class SlotFiles:
 
     def read_lease(self) -> Lease | None:
         """Return who works on the slot, or none."""
-        return self._read(
-            self._path.with_suffix(".lease"), lambda _, header: checked(Lease, header)
-        )
+        path = self._path.with_suffix(".lease")
+        return self._read(path, lambda _, header: checked(Lease, header))
 
     def write_snapshot(self, taken: SlotSnapshot) -> None:
         """Write a snapshot, with its sum."""
@@ -107,9 +106,8 @@ class SlotFiles:
             arrays: Arrays = {}
             header["dropped"] = {"reason": slot.reason, "agent_steps": slot.agent_steps}
         else:
-            arrays = {"contribution": slot.contribution, **asdict(slot.episodes)}
-            if slot.kept is not None:
-                arrays = {**arrays, "kept": slot.kept}
+            kept = {} if slot.kept is None else {"kept": slot.kept}
+            arrays = {"contribution": slot.contribution, **asdict(slot.episodes), **kept}
             header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
         self._write(self._path, arrays, header)
         self._folder.remove(self._path.with_suffix(".snapshot"))

@@ -18,14 +18,7 @@ import numpy as np
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.status import TaskProgress
-from leap_rl.training.messages import (
-    Bytes,
-    Claim,
-    Episodes,
-    FloatVector,
-    Stream,
-    TaskRecord,
-)
+from leap_rl.training.messages import Bytes, Claim, Episodes, FloatVector, Stream, TaskRecord
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 from leap_rl.training.server.slot_files import Lease, SlotFiles, SlotSnapshot
 
@@ -82,10 +75,8 @@ class Slot:
     @property
     def name(self) -> str:
         """The slot in messages to the user."""
-        return (
-            f"{self.spec.game} (slot {self.index} of round {self.round}, task seed "
-            f"{self.task_seed})"
-        )
+        where = f"slot {self.index} of round {self.round}"
+        return f"{self.spec.game} ({where}, task seed {self.task_seed})"
 
     def new_steps(self, agent_steps: int) -> int:
         """Count a task's agent steps; returns how many are new.
@@ -185,10 +176,7 @@ class Slot:
         )
 
     def cut_off(self) -> None:
-        """Complete it with its newest sum, or drop it where there is none.
-
-        What a stream does not carry, such as the episodes, is missing.
-        """
+        """Complete it with its newest sum, without episodes and losses; drop it if it has none."""
         agent_steps = self.progress.agent_steps
         if self.contribution is None or self.n == 0:
             self.drop("had no sum when its round closed, after meta.close_after_s", agent_steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,39 +22,34 @@ RECENT_EPISODES = 100
 """Episodes in the mean return that is shown while a task runs."""
 
 
+@dataclass
 class TaskRecorder:
-    """Takes in a task's progress, update by update.
+    """Takes in a task's progress, update by update."""
 
-    Args:
-        agent_steps_total: The task's budget.
-        clock: Monotonic seconds.
-        started_s: When work on the task began; none for now.
-    """
+    agent_steps_total: int
+    """The task's budget."""
+    clock: Callable[[], float] = time.monotonic
+    """Monotonic seconds."""
+    started_s: float | None = None
+    """When work on the task began, on the clock; none for now."""
+    losses: LossMean = field(default_factory=LossMean)
+    updates: int = 0
+    agent_steps: int = 0
+    curve: list[CurvePoint] = field(default_factory=list)
+    _episodes: list[EpisodeEnd] = field(default_factory=list)
+    _interval_rewards: float | None = None
+    _recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_EPISODES))
 
-    def __init__(
-        self,
-        agent_steps_total: int,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        started_s: float | None = None,
-    ) -> None:
-        self.losses = LossMean()
-        self.updates = 0
-        self.agent_steps = 0
-        self.curve: list[CurvePoint] = []
-        self._agent_steps_total = agent_steps_total
-        self._clock = clock
-        self._started_s = clock() if started_s is None else started_s
-        self._episodes: list[EpisodeEnd] = []
-        self._recent: deque[float] = deque(maxlen=RECENT_EPISODES)
-        self._live_mark = (clock(), 0)
-        self._interval_rewards: float | None = None
+    def __post_init__(self) -> None:
+        now = self.clock()
+        self._started_s = now if self.started_s is None else self.started_s
+        self._live_mark = (now, 0)
         self._open_interval()
 
     @property
     def working_s(self) -> float:
         """Seconds of work on the task, including those before its snapshot."""
-        return self._clock() - self._started_s
+        return self.clock() - self._started_s
 
     def add(self, progress: Progress) -> None:
         """Take in what one update did."""
@@ -68,12 +63,12 @@ class TaskRecorder:
         self._recent.extend(episode.episode_return for episode in progress.episodes)
         # Intervals end at agent steps, never at times: a repeated task has the same curve.
         point = len(self.curve) + 1
-        if self.agent_steps * CURVE_POINTS >= point * self._agent_steps_total:
+        if self.agent_steps * CURVE_POINTS >= point * self.agent_steps_total:
             self._close_interval()
 
     def progress(self) -> TaskProgress:
         """Return how the task stands, with its speed since the last call."""
-        now = self._clock()
+        now = self.clock()
         then, agent_steps = self._live_mark
         self._live_mark = (now, self.agent_steps)
         return TaskProgress(
@@ -101,7 +96,7 @@ class TaskRecorder:
             "interval": {
                 "losses": asdict(self._interval_losses),
                 "rewards": self._interval_rewards,
-                "elapsed_s": self._clock() - then,
+                "elapsed_s": self.clock() - then,
                 "agent_steps": agent_steps,
                 "episodes": episodes,
             },
@@ -117,33 +112,30 @@ class TaskRecorder:
         self.updates, self.agent_steps = metrics["updates"], metrics["agent_steps"]
         self.losses = LossMean(**metrics["losses"])
         self.curve = [CurvePoint(**point) for point in metrics["curve"]]
-        now, interval = self._clock(), metrics["interval"]
+        now, interval = self.clock(), metrics["interval"]
         self._interval_losses = LossMean(**interval["losses"])
         self._interval_rewards = interval["rewards"]
-        self._interval_mark = (
-            now - interval["elapsed_s"],
-            interval["agent_steps"],
-            interval["episodes"],
-        )
+        then = now - interval["elapsed_s"]
+        self._interval_mark = (then, interval["agent_steps"], interval["episodes"])
         self._started_s -= metrics["working_s"]
         self._live_mark = (now, self.agent_steps)
 
     def _open_interval(self) -> None:
         self._interval_losses = LossMean()
         self._interval_rewards = None
-        self._interval_mark = (self._clock(), self.agent_steps, len(self._episodes))
+        self._interval_mark = (self.clock(), self.agent_steps, len(self._episodes))
 
     def _close_interval(self) -> None:
         then, agent_steps, episodes = self._interval_mark
         returns = [episode.episode_return for episode in self._episodes[episodes:]]
+        elapsed_s = max(self.clock() - then, 1e-9)
         self.curve.append(
             CurvePoint(
                 agent_steps=self.agent_steps,
                 losses=self._interval_losses.means(),
                 episodes=len(returns),
                 return_sum=float(sum(returns)),
-                agent_steps_per_s=(self.agent_steps - agent_steps)
-                / max(self._clock() - then, 1e-9),
+                agent_steps_per_s=(self.agent_steps - agent_steps) / elapsed_s,
                 rewards=self._interval_rewards,
             )
         )

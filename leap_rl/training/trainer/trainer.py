@@ -6,8 +6,7 @@ A plain class; the link carries its messages to the parameter server, however th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.meta.point import Point
 from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.points import FaultPoint, OnFaultPoint, no_fault
+from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -32,7 +31,6 @@ from leap_rl.training.messages import (
     FloatVector,
     Stream,
     TaskRecord,
-    Wait,
     Work,
 )
 from leap_rl.training.trainer.recorder import TaskRecorder
@@ -68,11 +66,7 @@ class Link(Protocol):
         """What is to be sent now; asked after every update, so cheap."""
 
     def stream(self, message: Stream) -> Continue | Abandon | None:
-        """Send a stream without waiting for its answer.
-
-        Returns:
-            The newest answer to a stream of this task, or none before the first has come.
-        """
+        """Send a stream without waiting; returns the newest answer to one of this task, or none."""
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Send the whole sum and wait until it counts."""
@@ -81,69 +75,51 @@ class Link(Protocol):
         """Tell the server that the task's numbers are no longer finite."""
 
 
+@dataclass(kw_only=True)
 class Trainer:
-    """Trains tasks until the run has no more.
+    """Trains tasks until the run has no more."""
 
-    Args:
-        name: The trainer's name, unique in the run.
-        incarnation: Which life of that name this is, from 1.
-        link: The way to the server.
-        make_task: Makes a task of its spec.
-        method: The meta-learner, which makes the path that sums up a task's contribution.
-        clock: Monotonic seconds.
-        on_fault_point: Fault-injection callback.
-    """
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        incarnation: int,
-        link: Link,
-        make_task: TaskFactory,
-        method: Method,
-        clock: Callable[[], float] = time.monotonic,
-        on_fault_point: OnFaultPoint = no_fault,
-    ) -> None:
-        self._on_fault_point = on_fault_point
-        self.name = name
-        self._incarnation = incarnation
-        self._link = link
-        self._make_task = make_task
-        self._method = method
-        self._clock = clock
-        self._claims = 0
-        self._idle_since = clock()
+    name: str
+    """The trainer's name, unique in the run."""
+    incarnation: int
+    """Which life of that name this is, from 1."""
+    link: Link
+    """The way to the server."""
+    make_task: TaskFactory
+    method: Method
+    """The meta-learner, which makes the path that sums up a task's contribution."""
+    on_fault_point: OnFaultPoint = no_fault
+    """Fault-injection callback."""
+    _claims: int = 0
+    _idle_since_s: float = 0.0
 
     def run(self) -> None:
         """Train task after task until the server says that the run has no more."""
-        self._idle_since = self._clock()
+        self._idle_since_s = time.monotonic()
         work = self._claim()
         while not isinstance(work, Finished):
-            if isinstance(work, Wait):
-                work = self._claim()
-                continue
-            answer = self._train(work, waiting_s=self._clock() - self._idle_since)
-            if isinstance(answer, Counted):
-                self._on_fault_point(FaultPoint.TRAINER_COMPLETED)
-                work = answer.next
-            else:
-                self._idle_since = self._clock()
-                work = self._claim()
+            if isinstance(work, Assignment):
+                answer = self._train(work, waiting_s=time.monotonic() - self._idle_since_s)
+                if isinstance(answer, Counted):
+                    self.on_fault_point(FaultPoint.TRAINER_COMPLETED)
+                    work = answer.next
+                    continue
+                self._idle_since_s = time.monotonic()
+            work = self._claim()
 
     def _claim(self) -> Work:
-        self._on_fault_point(FaultPoint.TRAINER_CLAIMING)
-        return self._link.claim(self._next_claim())
+        self.on_fault_point(FaultPoint.TRAINER_CLAIMING)
+        return self.link.claim(self._next_claim())
 
     def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
-        self._on_fault_point(FaultPoint.TRAINER_CLAIMED)
-        started = self._clock()
+        self.on_fault_point(FaultPoint.TRAINER_CLAIMED)
+        started_s = time.monotonic()
         # A copy: what a runtime hands over may be read-only memory that others share.
         theta0 = torch.from_numpy(np.array(assignment.theta0))
-        task = self._make_task(TaskSpec(game=assignment.game, seed=assignment.task_seed))
-        recorder = TaskRecorder(task.agent_steps_total, self._clock, started_s=started)
+        task = self.make_task(TaskSpec(game=assignment.game, seed=assignment.task_seed))
+        recorder = TaskRecorder(task.agent_steps_total, started_s=started_s)
         try:
-            path = self._method.start(theta0.to(task.device), borrow=True)
+            path = self.method.start(theta0.to(task.device), borrow=True)
             if assignment.snapshot is not None:
                 restore_snapshot(assignment.snapshot, task, path, recorder)
             elif assignment.kept is not None:
@@ -157,26 +133,22 @@ class Trainer:
                 )
             while not task.done:
                 recorder.add(task.advance(path.visit))
-                self._on_fault_point(FaultPoint.TRAINER_TRAINING)
-                due = self._link.due()
+                self.on_fault_point(FaultPoint.TRAINER_TRAINING)
+                due = self.link.due()
                 if due is not Due.NOTHING:
-                    message = self._stream(assignment, recorder, path)
-                    if due is Due.SNAPSHOT:
-                        message = replace(message, snapshot=take_snapshot(task, path, recorder))
-                    answer = self._link.stream(message)
+                    answer = self.link.stream(_stream(assignment, task, recorder, path, due))
                     if isinstance(answer, Abandon):
                         return answer
-                    self._on_fault_point(SENT[due])
+                    self.on_fault_point(SENT[due])
             # Before the end point: its batch is one that the agent never learns from.
-            kept = keep(task) if self._method.keeps_tasks else None
-            end = end_of_path(task, batches=self._method.end_batches)
-            path.end(end)
+            kept = keep(task) if self.method.keeps_tasks else None
+            path.end(end_of_path(task, batches=self.method.end_batches))
             whole = self._complete(assignment, task, recorder, path, waiting_s=waiting_s)
-            self._on_fault_point(FaultPoint.TRAINER_COMPLETING)
-            self._idle_since = self._clock()  # from here on the trainer waits for an answer
-            return self._link.complete(replace(whole, kept=kept))
+            self.on_fault_point(FaultPoint.TRAINER_COMPLETING)
+            self._idle_since_s = time.monotonic()  # from here on the trainer waits for an answer
+            return self.link.complete(replace(whole, kept=kept))
         except NonFiniteError as error:
-            return self._link.diverged(
+            return self.link.diverged(
                 Diverged(
                     ticket=assignment.ticket,
                     agent_steps=recorder.agent_steps,
@@ -188,15 +160,7 @@ class Trainer:
 
     def _next_claim(self) -> Claim:
         self._claims += 1
-        return Claim(trainer=self.name, incarnation=self._incarnation, number=self._claims)
-
-    def _stream(self, assignment: Assignment, recorder: TaskRecorder, path: GradientPath) -> Stream:
-        return Stream(
-            ticket=assignment.ticket,
-            n=path.segments,
-            contribution=_sum_so_far(path),
-            progress=recorder.progress(),
-        )
+        return Claim(trainer=self.name, incarnation=self.incarnation, number=self._claims)
 
     def _complete(
         self,
@@ -228,6 +192,18 @@ class Trainer:
             claim=self._next_claim(),
             agent={name: tensor.cpu().numpy() for name, tensor in agent.items()},
         )
+
+
+def _stream(
+    assignment: Assignment, task: Task, recorder: TaskRecorder, path: GradientPath, due: Due
+) -> Stream:
+    return Stream(
+        ticket=assignment.ticket,
+        n=path.segments,
+        contribution=_sum_so_far(path),
+        progress=recorder.progress(),
+        snapshot=take_snapshot(task, path, recorder) if due is Due.SNAPSHOT else None,
+    )
 
 
 def end_of_path(task: Task, *, batches: int) -> Point:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayTaskError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, RayTaskError
 
 ANSWER_TIMEOUT_S = 60.0
 """A call unanswered for this long is sent again."""
@@ -22,38 +21,32 @@ Reference: TypeAlias = "ray.ObjectRef[Any]"
 _log = logging.getLogger(__name__)
 
 
-def pauses() -> Iterator[float]:
-    """Yield seconds to wait between tries: longer each time, and never the same for two callers.
-
-    After a server's death all of its trainers would otherwise come back at once, again and again.
-    """
-    dice = random.SystemRandom()  # what is computed depends on no pause
-    pause_s = FIRST_PAUSE_S
-    while True:
-        yield pause_s * dice.uniform(0.5, 1.0)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-
-
 def actor(cls: type, **options: Any) -> Any:
     """Return the class as an actor; Ray never calls it twice, and starts it once unless told."""
     return ray.remote(cls).options(**{"max_restarts": 0, "max_task_retries": 0, **options})
 
 
-def ask(method: Any, *arguments: Any) -> Any:
-    """Return what a method of the server answers, however often it dies meanwhile."""
-    for pause_s in pauses():
+def ask(method: Any, *arguments: Any, timeout_s: float | None = None) -> Any:
+    """Return what a method of the server answers, however often it dies meanwhile.
+
+    A call that has no answer after ``timeout_s`` is sent again, though it may have been executed.
+    """
+    pause_s = FIRST_PAUSE_S
+    while True:
         try:
-            return result_of(method.remote(*arguments))
-        except ActorUnavailableError as error:
+            return result_of(method.remote(*arguments), timeout_s)
+        except (GetTimeoutError, ActorUnavailableError, ObjectLostError) as error:
             _log.warning("the parameter server is out of reach: %s", first_line(error))
-            time.sleep(pause_s)
-    raise AssertionError
+        # Pauses differ, or all trainers would come back at once after the server's death. No seed:
+        # what is computed depends on no pause.
+        time.sleep(pause_s * random.SystemRandom().uniform(0.5, 1.0))
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def result_of(reference: Reference) -> Any:
+def result_of(reference: Reference, timeout_s: float | None = None) -> Any:
     """Return a call's result, or raise what the call itself raised."""
     try:
-        return ray.get(reference)
+        return ray.get(reference, timeout=timeout_s)
     except RayTaskError as error:
         cause: BaseException = error
         while isinstance(cause, RayTaskError) and cause.cause is not None:

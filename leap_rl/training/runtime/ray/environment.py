@@ -60,14 +60,8 @@ def make_ray_runtime(
 ) -> Runtime:
     """Prepare the environment, import Ray, and return the runtime.
 
-    Args:
-        trainers: How many trainers; none for one a core, at most one a slot.
-        address: The cluster to join; none for the one in RAY_ADDRESS, or else one of our own.
-        trainer_cores: Cores that a trainer takes: its own and those of the processes that its
-            emulators are spread over.
-        trainer_gpus: GPUs that a trainer takes; a fraction shares one with others.
-        metrics_port: Of the Prometheus page of a cluster of our own; none for a free one.
-        interrupts: What may ask the run to stop.
+    Arguments are as of `RayRuntime` and `Share`. Without an address the run joins the cluster in
+    RAY_ADDRESS, or else starts one of its own.
 
     Raises:
         RunFailedError: The cluster is beyond this machine, and RAY_AUTH_MODE turns tokens off.
@@ -105,11 +99,7 @@ def cluster_address(address: str | None) -> str:
 
 
 def probe_own_cluster() -> float:
-    """Start a cluster of our own, have an actor answer, and end it.
-
-    Returns:
-        Seconds until the answer.
-    """
+    """Start a cluster of our own and end it; returns the seconds until an actor answers."""
     make_ray_runtime(trainers=1, address=LOCAL)
     from leap_rl.training.runtime.ray.runtime import probe
 

@@ -25,10 +25,8 @@ def private_folder() -> Path:
     longest = 103 if sys.platform == "darwin" else 107
     if len(os.fsencode(parent)) > longest - BELOW_BYTES:
         parent = "/tmp"
-    folder = Path(
-        tempfile.mkdtemp(prefix=f"leap_rl-{os.getpid()}-", dir=parent)
-    )  # nobody else can enter it
     owner = os.getpid()
+    folder = Path(tempfile.mkdtemp(prefix=f"leap_rl-{owner}-", dir=parent))  # for this user alone
 
     def remove() -> None:
         if os.getpid() == owner:  # not in a forked child

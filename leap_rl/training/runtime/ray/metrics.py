@@ -66,16 +66,16 @@ class RunMetrics:
             _log.warning("Prometheus has failed (%s); the run continues without it", error)
 
     def _register(self, run: str) -> None:
+        tags = {"run": label(run)}
         for series in SERIES:
+            described = (series.name, series.meaning, ("run", *series.labels))
             if series.kind == "counter":
-                counter = _Counter(*_described(series))
-                counter.set_default_tags({"run": label(run)})
+                counter = self._counters[_what(series)] = _Counter(*described)
+                counter.set_default_tags(tags)
                 counter.start()
-                self._counters[_what(series)] = counter
             else:
-                gauge = Gauge(*_described(series))
-                gauge.set_default_tags({"run": label(run)})
-                self._gauges[_what(series)] = gauge
+                gauge = self._gauges[_what(series)] = Gauge(*described)
+                gauge.set_default_tags(tags)
 
     def _publish(self, status: RunStatus, counters: Counters) -> None:
         for what, counter in self._counters.items():
@@ -135,7 +135,3 @@ def label(text: str) -> str:
 def _what(series: Series) -> str:
     """Return the series' own part of its name, which `Counters` has too."""
     return series.name.removeprefix("leap_rl_").removesuffix("_total")
-
-
-def _described(series: Series) -> tuple[str, str, tuple[str, ...]]:
-    return series.name, series.meaning, ("run", *series.labels)

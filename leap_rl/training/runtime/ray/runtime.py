@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from leap_rl.compute.machine import cores
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import RunFailedError
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
 from leap_rl.training.runtime.ray.folder import private_folder
@@ -30,7 +30,6 @@ SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
 SNAPSHOTS_WITHIN_S = 2.5
 OBJECT_STORE_BYTES = 512 * 2**20
-
 SERVER_RESTARTS = 20
 
 
@@ -47,6 +46,7 @@ class RayRuntime:
     metrics_port: int | None
     """Of the Prometheus page of a cluster that is started; none for a free one."""
     interrupts: Interrupts
+    """What may ask the run to stop."""
 
     def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         """Run it to its end.
@@ -91,7 +91,7 @@ def _supervise(
     while True:
         interrupts.check()
         status: RunStatus = ask(server.supervise)
-        pool.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
+        pool.run_spec.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)

@@ -22,11 +22,7 @@ _WAY_OUT = (
 
 
 def refuse_without_token(address: str) -> None:
-    """Refuse a cluster beyond this machine, at host:port, where RAY_AUTH_MODE turns tokens off.
-
-    Raises:
-        RunFailedError: It does.
-    """
+    """Raise a RunFailedError for a cluster beyond this machine unless RAY_AUTH_MODE is token."""
     mode = os.environ.get(MODE, "")
     if mode.lower() != "token" and not is_loopback(address):
         raise RunFailedError(
@@ -36,11 +32,7 @@ def refuse_without_token(address: str) -> None:
 
 
 def refuse_open_cluster(address: str) -> None:
-    """Refuse a cluster beyond this machine, whose head is at host:port, that asks for no token.
-
-    Raises:
-        RunFailedError: It is one.
-    """
+    """Raise a RunFailedError for a cluster beyond this machine that asks for no token."""
     refuse_without_token(address)
     if not is_loopback(address) and not asks_for_token(address):
         raise RunFailedError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, RayError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from leap_rl.compute.determinism import configure_torch
 from leap_rl.training.messages import (
@@ -23,7 +23,7 @@ from leap_rl.training.messages import (
     Ticket,
     Work,
 )
-from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, pauses
+from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, ask
 from leap_rl.training.runtime.run_spec import RunSpec, StreamSchedule
 from leap_rl.training.trainer.trainer import Due
 
@@ -46,16 +46,16 @@ class _Sent:
         return bool(ray.wait([self.reference], timeout=0)[0])
 
 
+@dataclass
 class RayLink:
     """A trainer's way to the server actor."""
 
-    def __init__(self, server: Any, schedule: StreamSchedule) -> None:
-        self._server = server
-        self._schedule = schedule
-        self._in_flight: _Sent | None = None
-        self._updated_s: float | None = None
-        self._snapshot_now = False
-        self._leave_s: float | None = None
+    server: Any
+    schedule: StreamSchedule
+    _in_flight: _Sent | None = None
+    _updated_s: float | None = None
+    _snapshot_now: bool = False
+    _leave_s: float | None = None
 
     def snapshot_now(self) -> None:
         """Make a snapshot due; from any thread."""
@@ -73,8 +73,8 @@ class RayLink:
         self._updated_s = None
         if self._leave_s is not None:
             raise SystemExit(1)
-        work: Work = self._call(self._server.claim, claim)
-        self._schedule.start_task()
+        work: Work = self._call(self.server.claim, claim)
+        self.schedule.start_task()
         return work
 
     def due(self) -> Due:
@@ -82,7 +82,7 @@ class RayLink:
         now = self._updated_s = time.monotonic()
         if self._leave_s is not None and (self._has_left_snapshot() or now > self._leave_s):
             raise SystemExit(1)  # as Ray would have had it at once
-        due = Due.SNAPSHOT if self._snapshot_now else self._schedule.due()
+        due = Due.SNAPSHOT if self._snapshot_now else self.schedule.due()
         return Due.NOTHING if due is Due.NOTHING or self._is_on_the_way() else due
 
     def is_alive(self, within_s: float) -> bool:
@@ -95,36 +95,30 @@ class RayLink:
         answer = self._last_answer(message.ticket)
         if not isinstance(answer, Abandon):
             has_snapshot = message.snapshot is not None
-            reference = self._server.stream.remote(message)
+            reference = self.server.stream.remote(message)
             self._in_flight = _Sent(message.ticket, has_snapshot, reference, time.monotonic())
             self._snapshot_now = self._snapshot_now and not has_snapshot
-            self._schedule.sent(snapshot=has_snapshot)
+            self.schedule.sent(snapshot=has_snapshot)
         return answer
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Send a whole sum until there is an answer."""
         self._updated_s = None
-        answer: Counted | Abandon = self._call(self._server.complete, message)
+        answer: Counted | Abandon = self._call(self.server.complete, message)
         if self._leave_s is not None:
             raise SystemExit(1)  # the next task is another trainer's
-        self._schedule.start_task()
+        self.schedule.start_task()
         return answer
 
     def diverged(self, message: Diverged) -> Abandon:
         """Tell that a task's numbers are no longer finite, until there is an answer."""
         self._updated_s = None
-        answer: Abandon = self._call(self._server.diverged, message)
+        answer: Abandon = self._call(self.server.diverged, message)
         return answer
 
     def _call(self, method: Any, message: object) -> Any:
-        for pause_s in pauses():
-            try:
-                return ray.get(method.remote(message), timeout=ANSWER_TIMEOUT_S)
-            except (GetTimeoutError, ActorUnavailableError, ObjectLostError):
-                # Perhaps it was executed, perhaps not: the server knows the message by its
-                # numbers, so the same message goes out again.
-                time.sleep(pause_s)
-        raise AssertionError
+        # The server knows a message that comes twice by its numbers.
+        return ask(method, message, timeout_s=ANSWER_TIMEOUT_S)
 
     def _has_left_snapshot(self) -> bool:
         """Whether the server has answered the snapshot that was due for leaving."""
@@ -145,7 +139,7 @@ class RayLink:
         except (GetTimeoutError, ActorUnavailableError):
             # The sum is in the next stream again; a snapshot is not.
             if sent.has_snapshot:
-                self._schedule.lost()
+                self.schedule.lost()
             return None
         return answer
 

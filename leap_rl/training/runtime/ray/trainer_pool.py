@@ -10,16 +10,17 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults.points import FaultPoint
+from leap_rl.training.faults import FaultPoint
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
 from leap_rl.training.runtime.ray.trainer_actor import TrainerActor
 from leap_rl.training.runtime.run_spec import RunSpec
@@ -38,8 +39,9 @@ class Share:
     """What a trainer takes of a node."""
 
     cores: int
+    """Its own, and those of the processes that its emulators are spread over."""
     gpus: float
-    """A fraction below 1, or a whole number."""
+    """A fraction below 1, which shares one with others, or a whole number."""
 
     def places(self, resources: Mapping[str, float]) -> int:
         """Return how many trainers a node with these resources has room for."""
@@ -53,10 +55,7 @@ class Share:
         return places
 
     def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
-        """Refuse what no node has: Ray would wait for such a node for ever.
-
-        Args:
-            nodes: The resources of each node.
+        """Refuse a share that no node's resources hold: Ray would wait for such a node for ever.
 
         Raises:
             RunFailedError: There are nodes with cores, and none has as many.
@@ -86,43 +85,31 @@ class _Life:
     """One life of a trainer."""
 
     name: str
-    incarnation: int
     actor: Any
 
 
+@dataclass
 class TrainerPool:
-    """The living trainers, and those that wait for a node.
+    """The living trainers, and those that wait for a node."""
 
-    Args:
-        run_spec: Of the run that they work on.
-        server: The parameter server's actor.
-        share: What each takes of a node.
-        trainers: How many there are to be; none for as many as the cluster has room for.
-    """
-
-    def __init__(
-        self, run_spec: RunSpec, server: Any, share: Share, *, trainers: int | None
-    ) -> None:
-        self._run_spec = run_spec
-        self._server = server
-        self._share = share
-        self._trainers = trainers
-        self._lives: dict[Reference, _Life] = {}
-        self._incarnations: dict[str, int] = {}
-        self._unfit_nodes: set[str] = set()
-        self._room = 0
-        self._look_again_s = 0.0
-        self._waits = False
-        self.deaths_since_progress = 0
-        self.on_fault_point = run_spec.on_fault_point
+    run_spec: RunSpec
+    server: Any
+    """The parameter server's actor."""
+    share: Share
+    """What each takes of a node."""
+    trainers: int | None
+    """How many there are to be; none for as many as the cluster has room for."""
+    deaths_since_progress: int = 0
+    _lives: dict[Reference, _Life] = field(default_factory=dict)
+    _incarnations: Counter[str] = field(default_factory=Counter)
+    _unfit_nodes: set[str] = field(default_factory=set)
+    _room: int = 1
+    """As last seen; some before the first look, which then tells of none."""
+    _look_again_s: float = 0.0
 
     def fill(self, slots: int) -> None:
-        """Start the trainers that are missing.
-
-        Args:
-            slots: Of the open round: more trainers than that would find nothing to do.
-        """
-        wanted = self._trainers
+        """Start missing trainers: as many as were asked for, or have room, at most one a slot."""
+        wanted = self.trainers
         if wanted is None:
             # One waits even where there is no room: for the first node that comes.
             wanted = max(1, min(self._look(), slots))
@@ -159,13 +146,13 @@ class TrainerPool:
         taken = {life.name for life in self._lives.values()}
         names = (f"trainer-{index}" for index in itertools.count())
         name = next(name for name in names if name not in taken)
-        incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
-        options: dict[str, Any] = {"num_cpus": self._share.cores, "num_gpus": self._share.gpus}
+        self._incarnations[name] += 1
+        options: dict[str, Any] = {"num_cpus": self.share.cores, "num_gpus": self.share.gpus}
         if self._unfit_nodes:
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(self._unfit_nodes))})"}
         started = actor(TrainerActor, **options).remote()
-        reference = started.run.remote(self._run_spec, name, incarnation, self._server)
-        self._lives[reference] = _Life(name, incarnation, started)
+        reference = started.run.remote(self.run_spec, name, self._incarnations[name], self.server)
+        self._lives[reference] = _Life(name, started)
 
     def _look(self) -> int:
         """Return how many trainers the cluster has room for, as last seen."""
@@ -174,25 +161,22 @@ class TrainerPool:
             return self._room
         self._look_again_s = now + LOOK_EVERY_S
         nodes = living_nodes()
-        self._room = sum(
-            self._share.places(nodes[node]) for node in nodes.keys() - self._unfit_nodes
-        )
-        waits = self._room == 0
-        if waits and not self._waits:
+        room = sum(self.share.places(nodes[node]) for node in nodes.keys() - self._unfit_nodes)
+        if room == 0 and self._room > 0:
             _log.warning("no node of the cluster has room for a trainer: waiting for one that has")
-        self._waits = waits
-        return self._room
+        self._room = room
+        return room
 
     def _lose(self, life: _Life, error: Exception) -> None:
-        self.on_fault_point(FaultPoint.DRIVER_REPLACING)
+        self.run_spec.on_fault_point(FaultPoint.DRIVER_REPLACING)
         ray.kill(life.actor)  # it may live on, out of reach, and hold its core
         self.deaths_since_progress += 1
-        in_vain = 2 * self._run_spec.lease_policy.max_attempts * (len(self._lives) + 1)
+        in_vain = 2 * self.run_spec.lease_policy.max_attempts * (len(self._lives) + 1)
         if self.deaths_since_progress > in_vain:
             raise RunFailedError(
                 f"trainers die again and again, the last one {life.name}: {first_line(error)}"
             )
-        ask(self._server.trainer_lost, life.name, first_line(error))
+        ask(self.server.trainer_lost, life.name, first_line(error))
         self._look_again_s = 0.0  # perhaps its node is gone too
 
     def _dismiss(self, life: _Life, error: UnfitMachineError) -> None:

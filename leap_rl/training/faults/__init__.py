@@ -1,1 +1,0 @@
-"""Fault points, and the injection of failures at them."""
