@@ -318,3 +318,21 @@ def test_the_player_has_one_color_and_what_is_to_be_avoided_another() -> None:
     foes = {COLORS[name] for name in ("enemy", "car", "alien", "enemy_fish")}
     assert len(players) == len(foes) == 1
     assert players != foes
+
+
+@pytest.mark.parametrize("orientation", range(1, 8))
+def test_an_orientation_turns_what_is_seen_and_nothing_else(orientation: int) -> None:
+    plain, turned = (
+        MinAtarGames(f"MinAtar/Breakout-v1@orientation={each}", count=1, palette=True)
+        for each in (0, orientation)
+    )
+    begun(plain, 3)
+    begun(turned, 3)
+    for _ in range(20):
+        action = np.array([1])
+        assert [part.tolist() for part in plain.step(action)] == [
+            part.tolist() for part in turned.step(action)
+        ]
+        by_hand = np.fliplr(seen_of(plain)) if orientation >= 4 else seen_of(plain)
+        np.testing.assert_array_equal(seen_of(turned), np.rot90(by_hand, orientation % 4))
+        assert not np.array_equal(seen_of(turned), seen_of(plain))

@@ -51,6 +51,16 @@ COLORS: dict[str, tuple[int, int, int]] = {
 }
 """The color of each of MinAtar's kinds of things. What comes later covers what comes earlier."""
 
+ORIENTATIONS = range(8)
+"""Of a square: q quarter turns counterclockwise are q, and 4 + q if it is mirrored, left for right,
+before that."""
+
+
+def turned(cells: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
+    """Return a view of square cells [B, N, N] in one of `ORIENTATIONS`."""
+    mirrored = cells[:, :, ::-1] if orientation >= 4 else cells
+    return np.rot90(mirrored, orientation % 4, axes=(1, 2))
+
 
 def cell_table(things: Sequence[str], *, palette: bool) -> NDArray[np.uint8]:
     """Return how a cell looks, uint8 [2**C, K], by the bits of what is in it of C kinds of things.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from leap_rl.envs.gymnasium.ids import parse_game
 from leap_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
-from leap_rl.envs.minatar.colors import cell_table, show
+from leap_rl.envs.minatar.colors import ORIENTATIONS, cell_table, show, turned
 from leap_rl.envs.minatar.common import SIZE
 from leap_rl.envs.state import Observations
 
@@ -39,6 +39,8 @@ class GameOptions:
     """Whether Asterix, Seaquest and SpaceInvaders get faster."""
     use_minimal_action_set: bool = False
     """Whether the actions that do nothing are left out."""
+    orientation: int = 0
+    """How what is seen is turned, one of `colors.ORIENTATIONS`; minatar has no such option."""
     max_episode_steps: int | None = None
     """Agent steps after which an episode is truncated, an argument of `gymnasium.make`."""
 
@@ -64,6 +66,11 @@ def options_of(game: str) -> tuple[str, GameOptions]:
         raise ValueError(f"task.games: {game!r}: sticky_action_prob = {sticky}: must lie in 0..1")
     if limit is not None and not (isinstance(limit, int) and limit > 0):
         raise ValueError(f"task.games: {game!r}: max_episode_steps = {limit}: must be at least 1")
+    if options.orientation not in ORIENTATIONS or isinstance(options.orientation, bool):
+        raise ValueError(
+            f"task.games: {game!r}: orientation = {options.orientation}: must be a whole number "
+            f"from 0 to {ORIENTATIONS[-1]}"
+        )
     return name, options
 
 
@@ -82,6 +89,7 @@ class MinAtarGames:
         self._lengths = np.zeros(count, dtype=np.int64)
         self._games = np.zeros(count, dtype=module.GAME)
         self._cells = np.zeros((count, SIZE, SIZE), dtype=np.uint16)
+        self._turned = turned(self._cells, options.orientation)
         self._table = cell_table(module.THINGS, palette=palette)
         self.observation_space = Box(0, 255, (SIZE, SIZE, self._table.shape[1]), np.uint8)
 
@@ -106,7 +114,7 @@ class MinAtarGames:
     def show(self, observations: Observations) -> None:
         """Write what the games look like into the corner of uint8 [B, H, W, C]."""
         self._module.draw(self._games, self._cells)
-        show(self._cells, self._table, observations)
+        show(self._turned, self._table, observations)
 
     def close(self) -> None:
         """There is nothing to free."""
