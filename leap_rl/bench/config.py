@@ -61,11 +61,6 @@ class AgentBench:
     agent: AgentConfig = field(default_factory=AgentConfig)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range, or there is no such game.
-        """
         check_seconds(self.seconds)
         for name in ("envs", "unroll"):
             check_count(name, getattr(self, name))
@@ -123,11 +118,6 @@ class ThroughputConfig(AgentBench):
     limit is then that of bare emulators in as many processes."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range, or there is no such game.
-        """
         super().__post_init__()
         check_count("env_processes", self.env_processes)
         if self.env_processes > self.envs:

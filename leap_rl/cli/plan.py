@@ -34,11 +34,6 @@ class PlanConfig(TrainConfig):
     """Time to measure for."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         super().__post_init__()
         if self.trainers is not None:
             check_count("trainers", self.trainers)

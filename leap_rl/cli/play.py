@@ -97,11 +97,6 @@ class PlayConfig:
         return {"agent.encoder": AgentConfig(**asdict(self.agent)).imports}
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         for name, most in (("episodes", None), ("max_agent_steps", None), ("scale", 8)):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= (most or value):

@@ -17,12 +17,26 @@ from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
 
+@dataclass(frozen=True)
 class _Options:
-    """What the options of all these commands can do."""
+    """The options that all these commands share."""
 
     command: ClassVar[str]
-    task: TaskConfig
-    agent: AgentConfig
+
+    seed: int = 0
+    """The run's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
+    or gs://bucket/mine. None makes runs/COMMAND-DATE-TIME."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        checks.check(self.seed, self.runtime, self.task, self.agent)
 
     @classmethod
     def from_yaml(cls, config: str | Path, options: Mapping[str, Any] | None = None) -> Self:
@@ -51,27 +65,11 @@ class TrainConfig(_Options):
 
     command: ClassVar[str] = "train"
 
-    seed: int = 0
-    """The run's seed; all of its random streams derive from it."""
-
-    run_dir: str | None = None
-    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
-    or gs://bucket/mine. None makes runs/train-DATE-TIME."""
-
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     meta: MetaConfig = field(default_factory=MetaConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def __post_init__(self) -> None:
-        """Refuse what the fields cannot mean together.
-
-        Raises:
-            ValueError: The seed is out of range, or two fields contradict each other.
-        """
-        checks.check(self.seed, self.runtime, self.task, self.agent)
+        super().__post_init__()
         meta = self.meta.resolved(plain_descent=self.task.family.plain_descent)
         object.__setattr__(self, "meta", meta)
         if self.validation.every_meta_steps is not None:
@@ -97,30 +95,10 @@ class LearnConfig(_Options):
 
     command: ClassVar[str] = "learn"
 
-    seed: int = 0
-    """The run's seed; all of its random streams derive from it."""
-
-    run_dir: str | None = None
-    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
-    or gs://bucket/mine. None makes runs/learn-DATE-TIME."""
-
     init: str = "random"
     """Where the encoders start: random, pretrained:NAME (leap-rl pretrained lists them),
     hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export wrote, or a file such as
     RUN/checkpoints/000100/initialization.safetensors. A run keeps the commit that was found."""
-
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
-    def __post_init__(self) -> None:
-        """Refuse what the fields cannot mean together.
-
-        Raises:
-            ValueError: The seed is out of range, or two fields contradict each other.
-        """
-        checks.check(self.seed, self.runtime, self.task, self.agent)
 
 
 @dataclass(frozen=True)
@@ -128,13 +106,6 @@ class EvaluateConfig(_Options):
     """Learn games from initializations and from random encoders, several agents each."""
 
     command: ClassVar[str] = "evaluate"
-
-    seed: int = 0
-    """The evaluation's seed; all of its random streams derive from it."""
-
-    run_dir: str | None = None
-    """The evaluation's folder, which must not hold a run yet: a path, or in an object store
-    s3://bucket/mine or gs://bucket/mine. None makes runs/evaluate-DATE-TIME."""
 
     init: list[str] = field(default_factory=list)
     """Files of the initializations that are compared, pretrained:NAME or hf://USER/REPO: FILE, or
@@ -158,18 +129,8 @@ class EvaluateConfig(_Options):
     """Record a video of the first agent of each initialization in each game, up to a minute, in
     RUN/clips and in wandb. Sets save_agents. Atari games alone."""
 
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
     def __post_init__(self) -> None:
-        """Refuse what the fields cannot mean together.
-
-        Raises:
-            ValueError: A field is out of range, or two fields contradict each other.
-        """
-        checks.check(self.seed, self.runtime, self.task, self.agent)
+        super().__post_init__()
         if self.clips and not self.task.family.filmed:
             raise ValueError(
                 f"clips = true: task.kind = {self.task.kind} cannot be filmed, Atari games alone"

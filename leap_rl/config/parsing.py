@@ -107,6 +107,20 @@ def spelled(options: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def flatten(
+    options: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return nested options by dotted name; mappings that are the value of one stay whole."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        dotted = prefix + name
+        if isinstance(value, Mapping) and dotted not in whole:
+            flat |= flatten(value, f"{dotted}.", whole=whole)
+        else:
+            flat[dotted] = value
+    return flat
+
+
 def config_parser(config: type[C], *, program: str) -> jsonargparse.ArgumentParser:
     """Return a parser of all options of a config, with `--config FILE` and `--print_config`."""
     parser = deepcopy(_parser_of(cast(Any, config)))
@@ -157,8 +171,8 @@ def parse(
     """
     try:
         if defaults is not None:
-            options_of_mappings = _options_of_mappings(cast(Any, config))
-            parser.set_defaults(dict(_dotted(defaults, options_of_mappings=options_of_mappings)))
+            whole = _options_of_mappings(cast(Any, config))
+            parser.set_defaults(flatten(defaults, whole=whole))
         options = parser.instantiate(parser.parse_args(_with_files(argv)))
     except (ArgumentError, ValueError, KeyError) as error:
         raise ValueError(_one_line(str(error), parser)) from None
@@ -168,7 +182,7 @@ def parse(
         ) from None
     named = [field.name for field in fields(config)]  # type: ignore[arg-type]
     made: Any = config(**{name: options[name] for name in named if name in options})
-    refuse_passwords(dict(_dotted(asdict(made))))
+    refuse_passwords(flatten(asdict(made)))
     if not trusts_imports:
         _refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)
@@ -193,18 +207,6 @@ def _with_files(argv: Sequence[str]) -> list[str]:
         elif word.startswith("--config="):
             words[index] = f"--config={find(word.removeprefix('--config='))}"
     return words
-
-
-def _dotted(
-    options: Mapping[str, Any], prefix: str = "", *, options_of_mappings: Collection[str] = ()
-) -> Iterable[tuple[str, Any]]:
-    """Yield options by dotted name; an option whose value is a mapping stays whole."""
-    for name, value in options.items():
-        dotted = prefix + name
-        if isinstance(value, Mapping) and dotted not in options_of_mappings:
-            yield from _dotted(value, f"{dotted}.", options_of_mappings=options_of_mappings)
-        else:
-            yield dotted, value
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:

@@ -26,11 +26,6 @@ class ValidationConfig:
     is largely chance, and `leap-rl evaluate` says so of RUN@best. Each one costs as much."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         if self.every_meta_steps is not None and self.every_meta_steps < 1:
             raise ValueError(
                 f"validation.every_meta_steps = {self.every_meta_steps}: must be at least 1, or "
