@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain, count
 from typing import Any
 
 from torch import Tensor
 
-from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
+from leap_rl.app.creation import make_run, resolve
 from leap_rl.app.initializations import (
     FoundGroup,
     FoundInitialization,
@@ -18,13 +17,11 @@ from leap_rl.app.initializations import (
     read_theta0,
 )
 from leap_rl.app.policies import make_evaluation, make_tasks
-from leap_rl.app.record import Record, versions_here
-from leap_rl.config import EvaluateConfig, fingerprint, flatten
+from leap_rl.config import EvaluateConfig, flatten
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.families import family_of
-from leap_rl.tracking.wandb_folder import note_sources
 
 _FREE = ("task.games", "task.agent_steps", "task.on_divergence")
 """What runs whose initializations are compared may differ in."""
@@ -126,7 +123,6 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
         ValueError: The folder holds a run already or cannot be written, or an initialization does
             not fit.
     """
-    folder = asked_folder(config.run_dir)
     layout = make_tasks(config).shared_layout()
     named = _names(groups)
     own_starts: dict[str, str] = {}
@@ -147,18 +143,13 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
                 "counts twice makes the others look surer than they are"
             )
     init_sha256 = ",".join("+".join(of_group) for of_group in digests) or None
-    record = Record(
-        fingerprint=fingerprint(config, init_sha256),
+    policy = make_evaluation(config)
+    return make_run(
+        config,
+        lambda folder: policy.write_first_checkpoint(folder, given, own_starts),
         init_sha256=init_sha256,
-        made_by=(versions_here(config, meta_step=0),),
+        sources=[one.file or one.path for group in named.values() for one in group.runs],
     )
-    folder = folder or new_folder(config.command)
-    write_first = partial(make_evaluation(config).write_first_checkpoint, folder, given, own_starts)
-    fill_folder(folder, config, record, write_first)
-    note_sources(
-        folder.path, [one.file or one.path for group in named.values() for one in group.runs]
-    )
-    return folder
 
 
 def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:

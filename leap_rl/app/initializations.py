@@ -14,7 +14,6 @@ from torch import Tensor
 from leap_rl import pretrained
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig, to_mapping
-from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
@@ -223,16 +222,12 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:
-    parser = config_parser(TrainConfig, program="leap-rl export")
-    config = parse(
-        parser, TrainConfig, ["--config", str(exported.folder / OPTIONS)], trusts_imports=True
-    )  # reading imports nothing
     return FoundInitialization(
         given=given,
         path=exported.place,
         file=exported.file,
         name=exported.name,
-        options=to_mapping(config),
+        options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
     )
 
 

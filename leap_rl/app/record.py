@@ -149,21 +149,16 @@ def computes_here(config: Config) -> bool:
 
 def versions_here(config: Config, *, meta_step: int) -> dict[str, Any]:
     """Return what a run's bits depend on besides its config, from a meta-step on."""
+    package = package_of(config.task.kind)  # that brings the family of tasks, if one does
     return {
         "meta_step": meta_step,
         "leap_rl": __version__,
         "python": platform.python_version(),
         **{name.replace("-", "_"): version(name) for name in PACKAGES},
-        **_family_version(config),
+        **({package[0].replace("-", "_"): package[1]} if package else {}),
         # A cluster's machines tell theirs with each task.
         "processor": processor_kind() if computes_here(config) else None,
     }
-
-
-def _family_version(config: Config) -> dict[str, str]:
-    """Return the version of the package that brings the family of tasks, where one does."""
-    package = package_of(config.task.kind)
-    return {} if package is None else {package[0].replace("-", "_"): package[1]}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -15,6 +15,11 @@ from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
 
 
+def page_of(folder: RunFolder) -> Path:
+    """Return where the page on a run or an evaluation is, unless it is written elsewhere."""
+    return folder.path / "report" / "index.html"
+
+
 def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     """Write the page on runs and evaluations, and return where it is.
 
@@ -29,7 +34,7 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     """
     from leap_rl.evaluation.page import render
 
-    out = out or folders[0].path / "report" / "index.html"
+    out = out or page_of(folders[0])
     if out.is_dir():
         raise ValueError(f"out = {out}: is a folder; name a file, such as {out / 'index.html'}")
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from leap_rl.app.clips import clip_path
-from leap_rl.app.command_line import command_of
 from leap_rl.app.display import quoted
 from leap_rl.app.record import StoredRun, read_run
-from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten
+from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten, to_mapping
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.page import Clip, Part, Picture, Table
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
@@ -24,9 +25,13 @@ from leap_rl.evaluation.run_part import (
     run_verdict,
 )
 from leap_rl.evaluation.summary_tables import summary_tables
+from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
+
+_LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}
+"""What a config cannot be made without."""
 
 MOST_CLIPS = 12
 """In a report, which holds them itself."""
@@ -145,6 +150,28 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]], *, says: str = "") -> 
 
 
 def _in_words(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
+    return ", ".join(map(str, value)) if isinstance(value, list) else _spelled(value)
+
+
+def command_of(config: Config) -> str:
+    """Return a command whose config is this one; where it is kept, shown and run is left out."""
+    defaults = _defaults(type(config))
+    words: list[str] = []
+    for name, value in flatten(to_mapping(config)).items():
+        if name.partition(".")[0] in ("run_dir", "tracking", "runtime"):
+            continue
+        if value != defaults.get(name):
+            words += [f"--{name}", _spelled(value)]
+    return shlex.join(["leap-rl", config.command, *words])
+
+
+def _defaults(kind: type[Config]) -> Mapping[str, Any]:
+    default = kind(**_LEAST.get(kind.command, {}))
+    # What has no effect with the default's kind of tasks is left out of its mapping.
+    defaults = {**flatten(asdict(default)), **flatten(to_mapping(default))}
+    # What is resolved by other options has its default before that.
+    return {**defaults, **flatten({"meta": asdict(MetaConfig())})}
+
+
+def _spelled(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

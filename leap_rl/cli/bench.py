@@ -36,12 +36,18 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         return 0
     if name not in BENCHES:
         raise ValueError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
-    run(f"leap_rl.bench.{name}", BENCHES[name], rest, program=f"leap-rl bench {name}", call=call)
+    program, trusts_imports = f"leap-rl bench {name}", call.trusts_imports
+    run(f"leap_rl.bench.{name}", BENCHES[name], rest, program, trusts_imports=trusts_imports)
     return 0
 
 
 def run(
-    module: str, config: type[Any], argv: Sequence[str], *, program: str, call: Invocation
+    module: str,
+    config: type[Any],
+    argv: Sequence[str],
+    program: str,
+    *,
+    trusts_imports: bool = False,
 ) -> None:
     """Measure, and print the metrics.
 
@@ -50,7 +56,7 @@ def run(
         config: Of the measurement.
         argv: Its options.
         program: What the user called.
-        call: Of the program.
+        trusts_imports: Whether they may name modules that the measurement imports.
 
     Raises:
         ValueError: An option cannot be.
@@ -58,7 +64,7 @@ def run(
     rest, as_json = take_json(argv)
     parser = bench_parser(config, program=program)
     try:
-        options = parse(parser, config, rest, trusts_imports=call.trusts_imports)
+        options = parse(parser, config, rest, trusts_imports=trusts_imports)
         bench = import_module(module)  # which takes seconds
         metrics = bench.measure(options, tell)
     except ValueError as error:

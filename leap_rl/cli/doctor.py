@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -15,6 +14,7 @@ from packaging.requirements import Requirement
 
 from leap_rl import __version__
 from leap_rl.app.invocation import Invocation
+from leap_rl.cli import command_parser
 from leap_rl.compute.machine import cores, memory
 
 GIB = 2**30
@@ -30,9 +30,9 @@ class TroubleError(Exception):
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns 0, or 1 if something is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl doctor",
-        description="Check this machine, a line for each thing: what it is, or what is wrong and "
+    parser = command_parser(
+        "doctor",
+        "Check this machine, a line for each thing: what it is, or what is wrong and "
         "the way out. Exits with 1 if something is wrong.",
     )
     parser.parse_args(argv)

@@ -14,6 +14,7 @@ from leap_rl.app.initializations import FoundInitialization, find_initialization
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
+from leap_rl.cli import command_parser
 from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
 from leap_rl.networks.custom import check_trust
 from leap_rl.pretrained.card import CARD, ONNX, OPTIONS, Card, write_card
@@ -62,11 +63,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl export",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("export", _DESCRIPTION)
     parser.add_argument("run", metavar="RUN", help="RUN, RUN@12 or RUN@best, of leap-rl train")
     parser.add_argument("--out", required=True, help="the folder, new or empty")
     parser.add_argument(

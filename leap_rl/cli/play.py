@@ -23,7 +23,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.atari import AtariConfig
 
 if TYPE_CHECKING:
-    from leap_rl.video.playing import Picture, Player
+    from leap_rl.video.playing import Picture
 
 
 @dataclass(frozen=True)
@@ -158,30 +158,26 @@ def _resolve(game: str | None, path: Path) -> str:
 
 def _film(path: Path, game: str, config: PlayConfig) -> None:
     """Play, and write the clip."""
-    from leap_rl.compute.determinism import configure_torch
-    from leap_rl.envs.atari.camera import frames_per_s
-    from leap_rl.video.playing import play
+    from leap_rl.rl.hardware import check_machine, resolve
     from leap_rl.video.recording import film
 
     out, longest = _out(path, game, config)
-    configure_torch()
-    pictures = play(
-        game,
-        _player(path, game, config),
-        settings=config.task.atari.settings,
-        seed=config.seed,
-        episodes=config.episodes,
-        max_agent_steps=longest,
-    )
+    agent = resolve(AgentConfig(**asdict(config.agent)))
+    check_machine(agent)
     with _progress(longest, config) as tell:
         ends = film(
-            pictures,
+            path,
+            game,
             out,
+            agent=agent,
+            settings=config.task.atari.settings,
+            seed=config.seed,
             title=game,
-            episodes=config.episodes,
             scale=config.scale or (1 if out.suffix == ".gif" else 3),
-            frames_per_s=frames_per_s(game),
             tell=tell,
+            episodes=config.episodes,
+            max_agent_steps=longest,
+            greedy=config.greedy,
         )
     for end in ends:
         how = "" if end.last else ", cut off there"
@@ -218,30 +214,6 @@ def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
                 "take that, or write an .mp4"
             )
     return out, longest
-
-
-def _player(path: Path, game: str, config: PlayConfig) -> Player:
-    """Return the agent of a file.
-
-    Raises:
-        ValueError: It is no agent, or it has not learned this game.
-    """
-    from leap_rl.rl.hardware import check_machine, resolve
-    from leap_rl.video.agent_file import read_player
-
-    agent = resolve(AgentConfig(**asdict(config.agent)))
-    check_machine(agent)
-    try:
-        return read_player(
-            path,
-            game,
-            agent=agent,
-            settings=config.task.atari.settings,
-            seed=config.seed,
-            greedy=config.greedy,
-        )
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 @contextmanager

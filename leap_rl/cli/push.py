@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.invocation import Invocation
+from leap_rl.cli import command_parser
 from leap_rl.cli.export import export
 from leap_rl.pretrained import hub
 from leap_rl.pretrained.exported import find
@@ -49,11 +50,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl push",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("push", _DESCRIPTION)
     parser.add_argument(
         "run",
         metavar="RUN|FOLDER",

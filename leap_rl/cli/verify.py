@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
@@ -13,7 +13,7 @@ from safetensors.numpy import load
 from leap_rl.app.display import shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import StoredRun, read_run
-from leap_rl.cli import EXIT_FAILED
+from leap_rl.cli import EXIT_FAILED, command_parser
 from leap_rl.config import TrainConfig
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import RunFolderError
@@ -25,9 +25,9 @@ from leap_rl.tracking.jsonl import read_rows
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status: 0 where all is well, 1 where something is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl verify",
-        description="Read every file of the run in the folder RUN: sums, fingerprints, the chain "
+    parser = command_parser(
+        "verify",
+        "Read every file of the run in the folder RUN: sums, fingerprints, the chain "
         "of checkpoints, rows, curves, agents. Each thing that is wrong is one line. Nothing is "
         "changed.",
     )
@@ -153,27 +153,27 @@ def _results(folder: RunFolder, states: Mapping[int, Mapping[str, Any]]) -> Iter
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    def read_curves(data: bytes) -> None:
+        pq.read_table(pa.BufferReader(data))
+
     expected = {folder.curves(n - 1) for n, state in states.items() if state.get("slots")}
-    for path in sorted(expected | set((folder.path / "curves").glob("*.parquet"))):
-        try:
-            pq.read_table(pa.BufferReader(read_regular(path)))
-        except (OSError, pa.ArrowException) as error:
-            yield f"{path}: {_reason(error)}"
-    for path in sorted((folder.path / "agents").glob("*.safetensors")):
-        try:
-            load(read_regular(path))
-        except (OSError, SafetensorError, ValueError, KeyError) as error:
-            yield f"{path}: {_reason(error)}"
-    events = sorted((folder.path / "tensorboard").glob("events.out.tfevents.*"))
-    if events:
+    curves = expected | set((folder.path / "curves").glob("*.parquet"))
+    yield from _unreadable(curves, read_curves, pa.ArrowException)
+    agents = (folder.path / "agents").glob("*.safetensors")
+    yield from _unreadable(agents, load, SafetensorError, KeyError)
+    if events := list((folder.path / "tensorboard").glob("events.out.tfevents.*")):
         from leap_rl.tracking.tensorboard import check_events
 
-        for path in events:
-            try:
-                check_events(read_regular(path))
-            except (OSError, ValueError) as error:
-                yield f"{path}: {_reason(error)}"
+        yield from _unreadable(events, check_events)
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
+def _unreadable(
+    paths: Iterable[Path], read: Callable[[bytes], object], *errors: type[Exception]
+) -> Iterator[str]:
+    refused = (OSError, ValueError, *errors)
+    for path in sorted(paths):
+        try:
+            read(read_regular(path))
+        except refused as error:
+            reason = str(getattr(error, "strerror", None) or error)
+            yield f"{path}: {' '.join(reason.split())[:200]}"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from leap_rl.config import checks
 from leap_rl.config.parsing import config_parser, parse, spelled
-from leap_rl.config.validation import ValidationConfig, check_validation
+from leap_rl.config.validation import ValidationConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
+from leap_rl.seeding import SEED_BITS
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
@@ -36,7 +36,22 @@ class _Options:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def __post_init__(self) -> None:
-        checks.check(self.seed, self.runtime, self.task, self.agent)
+        if not 0 <= self.seed < 2**SEED_BITS:
+            raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
+        runtime, task, device = self.runtime, self.task, self.agent.device
+        if runtime.env_processes > task.num_envs:
+            raise ValueError(
+                f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
+                f"{task.num_envs}, the emulators that they share"
+            )
+        task.family.check(task, self.agent, runtime.env_processes)
+        share = runtime.gpus_per_trainer
+        if share != "auto" and (share > 0) != (device == "cuda"):
+            raise ValueError(
+                f"runtime.gpus_per_trainer = {share}: with agent.device = {device} it must be "
+                + ("more than 0" if device == "cuda" else "0, as no trainer uses a GPU")
+                + ", or auto"
+            )
 
     @classmethod
     def from_yaml(cls, config: str | Path, options: Mapping[str, Any] | None = None) -> Self:
@@ -74,12 +89,12 @@ class TrainConfig(_Options):
         object.__setattr__(self, "meta", meta)
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)
-            check_validation(self.validation, self.meta, self.task)
+            _check_validation(self.validation, self.meta, self.task)
         if self.meta.keeps_tasks:
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
-            object.__setattr__(self, "task", checks.task_of_rounds(self.meta, self.task))
+            object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
         if self.meta.differentiates_updates:
-            checks.check_maml(self.meta, self.task)
+            _check_maml(self.meta, self.task)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
@@ -87,6 +102,51 @@ class TrainConfig(_Options):
         if self.validation.every_meta_steps is None:
             return super().imports
         return {**super().imports, "validation.games": self.validation.of(self.task).imports}
+
+
+def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
+    """Return what a game's agent does in one round of finetuning."""
+    games = len(task.resolved_games)
+    if games and meta.batch_size > games:  # which alphabets there are, the data says later
+        raise ValueError(
+            f"meta.batch_size = {meta.batch_size}: meta.method = finetune keeps one agent a game, "
+            f"and task.games has {games}; take at most {games}"
+        )
+    if meta.close_after_s is not None:
+        raise ValueError(
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = finetune cannot cut off "
+            "agents that continue; leave it out"
+        )
+    if meta.updates_per_round is None:
+        return task
+    return task.family.with_updates(task, meta.updates_per_round)
+
+
+def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
+    """Refuse tasks that cannot be differentiated through, or may be cut off before that."""
+    if not task.family.differentiable:
+        raise ValueError(
+            f"meta.method = maml: differentiates through a task's updates, which takes a loss "
+            f"that can be evaluated at any parameters, and task.kind = {task.kind} has none; "
+            "take another method, or task.kind = omniglot"
+        )
+    if meta.close_after_s is not None:
+        raise ValueError(
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = maml differentiates a task "
+            "at its end, and a task that is cut off has none; leave it out"
+        )
+
+
+def _check_validation(validation: ValidationConfig, meta: MetaConfig, task: TaskConfig) -> None:
+    """Refuse validation by tasks of too few updates to tell how fast anything is learned."""
+    budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
+    if meta.method in budgets:
+        judge = "leap-rl learn --init" if task.family.compared_by else "leap-rl evaluate"
+        raise ValueError(
+            f"validation.every_meta_steps = {validation.every_meta_steps}: with meta.method = "
+            f"{meta.method} a task's budget is {budgets[meta.method]}, too short to judge by; "
+            f"leave it out, and use {judge} afterwards"
+        )
 
 
 @dataclass(frozen=True)

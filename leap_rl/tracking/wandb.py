@@ -186,13 +186,14 @@ class WandbSink(Sink):
         if thread.is_alive() and (not self._online or _silence(_server()) is None):
             thread.join(FINISH_TIMEOUT_S)
         if thread.is_alive():
-            _tell(
-                f"{_server()} did not take everything that was to be uploaded; once it answers, "
-                f"`leap-rl resume {shlex.quote(self._place)}` uploads the rest"
+            resume = f"`leap-rl resume {shlex.quote(self._place)}`"
+            print(
+                f"leap-rl: {_server()} did not take everything that was to be uploaded; once it "
+                f"answers, {resume} uploads the rest"
                 if self._online
-                else f"wandb did not write everything to {self._run_folder}/wandb within "
-                f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {shlex.quote(self._place)}` writes it "
-                "again"
+                else f"leap-rl: wandb did not write everything to {self._run_folder}/wandb within "
+                f"{FINISH_TIMEOUT_S:.0f} s; {resume} writes it again",
+                file=sys.stderr,
             )
             _end_service()
         elif errors:
@@ -220,9 +221,11 @@ class WandbSink(Sink):
         server = _server()
         wandb.teardown()  # its process has taken the run's id for used
         wandb.setup(wandb.Settings(silent=True))
-        _tell(
-            f"tracking.wandb = online: {server} is out of reach ({silence}); tracking offline: "
-            f"once it is back, `wandb sync {self._run_folder}/wandb/offline-run-*` uploads the run"
+        print(
+            f"leap-rl: tracking.wandb = online: {server} is out of reach ({silence}); tracking "
+            f"offline: once it is back, `wandb sync {self._run_folder}/wandb/offline-run-*` "
+            "uploads the run",
+            file=sys.stderr,
         )
         return None
 
@@ -313,10 +316,6 @@ def _end_service() -> None:
 
 def _server() -> str:
     return str(wandb.setup().settings.base_url)
-
-
-def _tell(text: str) -> None:
-    print(f"leap-rl: {text}", file=sys.stderr)
 
 
 def _first_line(error: object) -> str:
