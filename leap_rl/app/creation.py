@@ -165,11 +165,8 @@ def new_folder(command: str) -> RunFolder:
 
 
 def _initialization(config: R, tasks: ConfiguredTasks) -> tuple[R, Tensor, str | None]:
-    """Return what a run starts from.
-
-    Returns:
-        The config, which names it for good, version 0, float32 [P], and the SHA-256 of the file it
-        comes from, if any.
+    """Return the config, which names its start for good, that start, float32 [P], and the SHA-256
+    of the file it comes from, if any.
     """
     option, init = init_of(config)
     if init == "random":

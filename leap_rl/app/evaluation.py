@@ -37,9 +37,9 @@ def configure(
     """Return an evaluation's config, and the groups of runs that it compares.
 
     Args:
-        inits: NAME=RUN,RUN,... or what else `leap-rl evaluate --init` takes; at least one.
-        options: The other options, as words of a command line. The first group's first run sets
-            the defaults of tasks and agents.
+        inits: NAME=RUN,RUN,... or what else `leap-rl evaluate --init` takes; at least one. The
+            first one's first run sets the defaults of tasks and agents.
+        options: The other options, as words of a command line.
         description: What --help begins with.
         trusts_imports: Whether the options may name modules that the evaluation imports.
 
@@ -53,15 +53,10 @@ def configure(
     if first.options is not None:
         kind = _asked(options, "task.kind") or first.options["task"]["kind"]
         ignored = family_of(kind).ignored_agent_options
-        agent = {
-            name: value
-            for name, value in first.options.get("agent", {}).items()
-            if ignored != "all" and name not in ignored
-        }
-        defaults = {
-            "task": {**first.options["task"], **defaults["task"]},
-            **({"agent": agent} if agent else {}),
-        }
+        defaults["task"] = {**first.options["task"], **defaults["task"]}
+        if ignored != "all":
+            agent = first.options.get("agent", {})
+            defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
         if first.options["meta"]["method"] == "finetune":
             del defaults["task"]["agent_steps"]  # which were a round's
             if _asked(options, "task.agent_steps") is None:
@@ -89,10 +84,14 @@ def _asked(options: Sequence[str], name: str) -> str | None:
 def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
     """Return where runs were chosen by chance, or set tasks or agents differently, a line each."""
     found = [run for group in groups for run in group.runs]
-    of_runs = [one for one in found if one.options is not None]
+    settings = [
+        (one.name, flatten({name: one.options.get(name, {}) for name in ("task", "agent")}))
+        for one in found
+        if one.options is not None
+    ]
     warnings = []
-    for other in of_runs[1:]:
-        options, theirs = _settings(of_runs[0]), _settings(other)
+    for other, theirs in settings[1:]:
+        first, options = settings[0]
         differing = [
             f"{name} = {theirs.get(name)} (here {value})"
             for name, value in options.items()
@@ -100,8 +99,8 @@ def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
         ]
         if differing:
             warnings.append(
-                f"{other.name} was meta-trained with {', '.join(differing)}; all agents learn as "
-                f"{of_runs[0].name}'s did"
+                f"{other} was meta-trained with {', '.join(differing)}; all agents learn as "
+                f"{first}'s did"
             )
     return warnings + [
         f"{one.given}: {one.name} was chosen from one agent a game, which is largely chance; "
@@ -109,11 +108,6 @@ def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
         for one in found
         if one.chosen_from == 1
     ]
-
-
-def _settings(found: FoundInitialization) -> dict[str, Any]:
-    assert found.options is not None
-    return flatten({name: found.options.get(name, {}) for name in ("task", "agent")})
 
 
 def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> RunFolder:

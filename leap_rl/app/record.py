@@ -49,12 +49,9 @@ class Record:
     origin: Origin | None = None
 
     def write(self, folder: RunFolder, config: Config, *, without: Sequence[str] = ()) -> None:
-        """Write what it takes to resume or to repeat a run.
+        """Write what it takes to resume or to repeat a run, whose folder's lock must be held.
 
-        Args:
-            folder: The run's folder, whose lock must be held.
-            config: Its options.
-            without: Options, by dotted name, that stay unsaid as they were.
+        Options that `without` has, by dotted name, stay unsaid as they were.
         """
         options = to_mapping(config)
         for name in without:

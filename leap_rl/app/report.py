@@ -21,11 +21,7 @@ def page_of(folder: RunFolder) -> Path:
 
 
 def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
-    """Write the page on runs and evaluations, and return where it is.
-
-    Args:
-        folders: Of runs and evaluations.
-        out: The page; in the first folder unless given.
+    """Write the page on runs and evaluations, in the first folder unless ``out`` names it.
 
     Raises:
         RunFolderError: One holds no run, a damaged one, or links.

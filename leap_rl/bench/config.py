@@ -21,21 +21,13 @@ def trainers_here(env_processes: int) -> int:
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse a measurement that is no time at all, or endless.
-
-    Raises:
-        ValueError: The seconds are out of range.
-    """
+    """Raise ValueError for a measurement that takes no time at all, or is endless."""
     if not 0 < seconds <= LONGEST_S:
         raise ValueError(f"seconds = {seconds}: must be greater than 0 and at most {LONGEST_S:.0f}")
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse a count below one.
-
-    Raises:
-        ValueError: It is.
-    """
+    """Raise ValueError for a count below one."""
     if count < 1:
         raise ValueError(f"{name} = {count}: must be at least 1")
 

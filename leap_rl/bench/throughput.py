@@ -39,20 +39,6 @@ LEAP: Final = Leap()
 Progress = Callable[[str], None]
 
 
-def make_agent(
-    config: ThroughputConfig, method: Method, loss_difference: LossDifference, index: int
-) -> BenchAgent:
-    """Make a trainer's agent."""
-    return BenchAgent(
-        config.task,
-        config.agent,
-        method=method,
-        loss_difference=loss_difference,
-        env_processes=config.env_processes,
-        seed=index,
-    )
-
-
 def measure(
     config: ThroughputConfig,
     progress: Progress,
@@ -60,13 +46,7 @@ def measure(
     method: Method = LEAP,
     loss_difference: LossDifference = "next_batch",
 ) -> dict[str, Any]:
-    """Measure the throughput of trainers.
-
-    Args:
-        config: Which, and for how long.
-        progress: Called with a message now and then.
-        method: What watches the agents' gradient paths.
-        loss_difference: Whether agents compute each batch's loss after the update too.
+    """Measure the throughput of trainers whose gradient paths ``method`` watches.
 
     Returns:
         The metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of all
@@ -87,7 +67,15 @@ def measure(
     trainers, game = config.trainers_counted, config.task.resolved_games[0]
     progress(f"starting {trainers} trainers on {game}")
     limits = WorkerPool(partial(make_limit, config), processes=trainers * config.env_processes)
-    agents = WorkerPool(partial(make_agent, config, method, loss_difference), processes=trainers)
+    make_agent = partial(
+        BenchAgent,
+        config.task,
+        config.agent,
+        method=method,
+        loss_difference=loss_difference,
+        env_processes=config.env_processes,
+    )
+    agents = WorkerPool(make_agent, processes=trainers)
     with agents, limits:
         pools = {"agent": agents, "limit": limits}
         agents.call("run", min(WARM_UP_S, config.seconds))

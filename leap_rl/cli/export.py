@@ -90,11 +90,11 @@ def export(
     to_onnx: bool = False,
     trusts_imports: bool = False,
 ) -> None:
-    """Write an initialization's folder.
+    """Write an initialization's folder, whose name becomes the initialization's.
 
     Args:
         one: The initialization.
-        out: The folder; its name becomes the initialization's.
+        out: The folder.
         evaluations: Folders of evaluations whose verdicts the card tells.
         to_onnx: Whether the encoder is written as an ONNX file too.
         trusts_imports: Whether the module of a custom encoder may be imported for that.

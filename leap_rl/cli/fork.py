@@ -74,12 +74,7 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
 def create_fork(
     parent: RunFolder, at: int, argv: Sequence[str], *, trusts_imports: bool
 ) -> tuple[RunFolder, TrainConfig]:
-    """Make the folder of a run that starts from checkpoint ``at`` of another.
-
-    Args:
-        parent: The other run's folder, which is only read.
-        at: The checkpoint's number: the meta-steps behind it.
-        argv: Options that differ from the parent's.
+    """Make the folder of a run that starts from a parent's checkpoint, with other options.
 
     Raises:
         ValueError: It cannot be forked there, or not with these options.
@@ -125,12 +120,7 @@ def create_fork(
 
 
 def _read(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes], int]:
-    """Return a checkpoint's files by name, and the agent steps that it took.
-
-    Raises:
-        ValueError: There is no such checkpoint.
-        RunFolderError: It is damaged, or of another run than ``fingerprint``'s.
-    """
+    """Return a checkpoint's files by name, and the agent steps that it took."""
     there = parent.checkpoints()
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"

@@ -122,14 +122,9 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 
 def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
-    """Return the options and the game of the run that an agent lies in; nothing elsewhere.
-
-    Raises:
-        ValueError: There is no such file, or it is of a run that plays no Atari game.
-    """
+    """Return the options and the game of the run that an agent lies in; nothing elsewhere."""
     if not path.is_file():
-        hint = "name one of the files in RUN/agents"
-        raise ValueError(f"{path}: is no file; {hint}")
+        raise ValueError(f"{path}: is no file; name one of the files in RUN/agents")
     folder = RunFolder(path.absolute().parents[1])
     if path.absolute().parent.name != "agents" or not folder.exists():
         return {}, None
@@ -186,11 +181,7 @@ def _film(path: Path, game: str, config: PlayConfig) -> None:
 
 
 def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
-    """Return where the clip goes, and after how many agent steps it ends at the latest.
-
-    Raises:
-        ValueError: It cannot go there, or would be too long.
-    """
+    """Return where the clip goes, and after how many agent steps it ends at the latest."""
     from leap_rl.envs.atari.camera import frames_per_s
     from leap_rl.video.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
 

@@ -170,7 +170,7 @@ def _results(folder: RunFolder, states: Mapping[int, Mapping[str, Any]]) -> Iter
 def _unreadable(
     paths: Iterable[Path], read: Callable[[bytes], object], *errors: type[Exception]
 ) -> Iterator[str]:
-    refused = (OSError, ValueError, *errors)
+    refused: tuple[type[Exception], ...] = (OSError, ValueError, *errors)
     for path in sorted(paths):
         try:
             read(read_regular(path))
