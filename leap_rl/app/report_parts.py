@@ -15,7 +15,7 @@ from leap_rl.app.display import quoted
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten, to_mapping
 from leap_rl.evaluation.comparison import read_summary
-from leap_rl.evaluation.page import Clip, Part, Picture, Table
+from leap_rl.evaluation.page import Clip, Part, Table
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
 from leap_rl.evaluation.results import Evaluation
 from leap_rl.evaluation.run_part import (
@@ -81,11 +81,8 @@ def _of_evaluation(
 ) -> Part:
     summary = read_summary(folder)
     evaluation, slots = summary.evaluation, closed_slots(folder)
-    verdict: Sequence[str] = ["No agent is finished yet: there is nothing to compare."]
-    pictures: Sequence[Picture] = []
-    if evaluation.curves:
-        verdict = summary.verdict
-        pictures = evaluation_pictures(summary, figures)
+    nothing = ["No agent is finished yet: there is nothing to compare."]
+    verdict = summary.verdict if evaluation.curves else nothing
     of = [
         f"{name} ({', '.join(runs)})" if len(runs) > 1 else name
         for name, runs in evaluation.runs.items()
@@ -97,7 +94,7 @@ def _of_evaluation(
         subtitle=_subtitle(run, f"{agents}, {evaluation.agent_steps:,} agent steps"),
         verdict=[*verdict, history_sentence(slots)],
         clips=_clips(folder, evaluation),
-        pictures=pictures,
+        pictures=evaluation_pictures(summary, figures) if evaluation.curves else [],
         tables=[*summary_tables(summary), *_background(run, slots)],
         commands=_commands(next_steps, "The command that makes this evaluation", config),
     )

@@ -48,7 +48,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "leap_rl", lambda: __version__
-    yield "python", _python
+    yield "python", lambda: f"{sys.version.split()[0]} at {sys.executable}"
     for requirement in _requirements():
         yield requirement.name, partial(_package, requirement)
     yield "processor", _processor
@@ -71,10 +71,6 @@ def _is_installed(name: str) -> bool:
         return bool(version(name))
     except PackageNotFoundError:
         return False
-
-
-def _python() -> str:
-    return f"{sys.version.split()[0]} at {sys.executable}"
 
 
 def _package(requirement: Requirement) -> str:

@@ -72,14 +72,14 @@ def options() -> argparse.ArgumentParser:
         default="safetensors",
         help="the form of the encoder; onnx comes beside safetensors (default: safetensors)",
     )
-    parser.add_argument(
-        "--evaluation",
-        action="append",
-        default=[],
-        metavar="EVAL",
-        help="an evaluation whose verdicts the card tells; may be given several times",
-    )
+    add_evaluation(parser, help="an evaluation")
     return parser
+
+
+def add_evaluation(parser: argparse.ArgumentParser, *, help: str) -> None:
+    """Add the option that names evaluations for the card."""
+    help += " whose verdicts the card tells; may be given several times"
+    parser.add_argument("--evaluation", action="append", default=[], metavar="EVAL", help=help)
 
 
 def export(

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
-from leap_rl.cli.export import export
+from leap_rl.cli.export import add_evaluation, export
 from leap_rl.pretrained import hub
 from leap_rl.pretrained.exported import find
 
@@ -60,11 +60,5 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--private", action="store_true", help="a repository that only you see, if it is made"
     )
-    parser.add_argument(
-        "--evaluation",
-        action="append",
-        default=[],
-        metavar="EVAL",
-        help="of a run, an evaluation whose verdicts the card tells; may be given several times",
-    )
+    add_evaluation(parser, help="of a run, an evaluation")
     return parser
