@@ -12,7 +12,6 @@ from leap_rl.api.process import call
 from leap_rl.api.runs import Callback, Run, follow, place_of
 from leap_rl.app.creation import new_folder
 from leap_rl.app.outcome import AGENTS, COMPARISONS, agents_of, comparisons_of
-from leap_rl.app.report import page_of
 from leap_rl.config import EvaluateConfig
 from leap_rl.config.parsing import spelled
 from leap_rl.evaluation.comparison import read_summary
@@ -69,7 +68,7 @@ class Evaluation(Run):
     def report(self) -> Path:
         """Write the page that `leap-rl report` writes, and return its path."""
         call(["report", self.place], quiet=True)
-        return page_of(self._folder)
+        return self.path / "report" / "index.html"
 
     @cached_property
     def _summary(self) -> Summary:

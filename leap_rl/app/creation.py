@@ -126,7 +126,11 @@ def resolve(config: C) -> C:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
             images or environments that it names are not there.
     """
-    config = _resolve_machine(replace(config, task=config.task.family.resolve_task(config.task)))
+    config = replace(config, task=config.task.family.resolve_task(config.task))
+    family = config.task.family
+    config = replace(config, agent=family.resolve_agent(make_tasks(config)))
+    if computes_here(config):  # otherwise each trainer does so on its own
+        family.check_processor(make_tasks(config))
     if isinstance(config, EvaluateConfig) and config.clips:
         from leap_rl.video.clip import check_video
 
@@ -139,15 +143,6 @@ def resolve(config: C) -> C:
     except ValueError as error:
         raise ValueError(str(error).replace("task.games", "validation.games")) from None
     return replace(config, validation=replace(config.validation, games=list(games)))
-
-
-def _resolve_machine(config: C) -> C:
-    """Return the config with what agents compute with; refuse a machine that cannot."""
-    family = config.task.family
-    config = replace(config, agent=family.resolve_agent(make_tasks(config)))
-    if computes_here(config):
-        family.check_processor(make_tasks(config))  # otherwise each trainer does so on its own
-    return config
 
 
 def new_folder(command: str) -> RunFolder:
