@@ -14,14 +14,7 @@ from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.initializations import pinned, read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
 from leap_rl.app.record import Origin, Record, computes_here, versions_here
-from leap_rl.config import (
-    Config,
-    EvaluateConfig,
-    LearnConfig,
-    TrainConfig,
-    fingerprint,
-    init_of,
-)
+from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig, fingerprint, init_of
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError

@@ -92,13 +92,7 @@ def film(
 
 
 def _read_player(
-    path: Path,
-    game: str,
-    agent: AgentConfig,
-    settings: AtariSettings,
-    *,
-    seed: int,
-    greedy: bool,
+    path: Path, game: str, agent: AgentConfig, settings: AtariSettings, *, seed: int, greedy: bool
 ) -> Player:
     num_actions = ACTION_COUNTS[split_name(game)[0]]
     parameters = load_tensors(path.read_bytes())
