@@ -206,9 +206,9 @@ class WandbSink(Sink):
             # With the prompt, a missing key would be asked for on the terminal.
             has_key = wandb.login(prompt=False, verify=False)
         except wandb.errors.Error as error:
-            raise TrackingError(_no_online(_first_line(error))) from error
+            raise _refused(error) from error
         if not has_key:
-            raise TrackingError(_no_online("no API key is configured (see wandb login)"))
+            raise _refused("no API key is configured (see wandb login)")
         try:
             silence = _silence(_server())
             if silence is None:
@@ -216,17 +216,16 @@ class WandbSink(Sink):
                 return self._start(arguments, mode="online", resume="allow")
         except wandb.errors.Error as error:
             if not isinstance(error, wandb.errors.CommError) or _REFUSED.search(str(error)):
-                raise TrackingError(_no_online(_first_line(error))) from error
+                raise _refused(error) from error
             silence = _first_line(error)
-        server = _server()
-        wandb.teardown()  # its process has taken the run's id for used
-        wandb.setup(wandb.Settings(silent=True))
         print(
-            f"leap-rl: tracking.wandb = online: {server} is out of reach ({silence}); tracking "
+            f"leap-rl: tracking.wandb = online: {_server()} is out of reach ({silence}); tracking "
             f"offline: once it is back, `wandb sync {self._run_folder}/wandb/offline-run-*` "
             "uploads the run",
             file=sys.stderr,
         )
+        wandb.teardown()  # its process has taken the run's id for used
+        wandb.setup(wandb.Settings(silent=True))
         return None
 
     def _start_offline(self, arguments: Mapping[str, Any]) -> wandb.Run:
@@ -323,8 +322,9 @@ def _first_line(error: object) -> str:
     return lines[0].rstrip(".")
 
 
-def _no_online(reason: str) -> str:
-    return f"tracking.wandb = online: {reason}; use offline, then wandb sync"
+def _refused(reason: object) -> TrackingError:
+    reason = _first_line(reason)
+    return TrackingError(f"tracking.wandb = online: {reason}; use offline, then wandb sync")
 
 
 def _finite(cell: Cell) -> Cell:
