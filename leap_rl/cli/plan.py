@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from leap_rl.app.invocation import Invocation
 from leap_rl.bench.config import ThroughputConfig, check_count, check_seconds, trainers_here
-from leap_rl.cli.bench import add_json, print_metrics, take_json, tell
+from leap_rl.cli.bench import bench_parser, print_metrics, tell
 from leap_rl.config import TrainConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.config.parsing import parse
 
 MEASURED_GAMES = 3
 """Games of a config that are measured for a plan; games differ in speed by a factor of two."""
@@ -64,10 +64,8 @@ class PlanConfig(TrainConfig):
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    words, as_json = take_json(argv)
-    parser = config_parser(PlanConfig, program="leap-rl plan")
-    add_json(parser)
-    config = parse(parser, PlanConfig, words, trusts_imports=call.trusts_imports)
+    parser = bench_parser(PlanConfig, program="leap-rl plan")
+    config = parse(parser, PlanConfig, argv, trusts_imports=call.trusts_imports)
 
     from leap_rl.bench import plan
 
@@ -93,7 +91,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         **validation,
     )
     metrics["assumed"] = plan.assumptions(rates, measured)
-    print_metrics(metrics, plan.table, as_json=as_json)
+    print_metrics(metrics, plan.table, argv)
     return 0
 
 

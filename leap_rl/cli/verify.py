@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.numpy import load
@@ -21,6 +21,9 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.tracking.jsonl import read_rows
+
+States: TypeAlias = dict[int, dict[str, Any]]
+"""Of the whole checkpoints, by number."""
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:
@@ -39,12 +42,11 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     if holder is not None:
         print(f"{shown(folder)}: {holder} works on it; what it writes meanwhile may be reported")
     found = 0
-    for problem in problems(folder):
-        found += 1
+    for found, problem in enumerate(problems(folder), start=1):  # noqa: B007
         print(problem)
     files = sum(path.is_file() for path in folder.path.rglob("*"))
-    verdict = "nothing is wrong" if not found else f"{found} things are wrong"
-    print(f"{shown(folder)}: {files} files, {'1 thing is wrong' if found == 1 else verdict}")
+    verdicts = {0: "nothing is wrong", 1: "1 thing is wrong"}
+    print(f"{shown(folder)}: {files} files, {verdicts.get(found, f'{found} things are wrong')}")
     return EXIT_FAILED if found else 0
 
 
@@ -55,7 +57,7 @@ def problems(folder: RunFolder) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    states: dict[int, dict[str, Any]] = {}
+    states: States = {}
     yield from _checkpoints(folder, run, states)
     yield from _rows(folder, run, states)
     yield from _sealed_files(folder, run, states)
@@ -64,9 +66,7 @@ def problems(folder: RunFolder) -> Iterator[str]:
         yield f"{path}: was set aside as damaged; what it held was computed again"
 
 
-def _checkpoints(
-    folder: RunFolder, run: StoredRun, states: dict[int, dict[str, Any]]
-) -> Iterator[str]:
+def _checkpoints(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     """Check the checkpoints and that none is missing; note the states that are whole."""
     try:
         latest, best = folder.latest(), folder.best()
@@ -95,9 +95,7 @@ def _checkpoints(
         yield f"{pointers / 'best'}: is {best}, and there is no such checkpoint"
 
 
-def _rows(
-    folder: RunFolder, run: StoredRun, states: Mapping[int, Mapping[str, Any]]
-) -> Iterator[str]:
+def _rows(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     """Compare metrics.jsonl with the rows of the checkpoints."""
     path = folder.path / "metrics.jsonl"
     try:
@@ -127,9 +125,7 @@ def _rows(
         yield f"{path}: has {len(rows) - len(logged)} rows twice"
 
 
-def _sealed_files(
-    folder: RunFolder, run: StoredRun, states: Mapping[int, Mapping[str, Any]]
-) -> Iterator[str]:
+def _sealed_files(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     """Check the files of open slots and the agents that continue from round to round."""
     slots = (folder.path / "slots").glob("[0-9]*/*")
     kept = (folder.path / "kept").glob("[0-9]*/*.safetensors")
@@ -148,7 +144,7 @@ def _sealed_files(
             yield f"{folder.kept_agent(number, game)}: is missing"
 
 
-def _results(folder: RunFolder, states: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+def _results(folder: RunFolder, states: States) -> Iterator[str]:
     """Check the results that no run reads again: curves, agents, event files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
