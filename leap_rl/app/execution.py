@@ -10,6 +10,7 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.monitor import Monitor, rows_of
 from leap_rl.app.policies import make_policy, make_tasks
 from leap_rl.app.results import announce
+from leap_rl.app.supervise import is_supervisor, supervise
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, to_mapping
 from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.meta.gradient_path import NoMethod
@@ -51,8 +52,6 @@ def run(
     Returns:
         The command's exit status.
     """
-    from leap_rl.app.supervise import is_supervisor, supervise
-
     if is_supervisor(config):
         status = supervise(config, folder, call)
     else:

@@ -12,7 +12,7 @@ so that a machine that grows faster or slower meets all of them:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
 from typing import Any, Final
@@ -92,7 +92,8 @@ def measure(
             splits += agents.call("split", 0.25 * config.seconds / ROUNDS)
         others = quiet.others_share(own_s + _cpu_s(agents, limits))
     agent, limit = median(rates["agent"]), median(rates["limit"])
-    split = mean_split(splits)
+    # Means, so that the parts still add up to the mean of the whole.
+    split = {part: sum(one[part] for one in splits) / len(splits) for part in PARTS}
     return {
         "bench": "throughput",
         "game": game,
@@ -121,11 +122,6 @@ def measure(
 def _cpu_s(*pools: WorkerPool) -> float:
     """Return the CPU time so far of this process and of those in the pools."""
     return time.process_time() + sum(sum(pool.call("cpu_s")) for pool in pools)
-
-
-def mean_split(splits: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each part, so that the parts still add up to the mean of the whole."""
-    return {part: sum(split[part] for split in splits) / len(splits) for part in PARTS}
 
 
 def table(metrics: Mapping[str, Any]) -> str:

@@ -110,7 +110,11 @@ class WandbSink(Sink):
         wandb.setup(wandb.Settings(silent=True))
         self._online = config.wandb == "online"
         run = self._start_online(arguments) if self._online else None
-        self._run = run or self._start_offline(arguments)
+        if run is None:
+            self._online = False
+            pass_over_older_files(run_folder)
+            run = self._start(arguments, mode="offline", resume=None)
+        self._run = run
         # Rows come before all else that is logged, so wandb's step is the number of a row.
         self._there: int = self._run.starting_step
         self._rows = 0
@@ -227,11 +231,6 @@ class WandbSink(Sink):
         wandb.teardown()  # its process has taken the run's id for used
         wandb.setup(wandb.Settings(silent=True))
         return None
-
-    def _start_offline(self, arguments: Mapping[str, Any]) -> wandb.Run:
-        self._online = False
-        pass_over_older_files(self._run_folder)
-        return self._start(arguments, mode="offline", resume=None)
 
     def _start(self, arguments: Mapping[str, Any], *, mode: Any, resume: Any) -> wandb.Run:
         return wandb.init(
