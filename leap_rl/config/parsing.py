@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import ArgumentError
+from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from functools import cache, lru_cache
+from inspect import getdoc
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -128,10 +129,16 @@ def config_parser(config: type[C], *, program: str) -> jsonargparse.ArgumentPars
     return parser
 
 
+class _HelpFormatter(jsonargparse.DefaultHelpFormatter, RawDescriptionHelpFormatter):
+    """Keeps the line breaks of descriptions."""
+
+
 @cache
 def _parser_of(config: type[Any]) -> jsonargparse.ArgumentParser:
     """Return a parser to copy: making one takes 0.2 s, and an evaluation reads many configs."""
-    parser = jsonargparse.ArgumentParser(description=config.__doc__, exit_on_error=False)
+    parser = jsonargparse.ArgumentParser(
+        description=getdoc(config), exit_on_error=False, formatter_class=_HelpFormatter
+    )
     parser.add_argument(
         "--config",
         action="config",
