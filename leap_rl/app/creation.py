@@ -8,8 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from torch import Tensor
-
 from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.initializations import pinned, read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
@@ -21,7 +19,6 @@ from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import redacted
-from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tracking.wandb_folder import note_sources
 
 C = TypeVar("C", bound=Config)
@@ -38,9 +35,18 @@ def create_run(config: R) -> tuple[RunFolder, R]:
         ValueError: The folder holds a run already or cannot be written, or the given
             initialization does not fit.
     """
-    config, theta0, init_sha256 = _initialization(config, make_tasks(config))
-    given = init_of(config)[1]
-    config = _with_init(config, redacted(given))  # a URL's query is no part of it
+    tasks, (option, init) = make_tasks(config), init_of(config)
+    init_sha256: str | None = None
+    if init == "random":
+        seed = derive_seed(config.seed, Purpose.INITIALIZATION)
+        theta0 = tasks.random_initialization(seed)
+    else:
+        try:
+            init = pinned(init)
+            theta0, init_sha256 = read_theta0(init, tasks.shared_layout())
+        except ValueError as error:
+            raise ValueError(f"{option} = {init}: {error}") from None
+    config = _with_init(config, redacted(init))  # a URL's query is no part of it
     policy = (
         make_meta_training(config) if isinstance(config, TrainConfig) else make_learning(config)
     )
@@ -48,7 +54,7 @@ def create_run(config: R) -> tuple[RunFolder, R]:
         config,
         lambda folder: policy.write_first_checkpoint(folder, theta0),
         init_sha256=init_sha256,
-        sources=[given],
+        sources=[init],
     )
     return folder, config
 
@@ -150,18 +156,3 @@ def new_folder(command: str) -> RunFolder:
         sync_folder(Path("runs"))
         return RunFolder(name + suffix)
     raise ValueError(f"run_dir: {name} and 998 more are taken; name a folder")
-
-
-def _initialization(config: R, tasks: ConfiguredTasks) -> tuple[R, Tensor, str | None]:
-    """Return the config, which names its start for good, that start, float32 [P], and the SHA-256
-    of the file it comes from, if any.
-    """
-    option, init = init_of(config)
-    if init == "random":
-        seed = derive_seed(config.seed, Purpose.INITIALIZATION)
-        return config, tasks.random_initialization(seed), None
-    try:
-        init = pinned(init)
-        return _with_init(config, init), *read_theta0(init, tasks.shared_layout())
-    except ValueError as error:
-        raise ValueError(f"{option} = {init}: {error}") from None

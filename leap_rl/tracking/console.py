@@ -39,7 +39,7 @@ NARROW, WIDE = 50, 100
 
 
 class Console:
-    """Shows a run if its methods are overridden. As a context manager it closes itself."""
+    """Where a run is shown; these methods do nothing. As a context manager it closes itself."""
 
     def show(self, status: RunStatus) -> None:
         """Take the run's newest status."""
