@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.system.__main__ import BENCHES as MEASURED
 from leap_rl.cli import COMMANDS
-from leap_rl.cli.bench import BENCHES, bench_parser, take_json
+from leap_rl.cli.bench import BENCHES, bench_parser
 from leap_rl.cli.evaluate import SHORT, take_inits
 from leap_rl.cli.export import options as export_options
 from leap_rl.cli.fork import take_at
@@ -161,14 +161,14 @@ def test_every_command_is_spelled_right(
         assert name in BENCHES
         if not rest:
             return  # and so is the measurement
-        parse_bench(BENCHES[name], take_json(rest)[0])
+        parse_bench(BENCHES[name], rest)
         return
     if command == "play":
         parse(config_parser(PlayConfig, program="test"), PlayConfig, rest[1:])
         return
     if command == "plan":
-        parser = config_parser(PlanConfig, program="test")
-        parse(parser, PlanConfig, take_json(rest)[0], trusts_imports=trusts)
+        parser = bench_parser(PlanConfig, program="test")
+        parse(parser, PlanConfig, rest, trusts_imports=trusts)
         return
     if command == "fork":
         rest = [rest[0], *take_at(rest[1:])[1]]

@@ -168,6 +168,8 @@ def test_an_evaluations_tables_and_report_come_back(runs: dict[str, Path]) -> No
     (first, *_), *_ = json.loads(media["evaluation/verdict"])["data"]
     assert first.startswith("energy@2 against random: ")
     page = media["evaluation/report"].decode()
+    (at,) = runs["evaluated"].glob("report/index.html")
+    assert at.stat().st_mtime_ns < file.stat().st_mtime_ns  # it was written once, before logging
     assert page.startswith("<!")
     assert first.split(";")[0] in page
     assert wandb_file.rows(file)[0] == read_rows(runs["evaluated"] / "metrics.jsonl")[0]

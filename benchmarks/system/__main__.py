@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.system import config
-from leap_rl.app.invocation import Invocation
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.cli.bench import run
 from leap_rl.compute.determinism import prepare_environment
@@ -35,12 +33,10 @@ def main(argv: Sequence[str]) -> int:
         for name, options in BENCHES.items():
             print(f"  {name:<10} {options.__doc__.splitlines()[0]}")
         return 0
-    call = Invocation(started_s=time.monotonic())
     try:
         if name not in BENCHES:
             raise ValueError(f"{name}: no such measurement; one of {', '.join(BENCHES)}")
-        program = f"{PROGRAM} {name}"
-        run(f"benchmarks.system.{name}", BENCHES[name], rest, program=program, call=call)
+        run(f"benchmarks.system.{name}", BENCHES[name], rest, f"{PROGRAM} {name}")
     except ValueError as error:
         print(f"bench: {error}", file=sys.stderr)
         return EXIT_USAGE

@@ -8,13 +8,4 @@ from leap_rl.api.encoders import load_encoder
 from leap_rl.api.evaluations import Evaluation, evaluate
 from leap_rl.api.runs import Run, StopRun, learn, resume, train
 
-__all__ = [
-    "Evaluation",
-    "Run",
-    "StopRun",
-    "evaluate",
-    "learn",
-    "load_encoder",
-    "resume",
-    "train",
-]
+__all__ = ["Evaluation", "Run", "StopRun", "evaluate", "learn", "load_encoder", "resume", "train"]

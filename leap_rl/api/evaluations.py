@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_rl.api.process import call
-from leap_rl.api.runs import Callback, Follower, Run, StopRun, place_of
+from leap_rl.api.runs import Callback, Run, follow, place_of
 from leap_rl.app.creation import new_folder
 from leap_rl.app.outcome import AGENTS, COMPARISONS, agents_of, comparisons_of
 from leap_rl.config import EvaluateConfig
@@ -119,13 +118,8 @@ def evaluate(
     words += [f"--games={games if isinstance(games, str) else json.dumps(list(games))}"]
     words += [f"--seeds={seeds}", f"--run_dir={place}"]
     words += [] if agent_steps is None else [f"--agent_steps={agent_steps}"]
-    with suppress(StopRun):
-        call(
-            ["evaluate", *words, *spelled(options or {})],
-            trust_imports=trust_imports,
-            quiet=quiet,
-            poll=Follower(place, callbacks),
-        )
+    words = ["evaluate", *words, *spelled(options or {})]
+    follow(place, words, callbacks, trust_imports=trust_imports, quiet=quiet)
     return Evaluation(place)
 
 

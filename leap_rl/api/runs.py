@@ -162,10 +162,8 @@ def resume(
         RunFailedError: The run failed, or its process was killed.
     """
     place = place_of(run)
-    follow = Follower(place, callbacks, seen=len(Run(place).rows()))
-    words = ["resume", place, *spelled(options or {})]
-    with suppress(StopRun):
-        call(words, trust_imports=trust_imports, quiet=quiet, poll=follow)
+    words, seen = ["resume", place, *spelled(options or {})], len(Run(place).rows())
+    follow(place, words, callbacks, seen=seen, trust_imports=trust_imports, quiet=quiet)
     return Run(place)
 
 
@@ -176,13 +174,8 @@ def _make(
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
         file.write(plain_yaml.dump({**to_mapping(config), "run_dir": place}))
         file.flush()
-        with suppress(StopRun):
-            call(
-                [config.command, "--config", file.name],
-                trust_imports=trust_imports,
-                quiet=quiet,
-                poll=Follower(place, callbacks),
-            )
+        words = [config.command, "--config", file.name]
+        follow(place, words, callbacks, trust_imports=trust_imports, quiet=quiet)
     return Run(place)
 
 
@@ -191,30 +184,35 @@ def place_of(run: Run | str | Path) -> str:
     return run.place if isinstance(run, Run) else str(run)
 
 
-class Follower:
-    """Calls callbacks with the rows of a run that some other process computes.
+def follow(
+    place: str,
+    words: Sequence[str],
+    callbacks: Sequence[Callback],
+    *,
+    seen: int = 0,
+    trust_imports: bool,
+    quiet: bool,
+) -> None:
+    """Run a command on a run, which need not exist yet, and call callbacks with its rows.
 
     Args:
-        place: The run's, which need not exist yet.
+        place: The run's folder or URL.
+        words: The command and its arguments.
         callbacks: Called in turn with each row.
         seen: Rows that they are not called with.
+        trust_imports: See `call`, as for `quiet` and what is raised.
+        quiet: See `call`.
     """
+    path = run_folder(place).path / "metrics.jsonl"
+    run: Run | None = None
 
-    def __init__(self, place: str, callbacks: Sequence[Callback], *, seen: int = 0) -> None:
-        self._place = place
-        self._callbacks = callbacks
-        self._path = run_folder(place).path / "metrics.jsonl"
-        self._seen = seen
-        self._run: Any = None  # read once there is one
+    def poll() -> None:
+        nonlocal run, seen
+        for row in read_rows(path)[seen:] if callbacks else ():
+            run = run or Run(place)
+            seen += 1
+            for callback in callbacks:
+                callback(run, row)
 
-    def __call__(self) -> None:
-        """Look for new rows."""
-        if not self._callbacks:
-            return
-        rows = read_rows(self._path)[self._seen :]
-        if rows and self._run is None:
-            self._run = Run(self._place)
-        for row in rows:
-            self._seen += 1
-            for callback in self._callbacks:
-                callback(self._run, row)
+    with suppress(StopRun):
+        call(words, trust_imports=trust_imports, quiet=quiet, poll=poll)

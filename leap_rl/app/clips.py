@@ -27,23 +27,13 @@ def film_agents(
     """Film the first run's first agent of each initialization in each game, and log the clips.
 
     A clip that is there already is not made again, but is logged: who logged it last may have died.
-
-    Args:
-        config: The evaluation's.
-        folder: The evaluation's, all of whose agents are trained; clips go to its `clips`.
-        tracker: Logs the clips.
-        console: Says what is filmed.
-        check: Raises if the command is to stop.
+    ``check`` is called at each frame, and raises if the command is to stop.
     """
-    from leap_rl.compute.determinism import configure_torch
     from leap_rl.envs.atari.camera import frames_per_s
     from leap_rl.training.rounds.agents import agents_of
-    from leap_rl.video.agent_file import read_player
-    from leap_rl.video.playing import play
     from leap_rl.video.recording import film
 
     settings = config.task.atari.settings
-    configure_torch()
     for slot, agent in enumerate(agents_of(folder.read_state(0)["evaluation"])):
         game, name = agent.game, agent.initialization
         file = folder.agent(slot, game)
@@ -52,26 +42,17 @@ def film_agents(
         clip = clip_path(folder, name, game)
         if not clip.exists():
             console.message(f"filming {game} from {name}: {shown(clip)}")
-            rate = frames_per_s(game)
-            player = read_player(
-                file, game, agent=config.agent, settings=settings, seed=config.seed
-            )
-            pictures = play(
+            film(
+                file,
                 game,
-                player,
+                clip,
+                agent=config.agent,
                 settings=settings,
                 seed=config.seed,
-                episodes=1,
-                max_agent_steps=LONGEST_S * rate // settings.frameskip,
-            )
-            film(
-                pictures,
-                clip,
                 title=f"{game}, {name}",
-                episodes=1,
                 scale=SCALE,
-                frames_per_s=rate,
                 tell=lambda picture: check(),
+                max_agent_steps=LONGEST_S * frames_per_s(game) // settings.frameskip,
                 root=folder.path,
             )
         tracker.log_file(f"clip/{name}/{game}", clip)

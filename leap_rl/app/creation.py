@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
-
-from torch import Tensor
 
 from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.initializations import pinned, read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
-from leap_rl.app.record import Record, computes_here, versions_here
-from leap_rl.config import (
-    Config,
-    EvaluateConfig,
-    LearnConfig,
-    TrainConfig,
-    fingerprint,
-    init_of,
-)
+from leap_rl.app.record import Origin, Record, computes_here, versions_here
+from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig, fingerprint, init_of
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import redacted
-from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tracking.wandb_folder import note_sources
 
 C = TypeVar("C", bound=Config)
@@ -37,7 +26,7 @@ R = TypeVar("R", bound=TrainConfig | LearnConfig)
 
 
 def create_run(config: R) -> tuple[RunFolder, R]:
-    """Make a run's folder: its first checkpoint and its config.
+    """Make the folder of a run of `leap-rl train` or `leap-rl learn`.
 
     Returns:
         The folder, and the config as it is kept: without the secrets of a URL.
@@ -46,24 +35,27 @@ def create_run(config: R) -> tuple[RunFolder, R]:
         ValueError: The folder holds a run already or cannot be written, or the given
             initialization does not fit.
     """
-    # What can be wrong with the config is found before anything is written.
-    folder = asked_folder(config.run_dir)
-    tasks = make_tasks(config)
-    config, theta0, init_sha256 = _initialization(config, tasks)
-    given = init_of(config)[1]
-    config = _with_init(config, redacted(given))  # a URL's query is no part of it
-    record = Record(
-        fingerprint=fingerprint(config, init_sha256),
-        init_sha256=init_sha256,
-        made_by=(versions_here(config, meta_step=0),),
-    )
-    folder = folder or new_folder(config.command)
+    tasks, (option, init) = make_tasks(config), init_of(config)
+    init_sha256: str | None = None
+    if init == "random":
+        seed = derive_seed(config.seed, Purpose.INITIALIZATION)
+        theta0 = tasks.random_initialization(seed)
+    else:
+        try:
+            init = pinned(init)
+            theta0, init_sha256 = read_theta0(init, tasks.shared_layout())
+        except ValueError as error:
+            raise ValueError(f"{option} = {init}: {error}") from None
+    config = _with_init(config, redacted(init))  # a URL's query is no part of it
     policy = (
         make_meta_training(config) if isinstance(config, TrainConfig) else make_learning(config)
     )
-    write_first = partial(policy.write_first_checkpoint, folder, theta0)
-    fill_folder(folder, config, record, write_first)
-    note_sources(folder.path, [given])
+    folder = make_run(
+        config,
+        lambda folder: policy.write_first_checkpoint(folder, theta0),
+        init_sha256=init_sha256,
+        sources=[init],
+    )
     return folder, config
 
 
@@ -74,26 +66,40 @@ def _with_init(config: R, init: str) -> R:
     return replace(config, meta=replace(config.meta, init=init))
 
 
-def asked_folder(run_dir: str | None) -> RunFolder | None:
-    """Return the folder that the option `run_dir` names, if any.
+def make_run(
+    config: Config,
+    write_first: Callable[[RunFolder], None],
+    *,
+    init_sha256: str | None,
+    sources: Iterable[str | Path],
+    origin: Origin | None = None,
+) -> RunFolder:
+    """Make a run's folder: its first checkpoint and its config.
+
+    Args:
+        config: The run's, resolved, in which nothing is wrong.
+        write_first: Writes the checkpoint.
+        init_sha256: See `Record`.
+        sources: The files of the initializations that it starts from.
+        origin: What a fork starts from.
 
     Raises:
-        ValueError: It is a URL that cannot be, or of a store that cannot be reached.
+        ValueError: The folder holds a run already, cannot be written, or is a URL that cannot be,
+            or of a store that cannot be reached.
     """
-    try:
-        return None if run_dir is None else run_folder(run_dir)
-    except (ValueError, StoreError) as error:
-        raise ValueError(f"run_dir = {error}") from None
-
-
-def fill_folder(
-    folder: RunFolder, config: Config, record: Record, write_first: Callable[[], None]
-) -> None:
-    """Write a new run's first checkpoint, by ``write_first``, and its config.
-
-    Raises:
-        ValueError: The folder holds a run already or cannot be written.
-    """
+    record = Record(
+        fingerprint=fingerprint(config, init_sha256, origin=origin.content if origin else None),
+        init_sha256=init_sha256,
+        made_by=(versions_here(config, meta_step=origin.at if origin else 0),),
+        origin=origin,
+    )
+    if config.run_dir is None:
+        folder = new_folder("fork" if origin else config.command)
+    else:
+        try:
+            folder = run_folder(config.run_dir)
+        except (ValueError, StoreError) as error:
+            raise ValueError(f"run_dir = {error}") from None
     try:
         with folder.lock():
             if folder.exists():
@@ -101,13 +107,15 @@ def fill_folder(
                     f"run_dir = {shown(folder)}: holds a run already; resume it by "
                     f"`{program()} resume {quoted(folder)}`, or choose another folder"
                 )
-            write_first()
+            write_first(folder)
             record.write(folder, config)  # last: a folder with a config is a run
     except OSError as error:
         reason = f"{folder.place}: cannot be written to ({error.strerror})"
         if isinstance(error, StoreError):  # which says it all
             reason = str(error)
         raise ValueError(f"run_dir = {reason}") from None
+    note_sources(folder.path, sources)
+    return folder
 
 
 def resolve(config: C) -> C:
@@ -117,7 +125,11 @@ def resolve(config: C) -> C:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
             images or environments that it names are not there.
     """
-    config = _resolve_machine(replace(config, task=config.task.family.resolve_task(config.task)))
+    config = replace(config, task=config.task.family.resolve_task(config.task))
+    family = config.task.family
+    config = replace(config, agent=family.resolve_agent(make_tasks(config)))
+    if computes_here(config):  # otherwise each trainer does so on its own
+        family.check_processor(make_tasks(config))
     if isinstance(config, EvaluateConfig) and config.clips:
         from leap_rl.video.clip import check_video
 
@@ -132,15 +144,6 @@ def resolve(config: C) -> C:
     return replace(config, validation=replace(config.validation, games=list(games)))
 
 
-def _resolve_machine(config: C) -> C:
-    """Return the config with what agents compute with; refuse a machine that cannot."""
-    family = config.task.family
-    config = replace(config, agent=family.resolve_agent(make_tasks(config)))
-    if computes_here(config):
-        family.check_processor(make_tasks(config))  # otherwise each trainer does so on its own
-    return config
-
-
 def new_folder(command: str) -> RunFolder:
     """Make a folder that no other run has, even one that starts in the same second."""
     make_folder(Path("runs"))
@@ -153,21 +156,3 @@ def new_folder(command: str) -> RunFolder:
         sync_folder(Path("runs"))
         return RunFolder(name + suffix)
     raise ValueError(f"run_dir: {name} and 998 more are taken; name a folder")
-
-
-def _initialization(config: R, tasks: ConfiguredTasks) -> tuple[R, Tensor, str | None]:
-    """Return what a run starts from.
-
-    Returns:
-        The config, which names it for good, version 0, float32 [P], and the SHA-256 of the file it
-        comes from, if any.
-    """
-    option, init = init_of(config)
-    if init == "random":
-        seed = derive_seed(config.seed, Purpose.INITIALIZATION)
-        return config, tasks.random_initialization(seed), None
-    try:
-        init = pinned(init)
-        return _with_init(config, init), *read_theta0(init, tasks.shared_layout())
-    except ValueError as error:
-        raise ValueError(f"{option} = {init}: {error}") from None

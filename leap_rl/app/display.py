@@ -10,6 +10,11 @@ from pathlib import Path
 from leap_rl.storage.run_folder import RunFolder
 
 
+def tell(text: str) -> None:
+    """Print a message of this program on stderr."""
+    print(f"leap-rl: {text}", file=sys.stderr, flush=True)
+
+
 def program() -> str:
     """Return how the user can call this program again from where he is."""
     called = Path(sys.argv[0])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain, count
 from typing import Any
 
 from torch import Tensor
 
-from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
+from leap_rl.app.creation import make_run, resolve
 from leap_rl.app.initializations import (
     FoundGroup,
     FoundInitialization,
@@ -18,13 +17,11 @@ from leap_rl.app.initializations import (
     read_theta0,
 )
 from leap_rl.app.policies import make_evaluation, make_tasks
-from leap_rl.app.record import Record, versions_here
-from leap_rl.config import EvaluateConfig, fingerprint, flatten
+from leap_rl.config import EvaluateConfig, flatten
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.families import family_of
-from leap_rl.tracking.wandb_folder import note_sources
 
 _FREE = ("task.games", "task.agent_steps", "task.on_divergence")
 """What runs whose initializations are compared may differ in."""
@@ -40,9 +37,9 @@ def configure(
     """Return an evaluation's config, and the groups of runs that it compares.
 
     Args:
-        inits: NAME=RUN,RUN,... or what else `leap-rl evaluate --init` takes; at least one.
-        options: The other options, as words of a command line. The first group's first run sets
-            the defaults of tasks and agents.
+        inits: NAME=RUN,RUN,... or what else `leap-rl evaluate --init` takes; at least one. The
+            first one's first run sets the defaults of tasks and agents.
+        options: The other options, as words of a command line.
         description: What --help begins with.
         trusts_imports: Whether the options may name modules that the evaluation imports.
 
@@ -56,15 +53,10 @@ def configure(
     if first.options is not None:
         kind = _asked(options, "task.kind") or first.options["task"]["kind"]
         ignored = family_of(kind).ignored_agent_options
-        agent = {
-            name: value
-            for name, value in first.options.get("agent", {}).items()
-            if ignored != "all" and name not in ignored
-        }
-        defaults = {
-            "task": {**first.options["task"], **defaults["task"]},
-            **({"agent": agent} if agent else {}),
-        }
+        defaults["task"] = {**first.options["task"], **defaults["task"]}
+        if ignored != "all":
+            agent = first.options.get("agent", {})
+            defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
         if first.options["meta"]["method"] == "finetune":
             del defaults["task"]["agent_steps"]  # which were a round's
             if _asked(options, "task.agent_steps") is None:
@@ -92,10 +84,14 @@ def _asked(options: Sequence[str], name: str) -> str | None:
 def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
     """Return where runs were chosen by chance, or set tasks or agents differently, a line each."""
     found = [run for group in groups for run in group.runs]
-    of_runs = [one for one in found if one.options is not None]
+    settings = [
+        (one.name, flatten({name: one.options.get(name, {}) for name in ("task", "agent")}))
+        for one in found
+        if one.options is not None
+    ]
     warnings = []
-    for other in of_runs[1:]:
-        options, theirs = _settings(of_runs[0]), _settings(other)
+    for other, theirs in settings[1:]:
+        first, options = settings[0]
         differing = [
             f"{name} = {theirs.get(name)} (here {value})"
             for name, value in options.items()
@@ -103,8 +99,8 @@ def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
         ]
         if differing:
             warnings.append(
-                f"{other.name} was meta-trained with {', '.join(differing)}; all agents learn as "
-                f"{of_runs[0].name}'s did"
+                f"{other} was meta-trained with {', '.join(differing)}; all agents learn as "
+                f"{first}'s did"
             )
     return warnings + [
         f"{one.given}: {one.name} was chosen from one agent a game, which is largely chance; "
@@ -114,11 +110,6 @@ def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
     ]
 
 
-def _settings(found: FoundInitialization) -> dict[str, Any]:
-    assert found.options is not None
-    return flatten({name: found.options.get(name, {}) for name in ("task", "agent")})
-
-
 def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> RunFolder:
     """Make an evaluation's folder, which holds copies of what it compares.
 
@@ -126,7 +117,6 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
         ValueError: The folder holds a run already or cannot be written, or an initialization does
             not fit.
     """
-    folder = asked_folder(config.run_dir)
     layout = make_tasks(config).shared_layout()
     named = _names(groups)
     own_starts: dict[str, str] = {}
@@ -147,18 +137,13 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
                 "counts twice makes the others look surer than they are"
             )
     init_sha256 = ",".join("+".join(of_group) for of_group in digests) or None
-    record = Record(
-        fingerprint=fingerprint(config, init_sha256),
+    policy = make_evaluation(config)
+    return make_run(
+        config,
+        lambda folder: policy.write_first_checkpoint(folder, given, own_starts),
         init_sha256=init_sha256,
-        made_by=(versions_here(config, meta_step=0),),
+        sources=[one.file or one.path for group in named.values() for one in group.runs],
     )
-    folder = folder or new_folder(config.command)
-    write_first = partial(make_evaluation(config).write_first_checkpoint, folder, given, own_starts)
-    fill_folder(folder, config, record, write_first)
-    note_sources(
-        folder.path, [one.file or one.path for group in named.values() for one in group.runs]
-    )
-    return folder
 
 
 def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:

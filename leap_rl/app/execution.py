@@ -9,20 +9,17 @@ from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.monitor import Monitor, rows_of
 from leap_rl.app.policies import make_policy, make_tasks
-from leap_rl.config import (
-    Config,
-    EvaluateConfig,
-    TrainConfig,
-    to_mapping,
-)
+from leap_rl.app.results import announce
+from leap_rl.app.supervise import is_supervisor, supervise
+from leap_rl.config import Config, EvaluateConfig, TrainConfig, to_mapping
 from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tracking.console import make_console
+from leap_rl.tracking.console import Console, make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.status import RunStatus
-from leap_rl.tracking.tracker import open_tracker
+from leap_rl.tracking.tracker import Tracker, open_tracker
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
@@ -34,22 +31,37 @@ GPU_SHARE = 1 / 16
 """Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
 
 
-def run(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool = False) -> int:
-    """Run a run to its end, or until it is asked to stop.
+def run(
+    config: Config,
+    folder: RunFolder,
+    call: Invocation,
+    *,
+    resumes: bool = False,
+    opens: bool = False,
+) -> int:
+    """Run a run to its end, or until it is asked to stop; say what it came to.
 
     Args:
         config: The run's.
         folder: The run's.
-        call: Of the command that runs it.
+        call: How the command was called.
         resumes: Whether this is not the first driver that it has.
+        opens: Whether an evaluation's report is shown in the browser.
 
     Returns:
         The command's exit status.
     """
-    from leap_rl.app.supervise import is_supervisor, supervise
-
     if is_supervisor(config):
-        return supervise(config, folder, call)
+        status = supervise(config, folder, call)
+    else:
+        status = _drive(config, folder, call, resumes=resumes)
+    if status == 0:
+        announce(folder, config, opens=opens)
+    return status
+
+
+def _drive(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool) -> int:
+    """Be the run's driver; return the exit status."""
     quiet = config.tracking.console == "quiet"
     resume = f"stopped; continue with: {program()} resume {quoted(folder)}"
     if any(config.imports.values()):
@@ -78,14 +90,9 @@ def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
     if isinstance(error, StoreError | BrokenPipeError) or not (full or error.filename):
         return error
     resume = f"`{program()} resume {quoted(folder)}`"
-    return RunFailedError(
-        f"{error.filename or folder.place}: {error.strerror}; "
-        + (
-            f"make room, and {resume} continues"
-            if full
-            else f"once that is mended, {resume} continues"
-        )
-    )
+    first = "make room, and" if full else "once that is mended,"
+    where = error.filename or folder.place
+    return RunFailedError(f"{where}: {error.strerror}; {first} {resume} continues")
 
 
 def _run_rounds(
@@ -96,11 +103,11 @@ def _run_rounds(
     stored = folder.read_config()
     origin = stored.get("origin")
     first = 0 if origin is None else origin["at"]
-    close_after_s = config.meta.close_after_s if isinstance(config, TrainConfig) else None
+    meta = config.meta if isinstance(config, TrainConfig) else None
     run_spec = RunSpec(
         run_dir=str(folder.path),
         fingerprint=stored["fingerprint"],
-        method=config.meta.build() if isinstance(config, TrainConfig) else NoMethod(),
+        method=meta.build() if meta else NoMethod(),
         make_task=make_tasks(config),
         make_policy=make_policy(config),
         stream_every_s=config.runtime.stream_every_s,
@@ -108,7 +115,7 @@ def _run_rounds(
         lease_policy=LeasePolicy(
             lease_s=config.runtime.lease_s,
             max_attempts=config.runtime.max_attempts,
-            close_after_s=close_after_s,
+            close_after_s=meta.close_after_s if meta else None,
         ),
         keep_checkpoints=config.runtime.keep_checkpoints,
         on_divergence=config.task.on_divergence,
@@ -136,23 +143,37 @@ def _run_rounds(
             monitor.report(status)
 
         if config.runtime.kind == "ray":
-            console.message(_ray_message(config.runtime.address))
+            address = cluster_address(config.runtime.address)
+            console.message(
+                "starting Ray on this machine"
+                if address == LOCAL
+                else f"joining the Ray cluster at {address}"
+            )
         with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
             _make_runtime(config, interrupts).run(run_spec, report)
-        if isinstance(config, EvaluateConfig) and config.clips:
-            from leap_rl.app.clips import film_agents
-
-            film_agents(config, folder, tracker=tracker, console=console, check=interrupts.check)
-        if isinstance(config, EvaluateConfig) and config.tracking.wandb != "disabled":
-            from leap_rl.app.outcome import log_outcome
-
-            log_outcome(folder, tracker=tracker)
+        if isinstance(config, EvaluateConfig):
+            _conclude(config, folder, tracker, console, interrupts)
 
 
-def _ray_message(address: str | None) -> str:
-    address = cluster_address(address)
-    own = address == LOCAL
-    return "starting Ray on this machine" if own else f"joining the Ray cluster at {address}"
+def _conclude(
+    config: EvaluateConfig,
+    folder: RunFolder,
+    tracker: Tracker,
+    console: Console,
+    interrupts: Interrupts,
+) -> None:
+    """Film the agents of a complete evaluation, write its report, and log both."""
+    from leap_rl.app.report import write_report
+
+    if config.clips:
+        from leap_rl.app.clips import film_agents
+
+        film_agents(config, folder, tracker=tracker, console=console, check=interrupts.check)
+    report = write_report([folder])
+    if config.tracking.wandb != "disabled":
+        from leap_rl.app.outcome import log_outcome
+
+        log_outcome(folder, report, tracker=tracker)
 
 
 def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
@@ -161,12 +182,11 @@ def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
         from leap_rl.training.runtime.local import LocalRuntime
 
         return LocalRuntime(interrupts)
-    trainers = None if runtime.trainers == "auto" else runtime.trainers
     gpus = runtime.gpus_per_trainer
     if gpus == "auto":
         gpus = GPU_SHARE if config.agent.device == "cuda" else 0.0
     return make_ray_runtime(
-        trainers=trainers,
+        trainers=None if runtime.trainers == "auto" else runtime.trainers,
         address=runtime.address,
         trainer_cores=runtime.env_processes,
         trainer_gpus=gpus,

@@ -14,7 +14,6 @@ from torch import Tensor
 from leap_rl import pretrained
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig, to_mapping
-from leap_rl.config.parsing import config_parser, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
@@ -67,11 +66,7 @@ class FoundGroup:
 
 
 def read_theta0(path: str, layout: Layout) -> tuple[Tensor, str]:
-    """Return an initialization, float32 [P], and its file's SHA-256.
-
-    Args:
-        path: A file, its URL, or what names an exported one.
-        layout: Of the shared parameters.
+    """Return an initialization, float32 [P], of a file, URL or export, and its file's SHA-256.
 
     Raises:
         ValueError: There is no such file, or its parameters do not fit.
@@ -149,27 +144,25 @@ def find_initialization(given: str) -> FoundInitialization:
             return _of_export(given, exported)
     except ValueError as error:
         raise ValueError(f"init = {given}: {error}") from None
+    before, at, version = given.rpartition("@")
+    where, version = (before, version) if at and "/" not in version else (given, "")
     if is_url(given):
         refuse_password(given)
-    plain = given.split("?")[0] if is_url(given) else given  # a presigned URL has a query
-    if is_url(given) and not plain.endswith(".safetensors"):
-        url, _, version = (
-            given.rpartition("@") if "@" in given.rsplit("/", 1)[-1] else (given, "", "")
-        )
-        return _of_run(given, run_folder(url), version)
-    path, _, version = given.rpartition("@") if "@" in Path(given).name else (given, "", "")
-    if version and not Path(given).exists():
-        return _of_run(given, RunFolder(path), version)
-    if (Path(given) / INITIALIZATION).exists():
-        return _of_file(given, Path(given) / INITIALIZATION)
-    if Path(given).is_dir():
-        return _of_run(given, RunFolder(given), "")
-    if is_url(given):
+        plain = given.split("?")[0]  # a presigned URL has a query
+        if not plain.endswith(".safetensors"):
+            return _of_run(given, run_folder(where), version)
         name = plain.rsplit("/", 1)[-1].removesuffix(".safetensors")
         return FoundInitialization(given=given, path=given, name=name, options=None)
-    if not Path(given).exists():
-        raise ValueError(f"init = {given}: there is no such run or file")
-    return _of_file(given, Path(given))
+    here = Path(given)
+    if (here / INITIALIZATION).exists():
+        return _of_file(given, here / INITIALIZATION)
+    if here.is_dir():
+        return _of_run(given, RunFolder(given), "")
+    if here.exists():
+        return _of_file(given, here)
+    if version:
+        return _of_run(given, RunFolder(where), version)
+    raise ValueError(f"init = {given}: there is no such run or file")
 
 
 def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
@@ -223,33 +216,29 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:
-    parser = config_parser(TrainConfig, program="leap-rl export")
-    config = parse(
-        parser, TrainConfig, ["--config", str(exported.folder / OPTIONS)], trusts_imports=True
-    )  # reading imports nothing
     return FoundInitialization(
         given=given,
         path=exported.place,
         file=exported.file,
         name=exported.name,
-        options=to_mapping(config),
+        options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
     )
 
 
 def _of_file(given: str, file: Path) -> FoundInitialization:
     """Return a file's, with its run where it lies in one."""
     checkpoint = file.absolute().parent
-    folder = checkpoint.parent.parent
-    if checkpoint.parent.name == "checkpoints" and (folder / "config.yaml").exists():
-        run = read_run(RunFolder(folder))
-        name = file.stem
+    path = checkpoint.parent.parent
+    if checkpoint.parent.name == "checkpoints" and (path / "config.yaml").exists():
+        folder = RunFolder(path)
+        run, name = read_run(folder), file.stem
         if checkpoint.name.isdecimal():
-            name = f"{folder.name}@{int(checkpoint.name)}"
-            state = RunFolder(folder).read_state(int(checkpoint.name))
-            RunFolder(folder).refuse_foreign(state, run.record.fingerprint)
+            number = int(checkpoint.name)
+            name = f"{path.name}@{number}"
+            folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
         if isinstance(run.config, TrainConfig):
             return FoundInitialization(
-                given=given, path=str(file), name=name, options=run.options, run=str(folder)
+                given=given, path=str(file), name=name, options=run.options, run=str(path)
             )
     name = checkpoint.name if file.name == INITIALIZATION else file.stem
     return FoundInitialization(given=given, path=str(file), name=name, options=None)

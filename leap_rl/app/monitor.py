@@ -12,7 +12,7 @@ from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker
-from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
+from leap_rl.training.faults import FaultPoint, OnFaultPoint
 
 
 class Monitor:
@@ -22,10 +22,6 @@ class Monitor:
     that a killed driver did not log are logged when the run is resumed.
 
     Args:
-        config: The run's.
-        folder: The run's.
-        tracker: Logs rows.
-        console: Shows how the run stands.
         first_checkpoint: What the run started with; it has no rows.
         on_fault_point: Called at each fault point of the driver.
     """
@@ -38,7 +34,7 @@ class Monitor:
         console: Console,
         *,
         first_checkpoint: int,
-        on_fault_point: OnFaultPoint = no_fault,
+        on_fault_point: OnFaultPoint,
     ) -> None:
         self._on_fault_point = on_fault_point
         self._config = config
@@ -89,13 +85,10 @@ class Monitor:
         config, every = self._config, self._config.tracking.wandb_initializations_every
         if not isinstance(config, TrainConfig) or config.tracking.wandb == "disabled" or not every:
             return
-        last = config.meta.meta_steps
-        if number % every and number != last:
-            return
-        latest = self._folder.latest() or 0
+        last, latest = config.meta.meta_steps, self._folder.latest() or 0
         newest = last if latest == last else latest - latest % every
         path = self._folder.checkpoint(number) / INITIALIZATION
-        if path.exists():
+        if (number % every == 0 or number == last) and path.exists():
             self._tracker.log_initialization(
                 number,
                 path,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from leap_rl.app.report import write_report
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.statistics import Estimate
 from leap_rl.evaluation.summary import Differences, Summary
@@ -26,15 +26,15 @@ COMPARISONS = (
 ALL_GAMES = "all games"
 
 
-def log_outcome(folder: RunFolder, *, tracker: Tracker) -> None:
-    """Log a complete evaluation's tables and its report, which is written again."""
+def log_outcome(folder: RunFolder, report: Path, *, tracker: Tracker) -> None:
+    """Log a complete evaluation's tables and its report."""
     summary = read_summary(folder)
     if summary.evaluation.curves:  # or every task was dropped
         tracker.log_table("evaluation/agents", AGENTS, list(agents_of(summary)))
         tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
         said = [[sentence] for sentence in summary.verdict]
         tracker.log_table("evaluation/verdict", ["verdict"], said)
-    tracker.log_file("evaluation/report", write_report([folder]))
+    tracker.log_file("evaluation/report", report)
 
 
 def agents_of(summary: Summary) -> Iterable[list[Cell]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig
-from leap_rl.tasks.config import LossDifference
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.training.rounds.learning import LearningFactory
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
@@ -14,17 +13,13 @@ from leap_rl.training.rounds.validation import Validation
 
 def make_tasks(config: Config) -> ConfiguredTasks:
     """Return what makes a run's tasks."""
-    loss_difference: LossDifference = "next_batch"
-    second_order = False
-    if isinstance(config, TrainConfig):
-        loss_difference = config.meta.loss_difference
-        second_order = config.meta.differentiates_updates
+    meta = config.meta if isinstance(config, TrainConfig) else None
     return ConfiguredTasks(
         task=config.task,
         agent=config.agent,
-        loss_difference=loss_difference,
+        loss_difference=meta.loss_difference if meta else "next_batch",
         env_processes=config.runtime.env_processes,
-        second_order=second_order,
+        second_order=meta is not None and meta.differentiates_updates,
     )
 
 
@@ -39,9 +34,11 @@ def make_policy(config: Config) -> RoundPolicyFactory:
 
 def make_learning(config: LearnConfig) -> LearningFactory:
     """Return what makes a learning run's checkpoint and its policy."""
-    layout = make_tasks(config).shared_layout()
     return LearningFactory(
-        seed=config.seed, games=config.task.resolved_games, layout=layout, unit=config.task.unit
+        seed=config.seed,
+        games=config.task.resolved_games,
+        layout=make_tasks(config).shared_layout(),
+        unit=config.task.unit,
     )
 
 
@@ -63,6 +60,13 @@ def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
     """Return what makes a meta-training run's checkpoints."""
     tasks = make_tasks(config)
     optimizer, meta_lr = config.meta.outer
+    validation = None
+    if config.validation.every_meta_steps is not None:
+        validation = Validation(
+            every_meta_steps=config.validation.every_meta_steps,
+            games=config.validation.of(config.task).resolved_games,
+            agents=config.validation.agents,
+        )
     return MetaTrainingFactory(
         seed=config.seed,
         games=config.task.resolved_games,
@@ -73,13 +77,5 @@ def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
         layout=tasks.shared_layout(),
         frames_per_agent_step=tasks.frames_per_agent_step,
         unit=config.task.unit,
-        validation=_make_validation(config),
+        validation=validation,
     )
-
-
-def _make_validation(config: TrainConfig) -> Validation | None:
-    every = config.validation.every_meta_steps
-    if every is None:
-        return None
-    games = config.validation.of(config.task).resolved_games
-    return Validation(every_meta_steps=every, games=games, agents=config.validation.agents)

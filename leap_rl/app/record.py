@@ -12,6 +12,7 @@ from leap_rl import __version__
 from leap_rl.compute.determinism import processor_kind
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
 from leap_rl.config.parsing import config_parser, parse
+from leap_rl.storage.checked import checked
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.families import package_of
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
@@ -44,17 +45,14 @@ class Record:
     fingerprint: str
     init_sha256: str | None
     """Of the file that the encoder starts from, if any; of several, in order, with commas."""
+    origin: Origin | None = None
     made_by: tuple[Mapping[str, Any], ...]
     """The versions that worked on the run, each from a meta-step on; the newest last."""
-    origin: Origin | None = None
 
     def write(self, folder: RunFolder, config: Config, *, without: Sequence[str] = ()) -> None:
-        """Write what it takes to resume or to repeat a run.
+        """Write what it takes to resume or to repeat a run, whose folder's lock must be held.
 
-        Args:
-            folder: The run's folder, whose lock must be held.
-            config: Its options.
-            without: Options, by dotted name, that stay unsaid as they were.
+        Options that `without` has, by dotted name, stay unsaid as they were.
         """
         options = to_mapping(config)
         for name in without:
@@ -63,13 +61,7 @@ class Record:
             for part in groups:
                 group = group[part]
             del group[last]
-        head = {
-            "command": config.command,
-            "fingerprint": self.fingerprint,
-            "init_sha256": self.init_sha256,
-            "origin": None if self.origin is None else asdict(self.origin),
-            "made_by": [dict(versions) for versions in self.made_by],
-        }
+        head = {"command": config.command, **asdict(self), "made_by": list(self.made_by)}
         folder.write_config({**head, **options})
 
 
@@ -109,9 +101,8 @@ def read_run(folder: RunFolder) -> StoredRun:
     record = _pop_record(options, folder)
     options["run_dir"] = folder.place
     try:
-        config = parse_over(
-            command, options, (), program="leap-rl resume RUN", trusts_imports=True
-        )  # reading imports nothing
+        # Reading imports nothing.
+        config = parse_over(command, options, (), program="leap-rl resume", trusts_imports=True)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         maker = record.made_by[0]["leap_rl"] if record.made_by else "unknown"
         if maker not in ("unknown", __version__):
@@ -149,21 +140,16 @@ def computes_here(config: Config) -> bool:
 
 def versions_here(config: Config, *, meta_step: int) -> dict[str, Any]:
     """Return what a run's bits depend on besides its config, from a meta-step on."""
+    package = package_of(config.task.kind)  # that brings the family of tasks, if one does
     return {
         "meta_step": meta_step,
         "leap_rl": __version__,
         "python": platform.python_version(),
         **{name.replace("-", "_"): version(name) for name in PACKAGES},
-        **_family_version(config),
+        **({package[0].replace("-", "_"): package[1]} if package else {}),
         # A cluster's machines tell theirs with each task.
         "processor": processor_kind() if computes_here(config) else None,
     }
-
-
-def _family_version(config: Config) -> dict[str, str]:
-    """Return the version of the package that brings the family of tasks, where one does."""
-    package = package_of(config.task.kind)
-    return {} if package is None else {package[0].replace("-", "_"): package[1]}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -177,14 +163,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 def _pop_record(options: dict[str, Any], folder: RunFolder) -> Record:
     """Take the head out of a config."""
-    head = {name: options.pop(name, None) for name in ("fingerprint", "init_sha256", "origin")}
-    made_by = options.pop("made_by", None) or []
+    head = {one.name: options.pop(one.name, None) for one in fields(Record)}
     try:
-        origin = None if head["origin"] is None else Origin(**head["origin"])
-        kinds = {one.name: int if one.name == "at" else str for one in fields(Origin)}
-        if origin and not all(isinstance(getattr(origin, n), kind) for n, kind in kinds.items()):
-            raise TypeError("origin")
-        made_by = tuple({"leap_rl": "unknown", **versions} for versions in made_by)
+        origin = None if head["origin"] is None else checked(Origin, head["origin"])
+        made_by = [{"leap_rl": "unknown", **versions} for versions in head["made_by"] or ()]
     except TypeError:
         raise ValueError(
             f"{folder.config_path}: is not as leap-rl wrote it: origin or made_by cannot be"
@@ -192,6 +174,6 @@ def _pop_record(options: dict[str, Any], folder: RunFolder) -> Record:
     return Record(
         fingerprint=str(head["fingerprint"]),
         init_sha256=head["init_sha256"],
-        made_by=made_by,
+        made_by=tuple(made_by),
         origin=origin,
     )

@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import webbrowser
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from leap_rl import __version__
-from leap_rl.app.display import program, shown
-from leap_rl.app.report_parts import part_of
+from leap_rl.app.clips import clip_path
+from leap_rl.app.display import program, quoted, shown
+from leap_rl.app.record import StoredRun, read_run
+from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten, to_mapping
+from leap_rl.evaluation.comparison import read_summary
+from leap_rl.evaluation.page import Clip, Part, Table, render
+from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
+from leap_rl.evaluation.results import Evaluation
+from leap_rl.evaluation.run_part import closed_slots, game_rows, history_sentence, run_verdict
+from leap_rl.evaluation.summary_tables import summary_tables
+from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.durable_files import write_atomically
+from leap_rl.storage.links import read_regular
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.jsonl import read_rows
+
+_LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}
+"""What a config cannot be made without."""
+
+MOST_CLIPS = 12
+"""In a report, which holds them itself."""
+
+LARGEST_CLIP = 8 << 20
+"""Bytes; a minute of a game has less than one million."""
+
+
+def page_of(folder: RunFolder) -> Path:
+    """Return where the page on a run or an evaluation is, unless it is written elsewhere."""
+    return folder.path / "report" / "index.html"
 
 
 def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
-    """Write the page on runs and evaluations, and return where it is.
-
-    Args:
-        folders: Of runs and evaluations.
-        out: The page; in the first folder unless given.
+    """Write the page on runs and evaluations, in the first folder unless ``out`` names it.
 
     Raises:
         RunFolderError: One holds no run, a damaged one, or links.
         ValueError: One is of a command that there is nothing to report of.
         OSError: The page cannot be written.
     """
-    from leap_rl.evaluation.page import render
-
-    out = out or folders[0].path / "report" / "index.html"
+    out = out or page_of(folders[0])
     if out.is_dir():
         raise ValueError(f"out = {out}: is a folder; name a file, such as {out / 'index.html'}")
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         figures = Path(aside)
         parts = [
-            part_of(folder, figures / (f"{number}" if number else ""))
+            _part_of(folder, figures / (f"{number}" if number else ""))
             for number, folder in enumerate(folders)
         ]
         files = {path.relative_to(figures): path for path in sorted(figures.rglob("*.*"))}
@@ -59,3 +83,132 @@ def announce_report(page: Path, *, opens: bool = False) -> None:
         print(
             f"          no browser was found here; open it elsewhere, or {program()} report --help"
         )
+
+
+def _part_of(folder: RunFolder, figures: Path) -> Part:
+    """Return what a report says of a folder; its figures are written to ``figures``."""
+    run = read_run(folder)
+    if isinstance(run.config, TrainConfig):
+        return _of_meta_run(folder, run, run.config, figures)
+    if isinstance(run.config, EvaluateConfig):
+        return _of_evaluation(folder, run, run.config, figures)
+    raise ValueError(
+        f"{folder.path}: is a run of leap-rl {run.config.command}, of which its metrics.jsonl says "
+        "all; name a run of leap-rl train or of leap-rl evaluate"
+    )
+
+
+def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures: Path) -> Part:
+    rows = read_rows(folder.path / "metrics.jsonl")
+    slots = closed_slots(folder)
+    games = game_rows(rows)
+    latest, where = folder.latest() or 0, quoted(folder)
+    next_steps = ["leap-rl resume " + where] if latest < config.meta.meta_steps else []
+    if latest:
+        next_steps.append(f"leap-rl evaluate --init {where} --seeds 10")
+    return Part(
+        title=folder.path.name,
+        subtitle=_subtitle(run, f"meta-training by {config.meta.method}"),
+        verdict=[*run_verdict(rows, config.meta.meta_steps), history_sentence(slots)],
+        pictures=meta_run_pictures(rows, figures),
+        tables=[*_table("Games", games), *_background(run, slots)],
+        commands=_commands(next_steps, "The command that makes this run", config),
+    )
+
+
+def _of_evaluation(
+    folder: RunFolder, run: StoredRun, config: EvaluateConfig, figures: Path
+) -> Part:
+    summary = read_summary(folder)
+    evaluation, slots = summary.evaluation, closed_slots(folder)
+    nothing = ["No agent is finished yet: there is nothing to compare."]
+    verdict = summary.verdict if evaluation.curves else nothing
+    of = [
+        f"{name} ({', '.join(runs)})" if len(runs) > 1 else name
+        for name, runs in evaluation.runs.items()
+    ]
+    agents = f"agents from {', '.join(of)}, {config.seeds} of each run a game"
+    next_steps = [] if evaluation.complete else [f"leap-rl resume {quoted(folder)}"]
+    return Part(
+        title=folder.path.name,
+        subtitle=_subtitle(run, f"{agents}, {evaluation.agent_steps:,} agent steps"),
+        verdict=[*verdict, history_sentence(slots)],
+        clips=_clips(folder, evaluation),
+        pictures=evaluation_pictures(summary, figures) if evaluation.curves else [],
+        tables=[*summary_tables(summary), *_background(run, slots)],
+        commands=_commands(next_steps, "The command that makes this evaluation", config),
+    )
+
+
+def _clips(folder: RunFolder, evaluation: Evaluation) -> list[Clip]:
+    """The videos that there are, those of a game side by side; of many the first ones."""
+    found = []
+    for game in evaluation.games:
+        for name in evaluation.initializations:
+            path = clip_path(folder, name, game)
+            if path.exists() and path.stat().st_size <= LARGEST_CLIP:
+                found.append(Clip(title=f"{game}, from {name}", mp4=read_regular(path)))
+    return found[:MOST_CLIPS]
+
+
+def _subtitle(run: StoredRun, what: str) -> str:
+    return f"{what}; seed {run.config.seed}; made by {run.maker}"
+
+
+def _commands(next_steps: Sequence[str], title: str, config: Config) -> dict[str, Sequence[str]]:
+    steps = {"What to do next": next_steps} if next_steps else {}
+    return {**steps, title: [command_of(config)]}
+
+
+def _background(run: StoredRun, slots: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """What went wrong, by what versions it was computed, and all options."""
+    dropped = [
+        {"dropped task": f"{slot['game']} in round {slot['round']}: {slot['dropped']}"}
+        for slot in slots
+        if "dropped" in slot
+    ]
+    versions = [dict(versions) for versions in run.record.made_by]
+    says = "From the meta-step on that each row begins with."
+    processors = Counter(slot["processor"] for slot in slots if slot.get("processor"))
+    machines = [{"processor": kind, "tasks": count} for kind, count in processors.items()]
+    options = flatten({name: value for name, value in run.options.items() if name != "run_dir"})
+    config = [{"option": name, "value": _in_words(value)} for name, value in options.items()]
+    return [
+        *_table("Failures", dropped),
+        *_table("Versions", versions, says=says),
+        *_table("Machines", machines),
+        Table(title="Config", rows=config, folded=True),
+    ]
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]], *, says: str = "") -> list[Table]:
+    """The table, unless it is empty."""
+    return [Table(title=title, rows=rows, says=says)] if rows else []
+
+
+def _in_words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else _spelled(value)
+
+
+def command_of(config: Config) -> str:
+    """Return a command whose config is this one; where it is kept, shown and run is left out."""
+    defaults = _defaults(type(config))
+    words: list[str] = []
+    for name, value in flatten(to_mapping(config)).items():
+        if name.partition(".")[0] in ("run_dir", "tracking", "runtime"):
+            continue
+        if value != defaults.get(name):
+            words += [f"--{name}", _spelled(value)]
+    return shlex.join(["leap-rl", config.command, *words])
+
+
+def _defaults(kind: type[Config]) -> Mapping[str, Any]:
+    default = kind(**_LEAST.get(kind.command, {}))
+    # What has no effect with the default's kind of tasks is left out of its mapping.
+    defaults = {**flatten(asdict(default)), **flatten(to_mapping(default))}
+    # What is resolved by other options has its default before that.
+    return {**defaults, **flatten({"meta": asdict(MetaConfig())})}
+
+
+def _spelled(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -7,7 +7,7 @@ from statistics import fmean
 from textwrap import fill
 
 from leap_rl.app.display import program, shown
-from leap_rl.config import TrainConfig
+from leap_rl.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
@@ -16,8 +16,17 @@ FINAL_PART = 0.2
 """The part of a learning run, at its end, whose returns say how well the agent plays."""
 
 
-def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
-    """Print a meta-training run's outcome."""
+def announce(folder: RunFolder, config: Config, *, opens: bool = False) -> None:
+    """Print what a finished run came to; ``opens`` shows an evaluation's report in the browser."""
+    if isinstance(config, TrainConfig):
+        _announce_initialization(folder, config)
+    elif isinstance(config, EvaluateConfig):
+        _announce_evaluation(folder, opens=opens)
+    else:
+        _announce_agents(folder)
+
+
+def _announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     number = folder.latest()
     assert number is not None
     initialization = shown(folder.checkpoint(number) / INITIALIZATION)
@@ -30,8 +39,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
         print(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 
 
-def announce_agents(folder: RunFolder) -> None:
-    """Print a learning run's outcome."""
+def _announce_agents(folder: RunFolder) -> None:
     rows = read_rows(folder.path / "metrics.jsonl")
     slots = folder.read_state(1)["slots"]
     learned = {slot: one["game"] for slot, one in enumerate(slots) if "dropped" not in one}
@@ -45,9 +53,8 @@ def announce_agents(folder: RunFolder) -> None:
     print(f"  metrics            {shown(folder.path / 'metrics.jsonl')}")
 
 
-def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
-    """Print an evaluation's outcome, and write its report."""
-    from leap_rl.app.report import announce_report, write_report
+def _announce_evaluation(folder: RunFolder, *, opens: bool) -> None:
+    from leap_rl.app.report import announce_report, page_of
     from leap_rl.evaluation.comparison import read_summary
 
     summary = read_summary(folder)
@@ -60,7 +67,7 @@ def announce_evaluation(folder: RunFolder, *, opens: bool = False) -> None:
     print(f"\n  folder  {shown(folder)}")
     if (folder.path / "clips").exists():
         print(f"  clips   {shown(folder.path / 'clips')}")
-    announce_report(write_report([folder]), opens=opens)
+    announce_report(page_of(folder), opens=opens)
 
 
 def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]) -> None:

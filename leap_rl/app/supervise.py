@@ -8,7 +8,7 @@ import subprocess
 import sys
 from types import FrameType
 
-from leap_rl.app.display import shown
+from leap_rl.app.display import shown, tell
 from leap_rl.app.invocation import Invocation
 from leap_rl.config import Config
 from leap_rl.config.parsing import TRUST_IMPORTS
@@ -27,20 +27,12 @@ def supervise(config: Config, folder: RunFolder, call: Invocation) -> int:
     """Run a run's driver in a process of its own, again whenever it is killed.
 
     A driver that ends by itself has a reason, which another one would find too: it failed, its run
-    is done, or it was asked to stop.
-
-    Args:
-        config: The run's, which is in its folder too.
-        folder: The run's.
-        call: Of the command that runs it.
-
-    Returns:
-        The exit status of the last driver.
+    is done, or it was asked to stop. The exit status of the last driver is returned.
     """
     words = [sys.executable, "-m", "leap_rl", "resume", folder.place]
     words += [TRUST_IMPORTS] if call.trusts_imports else []
     environment = {**os.environ, SUPERVISED: "1"}
-    restarts = 0
+    restarts, most = 0, config.runtime.max_driver_restarts
     driver: subprocess.Popen[bytes] | None = None
     asked = 0
 
@@ -58,25 +50,15 @@ def supervise(config: Config, folder: RunFolder, call: Invocation) -> int:
             status = driver.wait()
             if status >= 0 or asked:
                 return status if status >= 0 else 128 + asked
-            if restarts == config.runtime.max_driver_restarts:
-                _say(
-                    f"the driver was killed ({_name(status)}) once more than {restarts} times, as "
-                    f"runtime.max_driver_restarts allows; {shown(folder)} can be resumed"
+            killed = f"the driver was killed ({signal.Signals(-status).name})"
+            if restarts == most:
+                tell(
+                    f"{killed} once more than {restarts} times, as runtime.max_driver_restarts "
+                    f"allows; {shown(folder)} can be resumed"
                 )
                 return 128 - status
             restarts += 1
-            _say(
-                f"the driver was killed ({_name(status)}); resuming {shown(folder)}, restart "
-                f"{restarts} of {config.runtime.max_driver_restarts}"
-            )
+            tell(f"{killed}; resuming {shown(folder)}, restart {restarts} of {most}")
     finally:
         for one, handler in former.items():
             signal.signal(one, handler)
-
-
-def _name(status: int) -> str:
-    return signal.Signals(-status).name
-
-
-def _say(text: str) -> None:
-    print(f"leap-rl: {text}", file=sys.stderr, flush=True)

@@ -55,21 +55,21 @@ class BenchAgent:
     Args:
         config: The task, of one game.
         agent: The agent's settings.
+        seed: Of the task.
         method: What watches the gradient path.
         loss_difference: Whether to compute each batch's loss after the update too.
         env_processes: Processes that the emulators are spread over.
-        seed: Of the task.
     """
 
     def __init__(
         self,
         config: TaskConfig,
         agent: AgentConfig,
+        seed: int = 0,
         *,
         method: Method,
         loss_difference: LossDifference = "next_batch",
         env_processes: int = 1,
-        seed: int = 0,
     ) -> None:
         tasks = ConfiguredTasks(
             task=config, agent=agent, loss_difference=loss_difference, env_processes=env_processes
@@ -117,9 +117,8 @@ class BenchAgent:
             watch.wrap(envs, "_draw", "preprocessing")
         else:
             watch.wrap(envs, "step", "emulation")
-        watch.wrap(learner, "act", "forward")
-        watch.wrap(learner, "losses", "forward")
-        watch.wrap(learner, "evaluate", "forward")
+        for method in ("act", "losses", "evaluate"):
+            watch.wrap(learner, method, "forward")
         watch.wrap(learner, "backward", "backward")
         watch.wrap(learner, "step", "optimizer")
         watch.wrap(self.path, "visit", "path_sums")

@@ -21,21 +21,13 @@ def trainers_here(env_processes: int) -> int:
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse a measurement that is no time at all, or endless.
-
-    Raises:
-        ValueError: The seconds are out of range.
-    """
+    """Raise ValueError for a measurement that takes no time at all, or is endless."""
     if not 0 < seconds <= LONGEST_S:
         raise ValueError(f"seconds = {seconds}: must be greater than 0 and at most {LONGEST_S:.0f}")
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse a count below one.
-
-    Raises:
-        ValueError: It is.
-    """
+    """Raise ValueError for a count below one."""
     if count < 1:
         raise ValueError(f"{name} = {count}: must be at least 1")
 
@@ -61,11 +53,6 @@ class AgentBench:
     agent: AgentConfig = field(default_factory=AgentConfig)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range, or there is no such game.
-        """
         check_seconds(self.seconds)
         for name in ("envs", "unroll"):
             check_count(name, getattr(self, name))
@@ -123,11 +110,6 @@ class ThroughputConfig(AgentBench):
     limit is then that of bare emulators in as many processes."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range, or there is no such game.
-        """
         super().__post_init__()
         check_count("env_processes", self.env_processes)
         if self.env_processes > self.envs:

@@ -18,11 +18,7 @@ from leap_rl.tasks.factory import ConfiguredTasks
 
 
 class BareEnvironments:
-    """Gymnasium's environments, stepped with random actions.
-
-    Args:
-        config: The task, of one game of Gymnasium's.
-    """
+    """Gymnasium's environments of a task of one game, stepped with random actions."""
 
     def __init__(self, config: TaskConfig) -> None:
         tasks = ConfiguredTasks(task=config, agent=AgentConfig())
@@ -52,10 +48,7 @@ class BareEnvironments:
 class BareEmulators:
     """Emulators that take random actions and whose screens are never read.
 
-    Args:
-        game: The game.
-        count: How many take turns; as many as an agent has, so that caches do not flatter.
-        settings: For the frames of an agent step.
+    As many take turns as an agent has, so that caches do not flatter.
     """
 
     def __init__(self, game: str, *, count: int, settings: AtariSettings) -> None:

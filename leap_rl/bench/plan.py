@@ -7,21 +7,12 @@ for one another at the meta-step's end.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from leap_rl.bench import throughput
-from leap_rl.bench.config import ThroughputConfig, trainers_here
-from leap_rl.meta.config import MetaConfig
-from leap_rl.rl.config import AgentConfig
-from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-
 HOUR_S = 3600.0
-MEASURED_GAMES = 3
-"""Games of a config that are measured for a plan; games differ in speed by a factor of two."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,64 +107,6 @@ def plan_run(
         "floor_hours": (rest * step.longest_task_s + validations * judged.longest_task_s) / HOUR_S,
         "fewest_trainers_as_fast": fewest_trainers(task_s, trainers=trainers),
     }
-
-
-def measured_rates(
-    task: TaskConfig,
-    agent: AgentConfig,
-    meta: MetaConfig,
-    *,
-    trainers: int,
-    env_processes: int,
-    seconds: float,
-    progress: Callable[[str], None],
-) -> tuple[dict[str, float], dict[str, Any]]:
-    """Measure some of a config's games, with as many trainers as this machine has cores for.
-
-    Args:
-        task: The config's tasks.
-        agent: The config's agent.
-        meta: The config's method, which watches the agents.
-        trainers: The most trainers to measure.
-        env_processes: Processes that each trainer spreads its emulators over.
-        seconds: To measure for, over all games.
-        progress: Called with messages.
-
-    Returns:
-        Agent steps a second of one trainer by game, and the last measurement's metrics.
-
-    Raises:
-        ValueError: The tasks are no games, or an environment cannot be made.
-    """
-    if task.kind not in ("atari", "gymnasium"):
-        raise ValueError(
-            f"task.kind = {task.kind}: only Atari games and Gymnasium environments are measured; "
-            "give --agent_steps_per_s, the speed of one trainer"
-        )
-    gymnasium = task.gymnasium
-    if not task.has_emulators:
-        shape = ConfiguredTasks(task=task, agent=agent).observation_shape
-        gymnasium = replace(gymnasium, observation_shape=list(shape))
-    rates: dict[str, float] = {}
-    games = spread(task.resolved_games, MEASURED_GAMES)
-    metrics: dict[str, Any] = {}
-    for game in games:
-        config = ThroughputConfig(
-            game=game,
-            seconds=seconds / len(games),
-            envs=task.num_envs,
-            unroll=task.unroll_length,
-            atari=task.atari,
-            gymnasium=gymnasium,
-            agent=agent,
-            trainers=min(trainers, trainers_here(env_processes)),
-            env_processes=env_processes,
-        )
-        metrics = throughput.measure(
-            config, progress, method=meta.build(), loss_difference=meta.loss_difference
-        )
-        rates[game] = metrics["agent_steps_per_s"] / metrics["trainers"]
-    return rates, metrics
 
 
 def spread(games: Sequence[str], count: int) -> list[str]:

@@ -12,7 +12,7 @@ so that a machine that grows faster or slower meets all of them:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
 from typing import Any, Final
@@ -39,20 +39,6 @@ LEAP: Final = Leap()
 Progress = Callable[[str], None]
 
 
-def make_agent(
-    config: ThroughputConfig, method: Method, loss_difference: LossDifference, index: int
-) -> BenchAgent:
-    """Make a trainer's agent."""
-    return BenchAgent(
-        config.task,
-        config.agent,
-        method=method,
-        loss_difference=loss_difference,
-        env_processes=config.env_processes,
-        seed=index,
-    )
-
-
 def measure(
     config: ThroughputConfig,
     progress: Progress,
@@ -60,13 +46,7 @@ def measure(
     method: Method = LEAP,
     loss_difference: LossDifference = "next_batch",
 ) -> dict[str, Any]:
-    """Measure the throughput of trainers.
-
-    Args:
-        config: Which, and for how long.
-        progress: Called with a message now and then.
-        method: What watches the agents' gradient paths.
-        loss_difference: Whether agents compute each batch's loss after the update too.
+    """Measure the throughput of trainers whose gradient paths ``method`` watches.
 
     Returns:
         The metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of all
@@ -87,7 +67,15 @@ def measure(
     trainers, game = config.trainers_counted, config.task.resolved_games[0]
     progress(f"starting {trainers} trainers on {game}")
     limits = WorkerPool(partial(make_limit, config), processes=trainers * config.env_processes)
-    agents = WorkerPool(partial(make_agent, config, method, loss_difference), processes=trainers)
+    make_agent = partial(
+        BenchAgent,
+        config.task,
+        config.agent,
+        method=method,
+        loss_difference=loss_difference,
+        env_processes=config.env_processes,
+    )
+    agents = WorkerPool(make_agent, processes=trainers)
     with agents, limits:
         pools = {"agent": agents, "limit": limits}
         agents.call("run", min(WARM_UP_S, config.seconds))
@@ -104,7 +92,8 @@ def measure(
             splits += agents.call("split", 0.25 * config.seconds / ROUNDS)
         others = quiet.others_share(own_s + _cpu_s(agents, limits))
     agent, limit = median(rates["agent"]), median(rates["limit"])
-    split = mean_split(splits)
+    # Means, so that the parts still add up to the mean of the whole.
+    split = {part: sum(one[part] for one in splits) / len(splits) for part in PARTS}
     return {
         "bench": "throughput",
         "game": game,
@@ -133,11 +122,6 @@ def measure(
 def _cpu_s(*pools: WorkerPool) -> float:
     """Return the CPU time so far of this process and of those in the pools."""
     return time.process_time() + sum(sum(pool.call("cpu_s")) for pool in pools)
-
-
-def mean_split(splits: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each part, so that the parts still add up to the mean of the whole."""
-    return {part: sum(split[part] for split in splits) / len(splits) for part in PARTS}
 
 
 def table(metrics: Mapping[str, Any]) -> str:

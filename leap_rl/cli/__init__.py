@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -73,18 +74,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except ValueError as error:
         return _fail(error, EXIT_USAGE)
-    except (RuntimeError, OSError) as error:
-        if not _is_expected(error):
+    except OSError as error:
+        return _fail(error, EXIT_FAILED)
+    except RuntimeError as error:
+        from leap_rl.training.errors import RunFailedError
+
+        if not isinstance(error, RunFailedError):
             raise
         return _fail(error, EXIT_FAILED)
     return status
 
 
-def _is_expected(error: Exception) -> bool:
-    """Whether an error is a circumstance of the run, not a fault of the program."""
-    from leap_rl.training.errors import RunFailedError
-
-    return isinstance(error, OSError | RunFailedError)
+def command_parser(command: str, description: str) -> argparse.ArgumentParser:
+    """Return the parser of a command without a config; line breaks in its description stay."""
+    raw = "\n" in description
+    return argparse.ArgumentParser(
+        prog=f"leap-rl {command}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter,
+    )
 
 
 def _fail(error: Exception | str, status: int) -> int:

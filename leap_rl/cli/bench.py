@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -36,12 +36,18 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         return 0
     if name not in BENCHES:
         raise ValueError(f"bench {name}: no such measurement; one of {', '.join(BENCHES)}")
-    run(f"leap_rl.bench.{name}", BENCHES[name], rest, program=f"leap-rl bench {name}", call=call)
+    program, trusts_imports = f"leap-rl bench {name}", call.trusts_imports
+    run(f"leap_rl.bench.{name}", BENCHES[name], rest, program, trusts_imports=trusts_imports)
     return 0
 
 
 def run(
-    module: str, config: type[Any], argv: Sequence[str], *, program: str, call: Invocation
+    module: str,
+    config: type[Any],
+    argv: Sequence[str],
+    program: str,
+    *,
+    trusts_imports: bool = False,
 ) -> None:
     """Measure, and print the metrics.
 
@@ -50,20 +56,19 @@ def run(
         config: Of the measurement.
         argv: Its options.
         program: What the user called.
-        call: Of the program.
+        trusts_imports: Whether they may name modules that the measurement imports.
 
     Raises:
         ValueError: An option cannot be.
     """
-    rest, as_json = take_json(argv)
     parser = bench_parser(config, program=program)
     try:
-        options = parse(parser, config, rest, trusts_imports=call.trusts_imports)
+        options = parse(parser, config, argv, trusts_imports=trusts_imports)
         bench = import_module(module)  # which takes seconds
         metrics = bench.measure(options, tell)
     except ValueError as error:
         raise ValueError(_own_names(str(error))) from error
-    print_metrics(metrics, bench.table, as_json=as_json)
+    print_metrics(metrics, bench.table, argv)
 
 
 def _own_names(message: str) -> str:
@@ -78,27 +83,19 @@ def _own_names(message: str) -> str:
 
 
 def bench_parser(config: type[Any], *, program: str) -> jsonargparse.ArgumentParser:
-    """Return the parser of a measurement's options."""
+    """Return the parser of a measurement's options, and of `--json`."""
     parser = config_parser(config, program=program)
-    add_json(parser)
-    return parser
-
-
-def add_json(parser: jsonargparse.ArgumentParser) -> None:
-    """Explain `--json` in the help; :func:`take_json` reads it."""
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of a table"
     )
+    return parser
 
 
-def take_json(argv: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the arguments without `--json`, and whether it was there."""
-    return [word for word in argv if word != "--json"], "--json" in argv
-
-
-def print_metrics(metrics: dict[str, Any], table: Any, *, as_json: bool) -> None:
-    """Print metrics as one JSON object, or for people."""
-    print(json.dumps(metrics) if as_json else table(metrics), flush=True)
+def print_metrics(
+    metrics: dict[str, Any], table: Callable[[dict[str, Any]], str], argv: Sequence[str]
+) -> None:
+    """Print metrics for people, or as one JSON object if the arguments say so."""
+    print(json.dumps(metrics) if "--json" in argv else table(metrics), flush=True)
 
 
 def tell(message: str) -> None:

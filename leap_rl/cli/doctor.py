@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -15,6 +14,7 @@ from packaging.requirements import Requirement
 
 from leap_rl import __version__
 from leap_rl.app.invocation import Invocation
+from leap_rl.cli import command_parser
 from leap_rl.compute.machine import cores, memory
 
 GIB = 2**30
@@ -30,9 +30,9 @@ class TroubleError(Exception):
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns 0, or 1 if something is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl doctor",
-        description="Check this machine, a line for each thing: what it is, or what is wrong and "
+    parser = command_parser(
+        "doctor",
+        "Check this machine, a line for each thing: what it is, or what is wrong and "
         "the way out. Exits with 1 if something is wrong.",
     )
     parser.parse_args(argv)
@@ -48,7 +48,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def _checks() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "leap_rl", lambda: __version__
-    yield "python", _python
+    yield "python", lambda: f"{sys.version.split()[0]} at {sys.executable}"
     for requirement in _requirements():
         yield requirement.name, partial(_package, requirement)
     yield "processor", _processor
@@ -71,10 +71,6 @@ def _is_installed(name: str) -> bool:
         return bool(version(name))
     except PackageNotFoundError:
         return False
-
-
-def _python() -> str:
-    return f"{sys.version.split()[0]} at {sys.executable}"
 
 
 def _package(requirement: Requirement) -> str:

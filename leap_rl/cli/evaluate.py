@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
+from leap_rl.app.display import tell
 from leap_rl.app.evaluation import configure, create_evaluation, warnings_of
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.results import announce_evaluation
 from leap_rl.config import EvaluateConfig
 from leap_rl.config.parsing import config_parser, parse
 
@@ -65,12 +64,9 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         inits, options, description=_DESCRIPTION, trusts_imports=call.trusts_imports
     )
     for warning in warnings_of(groups):
-        print(f"leap-rl: {warning}", file=sys.stderr)
+        tell(warning)
     folder = create_evaluation(config, groups)
-    status = run(config, folder, call)
-    if status == 0:
-        announce_evaluation(folder, opens="--open" in argv)
-    return status
+    return run(config, folder, call, opens="--open" in argv)
 
 
 def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:

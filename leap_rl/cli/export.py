@@ -14,6 +14,7 @@ from leap_rl.app.initializations import FoundInitialization, find_initialization
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
+from leap_rl.cli import command_parser
 from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
 from leap_rl.networks.custom import check_trust
 from leap_rl.pretrained.card import CARD, ONNX, OPTIONS, Card, write_card
@@ -62,11 +63,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl export",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("export", _DESCRIPTION)
     parser.add_argument("run", metavar="RUN", help="RUN, RUN@12 or RUN@best, of leap-rl train")
     parser.add_argument("--out", required=True, help="the folder, new or empty")
     parser.add_argument(
@@ -75,14 +72,14 @@ def options() -> argparse.ArgumentParser:
         default="safetensors",
         help="the form of the encoder; onnx comes beside safetensors (default: safetensors)",
     )
-    parser.add_argument(
-        "--evaluation",
-        action="append",
-        default=[],
-        metavar="EVAL",
-        help="an evaluation whose verdicts the card tells; may be given several times",
-    )
+    add_evaluation(parser, help="an evaluation")
     return parser
+
+
+def add_evaluation(parser: argparse.ArgumentParser, *, help: str) -> None:
+    """Add the option that names evaluations for the card."""
+    help += " whose verdicts the card tells; may be given several times"
+    parser.add_argument("--evaluation", action="append", default=[], metavar="EVAL", help=help)
 
 
 def export(
@@ -93,11 +90,11 @@ def export(
     to_onnx: bool = False,
     trusts_imports: bool = False,
 ) -> None:
-    """Write an initialization's folder.
+    """Write an initialization's folder, whose name becomes the initialization's.
 
     Args:
         one: The initialization.
-        out: The folder; its name becomes the initialization's.
+        out: The folder.
         evaluations: Folders of evaluations whose verdicts the card tells.
         to_onnx: Whether the encoder is written as an ONNX file too.
         trusts_imports: Whether the module of a custom encoder may be imported for that.

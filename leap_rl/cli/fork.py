@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 
-from leap_rl.app.creation import asked_folder, fill_folder, new_folder, resolve
-from leap_rl.app.display import shown
+from leap_rl.app.creation import make_run, resolve
+from leap_rl.app.display import shown, tell
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.policies import make_meta_training
-from leap_rl.app.record import Origin, Record, StoredRun, parse_over, read_run, versions_here
-from leap_rl.app.results import announce_initialization
+from leap_rl.app.record import Origin, StoredRun, parse_over, read_run
 from leap_rl.cli import EXIT_USAGE
-from leap_rl.config import TrainConfig, fingerprint
+from leap_rl.config import TrainConfig
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
 _HELP = """\
@@ -50,13 +45,9 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         print(_HELP)
         return 0 if argv else EXIT_USAGE
     at, options = take_at(argv[1:])
-    folder, config = create_fork(
-        run_folder(argv[0]), at, options, trusts_imports=call.trusts_imports
-    )
-    status = run(config, folder, call)
-    if status == 0:
-        announce_initialization(folder, config)
-    return status
+    parent = run_folder(argv[0])
+    folder, config = create_fork(parent, at, options, trusts_imports=call.trusts_imports)
+    return run(config, folder, call)
 
 
 def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
@@ -83,12 +74,7 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
 def create_fork(
     parent: RunFolder, at: int, argv: Sequence[str], *, trusts_imports: bool
 ) -> tuple[RunFolder, TrainConfig]:
-    """Make the folder of a run that starts from checkpoint ``at`` of another.
-
-    Args:
-        parent: The other run's folder, which is only read.
-        at: The checkpoint's number: the meta-steps behind it.
-        argv: Options that differ from the parent's.
+    """Make the folder of a run that starts from a parent's checkpoint, with other options.
 
     Raises:
         ValueError: It cannot be forked there, or not with these options.
@@ -101,43 +87,40 @@ def create_fork(
             "fork; only runs of leap-rl train do"
         )
     stored = {**run.options, "run_dir": None}
-    asked = parse_over(
-        "train",
-        stored,
-        argv,
-        program=f"leap-rl fork {shown(parent)} --at S",
-        trusts_imports=trusts_imports,
-    )
+    program = f"leap-rl fork {shown(parent)} --at S"
+    asked = parse_over("train", stored, argv, program=program, trusts_imports=trusts_imports)
     assert isinstance(asked, TrainConfig)
     config = resolve(asked)
     files, agent_steps = _read(parent, at, run.record.fingerprint)
     _check_options(run, config, at)
     (optimizer, _), (before, _) = config.meta.outer, run.config.meta.outer
     keep_optimizer = optimizer == before
-    policy = make_meta_training(config)
     try:
-        files = policy.adopt(files, keep_optimizer=keep_optimizer)
+        files = make_meta_training(config).adopt(files, keep_optimizer=keep_optimizer)
     except (KeyError, ValueError) as error:
         raise ValueError(
             f"checkpoint {at} of {shown(parent)} does not fit these options: {error}"
         ) from None
-    folder = asked_folder(config.run_dir) or new_folder("fork")
-    write_first = partial(folder.write_checkpoint, at, files, {"agent_steps": agent_steps})
-    fill_folder(folder, config, _record(run, config, parent.path, at, files), write_first)
-    note_sources(folder.path, [parent.checkpoint(at) / INITIALIZATION])
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    folder = make_run(
+        config,
+        lambda folder: folder.write_checkpoint(at, files, {"agent_steps": agent_steps}),
+        init_sha256=run.record.init_sha256,
+        sources=[parent.checkpoint(at) / INITIALIZATION],
+        origin=Origin(
+            run=parent.path.name,
+            at=at,
+            initialization_sha256=sums[INITIALIZATION],
+            optimizer_sha256=sums[OUTER_OPTIMIZER],
+        ),
+    )
     if not keep_optimizer:
-        text = f"meta.optimizer = {optimizer}: the outer optimizer starts from scratch"
-        print(f"leap-rl: {text}", file=sys.stderr)
+        tell(f"meta.optimizer = {optimizer}: the outer optimizer starts from scratch")
     return folder, config
 
 
 def _read(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes], int]:
-    """Return a checkpoint's files by name, and the agent steps that it took.
-
-    Raises:
-        ValueError: There is no such checkpoint.
-        RunFolderError: It is damaged, or of another run than ``fingerprint``'s.
-    """
+    """Return a checkpoint's files by name, and the agent steps that it took."""
     there = parent.checkpoints()
     if at not in there:
         known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
@@ -165,22 +148,3 @@ def _check_options(run: StoredRun, config: TrainConfig, at: int) -> None:
             f"meta.meta_steps = {config.meta.meta_steps}: {at} of them are behind the checkpoint "
             f"that --at names; take at least --meta.meta_steps {at + 1}"
         )
-
-
-def _record(
-    run: StoredRun, config: TrainConfig, parent: Path, at: int, files: dict[str, bytes]
-) -> Record:
-    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    origin = Origin(
-        run=parent.name,
-        at=at,
-        initialization_sha256=sums[INITIALIZATION],
-        optimizer_sha256=sums[OUTER_OPTIMIZER],
-    )
-    init_sha256 = run.record.init_sha256
-    return Record(
-        fingerprint=fingerprint(config, init_sha256, origin=origin.content),
-        init_sha256=init_sha256,
-        made_by=(versions_here(config, meta_step=at),),
-        origin=origin,
-    )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from leap_rl.app.invocation import Invocation
+from leap_rl.cli import command_parser
 from leap_rl.envs.atari.flavours import difficulties, listed, modes
 from leap_rl.envs.atari.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl games",
-        description="List the games with their action counts, modes, difficulties and pools. A "
+    parser = command_parser(
+        "games",
+        "List the games with their action counts, modes, difficulties and pools. A "
         "pool's name can stand in task.games for all of its games.",
     )
     parser.add_argument(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from leap_rl.app.invocation import Invocation
-from leap_rl.bench.config import check_count, check_seconds, trainers_here
-from leap_rl.cli.bench import add_json, print_metrics, take_json, tell
+from leap_rl.bench.config import ThroughputConfig, check_count, check_seconds, trainers_here
+from leap_rl.cli.bench import bench_parser, print_metrics, tell
 from leap_rl.config import TrainConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.config.parsing import parse
+
+MEASURED_GAMES = 3
+"""Games of a config that are measured for a plan; games differ in speed by a factor of two."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,6 @@ class PlanConfig(TrainConfig):
     """Time to measure for."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         super().__post_init__()
         if self.trainers is not None:
             check_count("trainers", self.trainers)
@@ -66,26 +64,23 @@ class PlanConfig(TrainConfig):
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    words, as_json = take_json(argv)
-    parser = config_parser(PlanConfig, program="leap-rl plan")
-    add_json(parser)
-    config = parse(parser, PlanConfig, words, trusts_imports=call.trusts_imports)
+    parser = bench_parser(PlanConfig, program="leap-rl plan")
+    config = parse(parser, PlanConfig, argv, trusts_imports=call.trusts_imports)
 
     from leap_rl.bench import plan
 
-    measured = None
+    measured: dict[str, Any] | None = None
     if config.agent_steps_per_s is not None:
         rates = {"any game": config.agent_steps_per_s}
     else:
-        rates, measured = plan.measured_rates(
-            config.task,
-            config.agent,
-            config.meta,
-            trainers=config.planned_trainers,
-            env_processes=config.runtime.env_processes,
-            seconds=config.seconds,
-            progress=tell,
-        )
+        rates, measured = _measured_rates(config)
+    every, validation = config.validation.every_meta_steps, {}
+    if every is not None:
+        games = config.validation.of(config.task).resolved_games
+        validation = {
+            "validations": -(-config.meta.meta_steps // every),
+            "validation_tasks": config.validation.agents * len(games),
+        }
     metrics = plan.plan_run(
         rates,
         agent_steps=config.task.budget,
@@ -93,17 +88,52 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         meta_steps=config.meta.meta_steps,
         trainers=config.planned_trainers,
         env_processes=config.runtime.env_processes,
-        **_validation(config),
+        **validation,
     )
     metrics["assumed"] = plan.assumptions(rates, measured)
-    print_metrics(metrics, plan.table, as_json=as_json)
+    print_metrics(metrics, plan.table, argv)
     return 0
 
 
-def _validation(config: PlanConfig) -> dict[str, int]:
-    """Return how often the initialization is judged, and by how many tasks."""
-    every = config.validation.every_meta_steps
-    if every is None:
-        return {}
-    tasks = config.validation.agents * len(config.validation.of(config.task).resolved_games)
-    return {"validations": -(-config.meta.meta_steps // every), "validation_tasks": tasks}
+def _measured_rates(config: PlanConfig) -> tuple[dict[str, float], dict[str, Any]]:
+    """Measure some of the games, with as many trainers as this machine has cores for.
+
+    Returns:
+        Agent steps a second of one trainer by game, and the last measurement's metrics.
+
+    Raises:
+        ValueError: The tasks are no games, or an environment cannot be made.
+    """
+    from leap_rl.bench import plan, throughput
+    from leap_rl.tasks.factory import ConfiguredTasks
+
+    task, meta, env_processes = config.task, config.meta, config.runtime.env_processes
+    if task.kind not in ("atari", "gymnasium"):
+        raise ValueError(
+            f"task.kind = {task.kind}: only Atari games and Gymnasium environments are measured; "
+            "give --agent_steps_per_s, the speed of one trainer"
+        )
+    gymnasium = task.gymnasium
+    if not task.has_emulators:
+        shape = ConfiguredTasks(task=task, agent=config.agent).observation_shape
+        gymnasium = replace(gymnasium, observation_shape=list(shape))
+    rates: dict[str, float] = {}
+    metrics: dict[str, Any] = {}
+    games = plan.spread(task.resolved_games, MEASURED_GAMES)
+    for game in games:
+        measured = ThroughputConfig(
+            game=game,
+            seconds=config.seconds / len(games),
+            envs=task.num_envs,
+            unroll=task.unroll_length,
+            atari=task.atari,
+            gymnasium=gymnasium,
+            agent=config.agent,
+            trainers=min(config.planned_trainers, trainers_here(env_processes)),
+            env_processes=env_processes,
+        )
+        metrics = throughput.measure(
+            measured, tell, method=meta.build(), loss_difference=meta.loss_difference
+        )
+        rates[game] = metrics["agent_steps_per_s"] / metrics["trainers"]
+    return rates, metrics

@@ -23,7 +23,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.atari import AtariConfig
 
 if TYPE_CHECKING:
-    from leap_rl.video.playing import Picture, Player
+    from leap_rl.video.playing import Picture
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,6 @@ class PlayConfig:
         return {"agent.encoder": AgentConfig(**asdict(self.agent)).imports}
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         for name, most in (("episodes", None), ("max_agent_steps", None), ("scale", 8)):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= (most or value):
@@ -127,14 +122,9 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 
 def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
-    """Return the options and the game of the run that an agent lies in; nothing elsewhere.
-
-    Raises:
-        ValueError: There is no such file, or it is of a run that plays no Atari game.
-    """
+    """Return the options and the game of the run that an agent lies in; nothing elsewhere."""
     if not path.is_file():
-        hint = "name one of the files in RUN/agents"
-        raise ValueError(f"{path}: is no file; {hint}")
+        raise ValueError(f"{path}: is no file; name one of the files in RUN/agents")
     folder = RunFolder(path.absolute().parents[1])
     if path.absolute().parent.name != "agents" or not folder.exists():
         return {}, None
@@ -163,30 +153,26 @@ def _resolve(game: str | None, path: Path) -> str:
 
 def _film(path: Path, game: str, config: PlayConfig) -> None:
     """Play, and write the clip."""
-    from leap_rl.compute.determinism import configure_torch
-    from leap_rl.envs.atari.camera import frames_per_s
-    from leap_rl.video.playing import play
+    from leap_rl.rl.hardware import check_machine, resolve
     from leap_rl.video.recording import film
 
     out, longest = _out(path, game, config)
-    configure_torch()
-    pictures = play(
-        game,
-        _player(path, game, config),
-        settings=config.task.atari.settings,
-        seed=config.seed,
-        episodes=config.episodes,
-        max_agent_steps=longest,
-    )
+    agent = resolve(AgentConfig(**asdict(config.agent)))
+    check_machine(agent)
     with _progress(longest, config) as tell:
         ends = film(
-            pictures,
+            path,
+            game,
             out,
+            agent=agent,
+            settings=config.task.atari.settings,
+            seed=config.seed,
             title=game,
-            episodes=config.episodes,
             scale=config.scale or (1 if out.suffix == ".gif" else 3),
-            frames_per_s=frames_per_s(game),
             tell=tell,
+            episodes=config.episodes,
+            max_agent_steps=longest,
+            greedy=config.greedy,
         )
     for end in ends:
         how = "" if end.last else ", cut off there"
@@ -195,11 +181,7 @@ def _film(path: Path, game: str, config: PlayConfig) -> None:
 
 
 def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
-    """Return where the clip goes, and after how many agent steps it ends at the latest.
-
-    Raises:
-        ValueError: It cannot go there, or would be too long.
-    """
+    """Return where the clip goes, and after how many agent steps it ends at the latest."""
     from leap_rl.envs.atari.camera import frames_per_s
     from leap_rl.video.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
 
@@ -223,30 +205,6 @@ def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
                 "take that, or write an .mp4"
             )
     return out, longest
-
-
-def _player(path: Path, game: str, config: PlayConfig) -> Player:
-    """Return the agent of a file.
-
-    Raises:
-        ValueError: It is no agent, or it has not learned this game.
-    """
-    from leap_rl.rl.hardware import check_machine, resolve
-    from leap_rl.video.agent_file import read_player
-
-    agent = resolve(AgentConfig(**asdict(config.agent)))
-    check_machine(agent)
-    try:
-        return read_player(
-            path,
-            game,
-            agent=agent,
-            settings=config.task.atari.settings,
-            seed=config.seed,
-            greedy=config.greedy,
-        )
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 @contextmanager

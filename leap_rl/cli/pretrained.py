@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from textwrap import fill
 
 from leap_rl.app.invocation import Invocation
+from leap_rl.cli import command_parser
 from leap_rl.pretrained import PREFIX, locate, names
 from leap_rl.pretrained.card import CARD, read_card
 
@@ -18,11 +18,7 @@ leap_rl.pretrained.load("NAME") returns the encoder."""
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl pretrained",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("pretrained", _DESCRIPTION)
     parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's whole card")
     name = parser.parse_args(argv).name
     if name is not None:

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.invocation import Invocation
-from leap_rl.cli.export import export
+from leap_rl.cli import command_parser
+from leap_rl.cli.export import add_evaluation, export
 from leap_rl.pretrained import hub
 from leap_rl.pretrained.exported import find
 
@@ -49,11 +50,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl push",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("push", _DESCRIPTION)
     parser.add_argument(
         "run",
         metavar="RUN|FOLDER",
@@ -63,11 +60,5 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--private", action="store_true", help="a repository that only you see, if it is made"
     )
-    parser.add_argument(
-        "--evaluation",
-        action="append",
-        default=[],
-        metavar="EVAL",
-        help="of a run, an evaluation whose verdicts the card tells; may be given several times",
-    )
+    add_evaluation(parser, help="of a run, an evaluation")
     return parser

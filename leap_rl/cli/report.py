@@ -8,6 +8,7 @@ from pathlib import Path
 
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.report import announce_report, write_report
+from leap_rl.cli import command_parser
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted
 
@@ -32,11 +33,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl report",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("report", _DESCRIPTION)
     parser.add_argument("paths", nargs="+", metavar="RUN_OR_EVAL", help="folders, in any number")
     parser.add_argument(
         "--out", help="the page; PATH/report/index.html of the first one if not given"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 from leap_rl import __version__
-from leap_rl.app.display import program, shown
+from leap_rl.app.display import program, shown, tell
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import StoredRun, differences, parse_over, read_run, versions_here
-from leap_rl.app.results import announce_agents, announce_evaluation, announce_initialization
 from leap_rl.cli import EXIT_USAGE
-from leap_rl.config import Config, EvaluateConfig, TrainConfig, defining_options
+from leap_rl.config import Config, TrainConfig, defining_options
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 
@@ -35,14 +33,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         return 0 if argv else EXIT_USAGE
     folder = run_folder(argv[0])
     config = prepare(folder, argv[1:], trusts_imports=call.trusts_imports)
-    status = run(config, folder, call, resumes=True)
-    if status == 0 and isinstance(config, TrainConfig):
-        announce_initialization(folder, config)
-    elif status == 0 and isinstance(config, EvaluateConfig):
-        announce_evaluation(folder)
-    elif status == 0:
-        announce_agents(folder)
-    return status
+    return run(config, folder, call, resumes=True)
 
 
 def prepare(folder: RunFolder, argv: Sequence[str] = (), *, trusts_imports: bool = False) -> Config:
@@ -56,18 +47,13 @@ def prepare(folder: RunFolder, argv: Sequence[str] = (), *, trusts_imports: bool
         RunFolderError: The folder is damaged, such that nothing in it can be resumed.
     """
     run = read_run(folder)
-    config = parse_over(
-        run.config.command,
-        run.options,
-        argv,
-        program=f"leap-rl resume {shown(folder)}",
-        trusts_imports=trusts_imports,
-    )
+    command, program = run.config.command, f"leap-rl resume {shown(folder)}"
+    config = parse_over(command, run.options, argv, program=program, trusts_imports=trusts_imports)
     _check_options(run, config, folder)
     with folder.lock():
         damage = folder.fall_back(run.record.fingerprint)
         if damage is not None:
-            _warn(damage)
+            tell(damage)
         latest = folder.latest()
         assert latest is not None, "it was fallen back to"
         if isinstance(config, TrainConfig) and latest > config.meta.meta_steps:
@@ -91,11 +77,9 @@ def _check_options(run: StoredRun, config: Config, folder: RunFolder) -> None:
         if value != before[name]:
             way_out = "make a new run instead"
             if isinstance(config, TrainConfig):
-                at = _newest(folder)
-                way_out = (
-                    f"`{program()} fork {shown(folder)} --at {at} --{name} ...` makes a new "
-                    "run of it"
-                )
+                at = max(folder.checkpoints(), default=0)
+                fork = f"{program()} fork {shown(folder)} --at {at} --{name} ..."
+                way_out = f"`{fork}` makes a new run of it"
             raise ValueError(
                 f"{name} = {value}: says what the run computes and was {before[name]} when it was "
                 f"made; {way_out}"
@@ -104,25 +88,17 @@ def _check_options(run: StoredRun, config: Config, folder: RunFolder) -> None:
         raise ValueError(f"run_dir = {config.run_dir}: a resumed run stays in its folder")
 
 
-def _newest(folder: RunFolder) -> int:
-    return max(folder.checkpoints(), default=0)
-
-
 def _warn_of_versions(run: StoredRun, here: dict[str, object]) -> None:
     if run.missing:
         now = defining_options(run.config)
         taken = ", ".join(f"{name} = {now[name]}" for name in run.missing)
-        _warn(
+        tell(
             f"the run was made by {run.maker}, which lacks options that leap_rl {__version__} has: "
             f"they take their defaults, {taken}"
         )
     changed = differences(run.record.made_by[-1], here) if run.record.made_by else []
     if changed:
-        _warn(
+        tell(
             f"the run was made with {', '.join(changed)}: resuming; the same bits are promised "
             "for the same versions and kind of processor alone"
         )
-
-
-def _warn(text: str) -> None:
-    print(f"leap-rl: {text}", file=sys.stderr)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from leap_rl.app.creation import create_run, resolve
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.results import announce_initialization
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse
 
@@ -17,7 +16,4 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     parser = config_parser(TrainConfig, program="leap-rl train")
     config = resolve(parse(parser, TrainConfig, argv, trusts_imports=call.trusts_imports))
     folder, config = create_run(config)
-    status = run(config, folder, call)
-    if status == 0:
-        announce_initialization(folder, config)
-    return status
+    return run(config, folder, call)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.numpy import load
@@ -13,7 +13,7 @@ from safetensors.numpy import load
 from leap_rl.app.display import shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import StoredRun, read_run
-from leap_rl.cli import EXIT_FAILED
+from leap_rl.cli import EXIT_FAILED, command_parser
 from leap_rl.config import TrainConfig
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import RunFolderError
@@ -22,12 +22,15 @@ from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.tracking.jsonl import read_rows
 
+States: TypeAlias = dict[int, dict[str, Any]]
+"""Of the whole checkpoints, by number."""
+
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status: 0 where all is well, 1 where something is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl verify",
-        description="Read every file of the run in the folder RUN: sums, fingerprints, the chain "
+    parser = command_parser(
+        "verify",
+        "Read every file of the run in the folder RUN: sums, fingerprints, the chain "
         "of checkpoints, rows, curves, agents. Each thing that is wrong is one line. Nothing is "
         "changed.",
     )
@@ -39,12 +42,11 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     if holder is not None:
         print(f"{shown(folder)}: {holder} works on it; what it writes meanwhile may be reported")
     found = 0
-    for problem in problems(folder):
-        found += 1
+    for found, problem in enumerate(problems(folder), start=1):  # noqa: B007
         print(problem)
     files = sum(path.is_file() for path in folder.path.rglob("*"))
-    verdict = "nothing is wrong" if not found else f"{found} things are wrong"
-    print(f"{shown(folder)}: {files} files, {'1 thing is wrong' if found == 1 else verdict}")
+    verdicts = {0: "nothing is wrong", 1: "1 thing is wrong"}
+    print(f"{shown(folder)}: {files} files, {verdicts.get(found, f'{found} things are wrong')}")
     return EXIT_FAILED if found else 0
 
 
@@ -55,7 +57,7 @@ def problems(folder: RunFolder) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    states: dict[int, dict[str, Any]] = {}
+    states: States = {}
     yield from _checkpoints(folder, run, states)
     yield from _rows(folder, run, states)
     yield from _sealed_files(folder, run, states)
@@ -64,9 +66,7 @@ def problems(folder: RunFolder) -> Iterator[str]:
         yield f"{path}: was set aside as damaged; what it held was computed again"
 
 
-def _checkpoints(
-    folder: RunFolder, run: StoredRun, states: dict[int, dict[str, Any]]
-) -> Iterator[str]:
+def _checkpoints(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     """Check the checkpoints and that none is missing; note the states that are whole."""
     try:
         latest, best = folder.latest(), folder.best()
@@ -95,9 +95,7 @@ def _checkpoints(
         yield f"{pointers / 'best'}: is {best}, and there is no such checkpoint"
 
 
-def _rows(
-    folder: RunFolder, run: StoredRun, states: Mapping[int, Mapping[str, Any]]
-) -> Iterator[str]:
+def _rows(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     """Compare metrics.jsonl with the rows of the checkpoints."""
     path = folder.path / "metrics.jsonl"
     try:
@@ -127,9 +125,7 @@ def _rows(
         yield f"{path}: has {len(rows) - len(logged)} rows twice"
 
 
-def _sealed_files(
-    folder: RunFolder, run: StoredRun, states: Mapping[int, Mapping[str, Any]]
-) -> Iterator[str]:
+def _sealed_files(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     """Check the files of open slots and the agents that continue from round to round."""
     slots = (folder.path / "slots").glob("[0-9]*/*")
     kept = (folder.path / "kept").glob("[0-9]*/*.safetensors")
@@ -148,32 +144,32 @@ def _sealed_files(
             yield f"{folder.kept_agent(number, game)}: is missing"
 
 
-def _results(folder: RunFolder, states: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:
+def _results(folder: RunFolder, states: States) -> Iterator[str]:
     """Check the results that no run reads again: curves, agents, event files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    def read_curves(data: bytes) -> None:
+        pq.read_table(pa.BufferReader(data))
+
     expected = {folder.curves(n - 1) for n, state in states.items() if state.get("slots")}
-    for path in sorted(expected | set((folder.path / "curves").glob("*.parquet"))):
-        try:
-            pq.read_table(pa.BufferReader(read_regular(path)))
-        except (OSError, pa.ArrowException) as error:
-            yield f"{path}: {_reason(error)}"
-    for path in sorted((folder.path / "agents").glob("*.safetensors")):
-        try:
-            load(read_regular(path))
-        except (OSError, SafetensorError, ValueError, KeyError) as error:
-            yield f"{path}: {_reason(error)}"
-    events = sorted((folder.path / "tensorboard").glob("events.out.tfevents.*"))
-    if events:
+    curves = expected | set((folder.path / "curves").glob("*.parquet"))
+    yield from _unreadable(curves, read_curves, pa.ArrowException)
+    agents = (folder.path / "agents").glob("*.safetensors")
+    yield from _unreadable(agents, load, SafetensorError, KeyError)
+    if events := list((folder.path / "tensorboard").glob("events.out.tfevents.*")):
         from leap_rl.tracking.tensorboard import check_events
 
-        for path in events:
-            try:
-                check_events(read_regular(path))
-            except (OSError, ValueError) as error:
-                yield f"{path}: {_reason(error)}"
+        yield from _unreadable(events, check_events)
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
+def _unreadable(
+    paths: Iterable[Path], read: Callable[[bytes], object], *errors: type[Exception]
+) -> Iterator[str]:
+    refused: tuple[type[Exception], ...] = (OSError, ValueError, *errors)
+    for path in sorted(paths):
+        try:
+            read(read_regular(path))
+        except refused as error:
+            reason = str(getattr(error, "strerror", None) or error)
+            yield f"{path}: {' '.join(reason.split())[:200]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import read_run
+from leap_rl.cli import command_parser
 from leap_rl.config import Config, TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
@@ -24,9 +24,9 @@ OLD_S = 10.0
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="leap-rl watch",
-        description="Show how the run in the folder RUN stands, from another terminal or another "
+    parser = command_parser(
+        "watch",
+        "Show how the run in the folder RUN stands, from another terminal or another "
         "machine that sees the folder, until it ends or Ctrl-C. It only reads.",
     )
     parser.add_argument("run", metavar="RUN", help="the run's folder")

@@ -10,10 +10,10 @@ from leap_rl.config.fingerprint import (
     OPERATIONAL,
     defining_options,
     fingerprint,
-    flatten,
     init_of,
     to_mapping,
 )
+from leap_rl.config.parsing import flatten
 from leap_rl.config.validation import ValidationConfig
 
 __all__ = [

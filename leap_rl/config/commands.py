@@ -7,22 +7,51 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from leap_rl.config import checks
 from leap_rl.config.parsing import config_parser, parse, spelled
-from leap_rl.config.validation import ValidationConfig, check_validation
+from leap_rl.config.validation import ValidationConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
+from leap_rl.seeding import SEED_BITS
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
 
+@dataclass(frozen=True)
 class _Options:
-    """What the options of all these commands can do."""
+    """The options that all these commands share."""
 
     command: ClassVar[str]
-    task: TaskConfig
-    agent: AgentConfig
+
+    seed: int = 0
+    """The run's seed; all of its random streams derive from it."""
+
+    run_dir: str | None = None
+    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
+    or gs://bucket/mine. None makes runs/COMMAND-DATE-TIME."""
+
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**SEED_BITS:
+            raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
+        runtime, task, device = self.runtime, self.task, self.agent.device
+        if runtime.env_processes > task.num_envs:
+            raise ValueError(
+                f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
+                f"{task.num_envs}, the emulators that they share"
+            )
+        task.family.check(task, self.agent, runtime.env_processes)
+        share = runtime.gpus_per_trainer
+        if share != "auto" and (share > 0) != (device == "cuda"):
+            raise ValueError(
+                f"runtime.gpus_per_trainer = {share}: with agent.device = {device} it must be "
+                + ("more than 0" if device == "cuda" else "0, as no trainer uses a GPU")
+                + ", or auto"
+            )
 
     @classmethod
     def from_yaml(cls, config: str | Path, options: Mapping[str, Any] | None = None) -> Self:
@@ -51,37 +80,21 @@ class TrainConfig(_Options):
 
     command: ClassVar[str] = "train"
 
-    seed: int = 0
-    """The run's seed; all of its random streams derive from it."""
-
-    run_dir: str | None = None
-    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
-    or gs://bucket/mine. None makes runs/train-DATE-TIME."""
-
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     meta: MetaConfig = field(default_factory=MetaConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def __post_init__(self) -> None:
-        """Refuse what the fields cannot mean together.
-
-        Raises:
-            ValueError: The seed is out of range, or two fields contradict each other.
-        """
-        checks.check(self.seed, self.runtime, self.task, self.agent)
+        super().__post_init__()
         meta = self.meta.resolved(plain_descent=self.task.family.plain_descent)
         object.__setattr__(self, "meta", meta)
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)
-            check_validation(self.validation, self.meta, self.task)
+            _check_validation(self.validation, self.meta, self.task)
         if self.meta.keeps_tasks:
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
-            object.__setattr__(self, "task", checks.task_of_rounds(self.meta, self.task))
+            object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
         if self.meta.differentiates_updates:
-            checks.check_maml(self.meta, self.task)
+            _check_maml(self.meta, self.task)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
@@ -91,36 +104,61 @@ class TrainConfig(_Options):
         return {**super().imports, "validation.games": self.validation.of(self.task).imports}
 
 
+def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
+    """Return what a game's agent does in one round of finetuning."""
+    games = len(task.resolved_games)
+    if games and meta.batch_size > games:  # which alphabets there are, the data says later
+        raise ValueError(
+            f"meta.batch_size = {meta.batch_size}: meta.method = finetune keeps one agent a game, "
+            f"and task.games has {games}; take at most {games}"
+        )
+    if meta.close_after_s is not None:
+        raise ValueError(
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = finetune cannot cut off "
+            "agents that continue; leave it out"
+        )
+    if meta.updates_per_round is None:
+        return task
+    return task.family.with_updates(task, meta.updates_per_round)
+
+
+def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
+    """Refuse tasks that cannot be differentiated through, or may be cut off before that."""
+    if not task.family.differentiable:
+        raise ValueError(
+            f"meta.method = maml: differentiates through a task's updates, which takes a loss "
+            f"that can be evaluated at any parameters, and task.kind = {task.kind} has none; "
+            "take another method, or task.kind = omniglot"
+        )
+    if meta.close_after_s is not None:
+        raise ValueError(
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = maml differentiates a task "
+            "at its end, and a task that is cut off has none; leave it out"
+        )
+
+
+def _check_validation(validation: ValidationConfig, meta: MetaConfig, task: TaskConfig) -> None:
+    """Refuse validation by tasks of too few updates to tell how fast anything is learned."""
+    budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
+    if meta.method in budgets:
+        judge = "leap-rl learn --init" if task.family.compared_by else "leap-rl evaluate"
+        raise ValueError(
+            f"validation.every_meta_steps = {validation.every_meta_steps}: with meta.method = "
+            f"{meta.method} a task's budget is {budgets[meta.method]}, too short to judge by; "
+            f"leave it out, and use {judge} afterwards"
+        )
+
+
 @dataclass(frozen=True)
 class LearnConfig(_Options):
     """Learn games without meta-learning, from a random or a given initialization."""
 
     command: ClassVar[str] = "learn"
 
-    seed: int = 0
-    """The run's seed; all of its random streams derive from it."""
-
-    run_dir: str | None = None
-    """The run's folder, which must not hold a run yet: a path, or in an object store s3://bucket/mine
-    or gs://bucket/mine. None makes runs/learn-DATE-TIME."""
-
     init: str = "random"
     """Where the encoders start: random, pretrained:NAME (leap-rl pretrained lists them),
     hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export wrote, or a file such as
     RUN/checkpoints/000100/initialization.safetensors. A run keeps the commit that was found."""
-
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
-    def __post_init__(self) -> None:
-        """Refuse what the fields cannot mean together.
-
-        Raises:
-            ValueError: The seed is out of range, or two fields contradict each other.
-        """
-        checks.check(self.seed, self.runtime, self.task, self.agent)
 
 
 @dataclass(frozen=True)
@@ -128,13 +166,6 @@ class EvaluateConfig(_Options):
     """Learn games from initializations and from random encoders, several agents each."""
 
     command: ClassVar[str] = "evaluate"
-
-    seed: int = 0
-    """The evaluation's seed; all of its random streams derive from it."""
-
-    run_dir: str | None = None
-    """The evaluation's folder, which must not hold a run yet: a path, or in an object store
-    s3://bucket/mine or gs://bucket/mine. None makes runs/evaluate-DATE-TIME."""
 
     init: list[str] = field(default_factory=list)
     """Files of the initializations that are compared, pretrained:NAME or hf://USER/REPO: FILE, or
@@ -158,18 +189,8 @@ class EvaluateConfig(_Options):
     """Record a video of the first agent of each initialization in each game, up to a minute, in
     RUN/clips and in wandb. Sets save_agents. Atari games alone."""
 
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
     def __post_init__(self) -> None:
-        """Refuse what the fields cannot mean together.
-
-        Raises:
-            ValueError: A field is out of range, or two fields contradict each other.
-        """
-        checks.check(self.seed, self.runtime, self.task, self.agent)
+        super().__post_init__()
         if self.clips and not self.task.family.filmed:
             raise ValueError(
                 f"clips = true: task.kind = {self.task.kind} cannot be filmed, Atari games alone"

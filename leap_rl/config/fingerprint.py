@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from leap_rl.config.commands import Config, EvaluateConfig, TrainConfig
+from leap_rl.config.parsing import flatten
 
 OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data", "clips"})
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
@@ -30,17 +31,6 @@ def to_mapping(config: Config) -> dict[str, Any]:
         for name in {*ignored, *config.agent.without_effect}:
             del options["agent"][name]
     return options
-
-
-def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested options by their dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def defining_options(config: Config) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import ArgumentError
+from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from functools import cache, lru_cache
+from inspect import getdoc
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -107,6 +108,20 @@ def spelled(options: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def flatten(
+    options: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return nested options by dotted name; mappings that are the value of one stay whole."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        dotted = prefix + name
+        if isinstance(value, Mapping) and dotted not in whole:
+            flat |= flatten(value, f"{dotted}.", whole=whole)
+        else:
+            flat[dotted] = value
+    return flat
+
+
 def config_parser(config: type[C], *, program: str) -> jsonargparse.ArgumentParser:
     """Return a parser of all options of a config, with `--config FILE` and `--print_config`."""
     parser = deepcopy(_parser_of(cast(Any, config)))
@@ -114,10 +129,16 @@ def config_parser(config: type[C], *, program: str) -> jsonargparse.ArgumentPars
     return parser
 
 
+class _HelpFormatter(jsonargparse.DefaultHelpFormatter, RawDescriptionHelpFormatter):
+    """Keeps the line breaks of descriptions."""
+
+
 @cache
 def _parser_of(config: type[Any]) -> jsonargparse.ArgumentParser:
     """Return a parser to copy: making one takes 0.2 s, and an evaluation reads many configs."""
-    parser = jsonargparse.ArgumentParser(description=config.__doc__, exit_on_error=False)
+    parser = jsonargparse.ArgumentParser(
+        description=getdoc(config), exit_on_error=False, formatter_class=_HelpFormatter
+    )
     parser.add_argument(
         "--config",
         action="config",
@@ -157,8 +178,8 @@ def parse(
     """
     try:
         if defaults is not None:
-            options_of_mappings = _options_of_mappings(cast(Any, config))
-            parser.set_defaults(dict(_dotted(defaults, options_of_mappings=options_of_mappings)))
+            whole = _options_of_mappings(cast(Any, config))
+            parser.set_defaults(flatten(defaults, whole=whole))
         options = parser.instantiate(parser.parse_args(_with_files(argv)))
     except (ArgumentError, ValueError, KeyError) as error:
         raise ValueError(_one_line(str(error), parser)) from None
@@ -168,7 +189,7 @@ def parse(
         ) from None
     named = [field.name for field in fields(config)]  # type: ignore[arg-type]
     made: Any = config(**{name: options[name] for name in named if name in options})
-    refuse_passwords(dict(_dotted(asdict(made))))
+    refuse_passwords(flatten(asdict(made)))
     if not trusts_imports:
         _refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)
@@ -193,18 +214,6 @@ def _with_files(argv: Sequence[str]) -> list[str]:
         elif word.startswith("--config="):
             words[index] = f"--config={find(word.removeprefix('--config='))}"
     return words
-
-
-def _dotted(
-    options: Mapping[str, Any], prefix: str = "", *, options_of_mappings: Collection[str] = ()
-) -> Iterable[tuple[str, Any]]:
-    """Yield options by dotted name; an option whose value is a mapping stays whole."""
-    for name, value in options.items():
-        dotted = prefix + name
-        if isinstance(value, Mapping) and dotted not in options_of_mappings:
-            yield from _dotted(value, f"{dotted}.", options_of_mappings=options_of_mappings)
-        else:
-            yield dotted, value
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:

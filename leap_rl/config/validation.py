@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from leap_rl.meta.config import MetaConfig
 from leap_rl.tasks.config import TaskConfig
 
 
@@ -26,11 +25,6 @@ class ValidationConfig:
     is largely chance, and `leap-rl evaluate` says so of RUN@best. Each one costs as much."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         if self.every_meta_steps is not None and self.every_meta_steps < 1:
             raise ValueError(
                 f"validation.every_meta_steps = {self.every_meta_steps}: must be at least 1, or "
@@ -38,16 +32,13 @@ class ValidationConfig:
             )
         if self.agents < 1:
             raise ValueError(f"validation.agents = {self.agents}: must be at least 1")
-        if self.every_meta_steps is None and self.agents != 1:
-            raise ValueError(
-                f"validation.agents = {self.agents}: has no effect without "
-                "validation.every_meta_steps; give both"
-            )
-        if self.every_meta_steps is None and self.games is not None:
-            raise ValueError(
-                f"validation.games = {self.games}: has no effect without "
-                "validation.every_meta_steps; give both"
-            )
+        for name, default in (("agents", 1), ("games", None)):
+            value = getattr(self, name)
+            if self.every_meta_steps is None and value != default:
+                raise ValueError(
+                    f"validation.{name} = {value}: has no effect without "
+                    "validation.every_meta_steps; give both"
+                )
 
     def of(self, task: TaskConfig) -> TaskConfig:
         """Return the tasks of validation, games spelled out, for a run with tasks like ``task``.
@@ -67,19 +58,3 @@ class ValidationConfig:
             return replace(task, games=games)
         except ValueError as error:
             raise ValueError(str(error).replace("task.games", "validation.games")) from None
-
-
-def check_validation(validation: ValidationConfig, meta: MetaConfig, task: TaskConfig) -> None:
-    """Refuse validation by tasks of too few updates to tell how fast anything is learned.
-
-    Raises:
-        ValueError: The method's are.
-    """
-    budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
-    if meta.method in budgets:
-        judge = "leap-rl learn --init" if task.family.compared_by else "leap-rl evaluate"
-        raise ValueError(
-            f"validation.every_meta_steps = {validation.every_meta_steps}: with meta.method = "
-            f"{meta.method} a task's budget is {budgets[meta.method]}, too short to judge by; "
-            f"leave it out, and use {judge} afterwards"
-        )

@@ -64,16 +64,7 @@ class Exported:
         return data
 
     def load(self, *, trust_imports: bool = False) -> nn.Module:
-        """Return the encoder, on the CPU.
-
-        Args:
-            trust_imports: Whether the module may be imported that defines an encoder which is none
-                of leap_rl's.
-
-        Raises:
-            ValueError: The files are damaged, hold convolutions alone, or take an import that is
-                not trusted.
-        """
+        """Return the encoder, on the CPU; see `leap_rl.pretrained.load`."""
         check_trust(self.card.encoder_spec, self.folder, trusts_imports=trust_imports)
         if self.card.share != "encoder":
             raise ValueError(
@@ -116,7 +107,10 @@ def find(given: str | Path) -> Exported | None:
         folder = locate(given)
         return Exported(place=given, name=folder.name, folder=folder)
     if given.startswith(hub.PREFIX):
-        return _of_hub(hub.download(given))
+        folder, place, name = hub.download(given)
+        found = Exported(place=place, name=name, folder=folder)
+        found.read()  # which checks it
+        return found
     folder = Path(given)
     if not is_url(given) and all(exists(folder / name) for name in (INITIALIZATION, OPTIONS)):
         file = str(folder / INITIALIZATION)
@@ -157,17 +151,3 @@ def encoder_of(card: Card, data: bytes) -> nn.Module:
         reason = " ".join(str(error).split())
         raise ValueError(f"the parameters are not those of the card's encoder: {reason}") from None
     return encoder
-
-
-def _of_hub(snapshot: hub.Snapshot) -> Exported:
-    name = snapshot.repository.partition("/")[2]
-    revision = snapshot.revision
-    if revision is not None:
-        name += f"@{revision[:7] if revision == snapshot.commit else revision}"
-    found = Exported(
-        place=f"{hub.PREFIX}{snapshot.repository}@{snapshot.commit}",
-        name=name,
-        folder=snapshot.folder,
-    )
-    found.read()  # which checks it
-    return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,20 +25,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """The files of a repository at one commit, on this machine."""
-
-    repository: str
-    """USER/REPO."""
-    revision: str | None
-    """As it was named: a branch, a tag or a commit; none for the newest commit."""
-    commit: str
-    """Its hash, 40 hexadecimal digits."""
-    folder: Path
-
-
-def download(given: str) -> Snapshot:
+def download(given: str) -> tuple[Path, str, str]:
     """Return the files that a name stands for, from the hub or from huggingface_hub's cache.
 
     No other file of the repository is downloaded. Without a network the newest commit in the cache
@@ -47,6 +33,9 @@ def download(given: str) -> Snapshot:
 
     Args:
         given: hf://USER/REPO or hf://USER/REPO@REVISION.
+
+    Returns:
+        Their folder; what names these very bytes, hf://USER/REPO@COMMIT; a name for tables.
 
     Raises:
         ValueError: The name is none, huggingface_hub is missing, there is no such repository or
@@ -60,26 +49,26 @@ def download(given: str) -> Snapshot:
     repository, revision = match.groups()
     library = _library()
     with _telling(repository, revision):
-        folder = library.snapshot_download(
-            repository,
-            revision=revision,
-            allow_patterns=list(FILES),
-            library_name="leap-rl",
-            library_version=__version__,
+        folder = Path(
+            library.snapshot_download(
+                repository,
+                revision=revision,
+                allow_patterns=list(FILES),
+                library_name="leap-rl",
+                library_version=__version__,
+            )
         )
-    snapshot = Snapshot(
-        repository=repository,
-        revision=revision,
-        commit=Path(folder).name,  # as its cache is laid out
-        folder=Path(folder),
-    )
-    assert _COMMIT.fullmatch(snapshot.commit), folder
-    if missing := [name for name in FILES if not (snapshot.folder / name).is_file()]:
+    commit = folder.name  # as its cache is laid out
+    assert _COMMIT.fullmatch(commit), folder
+    if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise ValueError(
             f"the repository {repository} lacks {', '.join(missing)}, so it is none that `leap-rl "
             "push` made"
         )
-    return snapshot
+    name = repository.partition("/")[2]
+    if revision is not None:
+        name += f"@{revision[:7] if revision == commit else revision}"
+    return folder, f"{PREFIX}{repository}@{commit}", name
 
 
 def upload(folder: Path, repository: str, *, private: bool) -> str:
@@ -122,11 +111,7 @@ def upload(folder: Path, repository: str, *, private: bool) -> str:
 
 
 def check_repository(repository: str) -> None:
-    """Refuse what cannot name a repository.
-
-    Raises:
-        ValueError: It cannot.
-    """
+    """Raise ValueError for what cannot name a repository."""
     if not re.fullmatch(_REPOSITORY, repository, re.ASCII):
         raise ValueError(f"{repository}: must be USER/REPO, the name of a repository on the hub")
 

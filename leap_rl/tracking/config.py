@@ -40,11 +40,6 @@ class TrackingConfig:
     terminal and `plain` elsewhere, `quiet` shows nothing."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            ValueError: A field is out of range.
-        """
         if self.wandb_initializations_every < 0:
             raise ValueError(
                 "tracking.wandb_initializations_every = "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from abc import ABC, abstractmethod
 from typing import Self, TextIO
 
 from rich.console import Console as Terminal
@@ -39,18 +38,15 @@ NARROW, WIDE = 50, 100
 """Columns from which each task has a bar, and from which its trainer's name is shown too."""
 
 
-class Console(ABC):
-    """Shows a run. As a context manager it closes itself, after an exception as well."""
+class Console:
+    """Where a run is shown; these methods do nothing. As a context manager it closes itself."""
 
-    @abstractmethod
     def show(self, status: RunStatus) -> None:
         """Take the run's newest status."""
 
-    @abstractmethod
     def message(self, text: str) -> None:
         """Print one line that stays."""
 
-    @abstractmethod
     def close(self) -> None:
         """Leave the terminal as it was found. May be called twice."""
 
@@ -83,15 +79,6 @@ def print_status(status: RunStatus, stream: TextIO) -> None:
 class QuietConsole(Console):
     """Shows nothing."""
 
-    def show(self, status: RunStatus) -> None:
-        """Show nothing."""
-
-    def message(self, text: str) -> None:
-        """Print nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
 
 class PlainConsole(Console):
     """Prints a line at the start, one every `every_s` of the run's time, one a meta-step."""
@@ -120,9 +107,6 @@ class PlainConsole(Console):
     def message(self, text: str) -> None:
         """Print `text` as a line."""
         print(text, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Do nothing: lines are flushed as they come."""
 
 
 class RichConsole(Console):

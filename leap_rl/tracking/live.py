@@ -82,10 +82,9 @@ def _best_effort() -> Iterator[None]:
     """Suppress errors of writing, unless the reader of a pipe has gone."""
     try:
         yield
-    except BrokenPipeError:
-        raise
-    except OSError:
-        pass
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
 
 
 class LiveStatus(NamedTuple):

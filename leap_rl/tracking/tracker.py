@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import Axis, Row
@@ -74,36 +73,36 @@ class Tracker:
             OSError: the sink that is the truth cannot be closed; the others are.
         """
         *mirrors, truth = self._sinks
-        with ExitStack() as stack:
-            stack.callback(truth.close)
+        try:
             for mirror in mirrors:
                 try:
                     mirror.close()
                 except Exception as error:
                     _report_mirror(mirror.name, error)
+        finally:
+            truth.close()
 
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with ExitStack() as stack:
-            stack.callback(self.close)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
             if isinstance(error, Exception):
                 for sink in self._sinks:
                     with suppress(Exception):  # the error that is reported is the first one
-                        sink.fail(" ".join(str(error).split()) or type(error).__name__)
+                        sink.fail(_in_one_line(error))
+        finally:
+            self.close()
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _report_mirror(name: str, error: Exception) -> None:
-    reason = " ".join(str(error).split()) or type(error).__name__
     print(
-        f"leap-rl: {name} has failed ({reason}); the run continues without it, and metrics.jsonl "
-        "has every row",
+        f"leap-rl: {name} has failed ({_in_one_line(error)}); the run continues without it, and "
+        "metrics.jsonl has every row",
         file=sys.stderr,
     )
 

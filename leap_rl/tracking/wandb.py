@@ -110,7 +110,11 @@ class WandbSink(Sink):
         wandb.setup(wandb.Settings(silent=True))
         self._online = config.wandb == "online"
         run = self._start_online(arguments) if self._online else None
-        self._run = run or self._start_offline(arguments)
+        if run is None:
+            self._online = False
+            pass_over_older_files(run_folder)
+            run = self._start(arguments, mode="offline", resume=None)
+        self._run = run
         # Rows come before all else that is logged, so wandb's step is the number of a row.
         self._there: int = self._run.starting_step
         self._rows = 0
@@ -186,13 +190,14 @@ class WandbSink(Sink):
         if thread.is_alive() and (not self._online or _silence(_server()) is None):
             thread.join(FINISH_TIMEOUT_S)
         if thread.is_alive():
-            _tell(
-                f"{_server()} did not take everything that was to be uploaded; once it answers, "
-                f"`leap-rl resume {shlex.quote(self._place)}` uploads the rest"
+            resume = f"`leap-rl resume {shlex.quote(self._place)}`"
+            print(
+                f"leap-rl: {_server()} did not take everything that was to be uploaded; once it "
+                f"answers, {resume} uploads the rest"
                 if self._online
-                else f"wandb did not write everything to {self._run_folder}/wandb within "
-                f"{FINISH_TIMEOUT_S:.0f} s; `leap-rl resume {shlex.quote(self._place)}` writes it "
-                "again"
+                else f"leap-rl: wandb did not write everything to {self._run_folder}/wandb within "
+                f"{FINISH_TIMEOUT_S:.0f} s; {resume} writes it again",
+                file=sys.stderr,
             )
             _end_service()
         elif errors:
@@ -205,9 +210,9 @@ class WandbSink(Sink):
             # With the prompt, a missing key would be asked for on the terminal.
             has_key = wandb.login(prompt=False, verify=False)
         except wandb.errors.Error as error:
-            raise TrackingError(_no_online(_first_line(error))) from error
+            raise _refused(error) from error
         if not has_key:
-            raise TrackingError(_no_online("no API key is configured (see wandb login)"))
+            raise _refused("no API key is configured (see wandb login)")
         try:
             silence = _silence(_server())
             if silence is None:
@@ -215,21 +220,17 @@ class WandbSink(Sink):
                 return self._start(arguments, mode="online", resume="allow")
         except wandb.errors.Error as error:
             if not isinstance(error, wandb.errors.CommError) or _REFUSED.search(str(error)):
-                raise TrackingError(_no_online(_first_line(error))) from error
+                raise _refused(error) from error
             silence = _first_line(error)
-        server = _server()
+        print(
+            f"leap-rl: tracking.wandb = online: {_server()} is out of reach ({silence}); tracking "
+            f"offline: once it is back, `wandb sync {self._run_folder}/wandb/offline-run-*` "
+            "uploads the run",
+            file=sys.stderr,
+        )
         wandb.teardown()  # its process has taken the run's id for used
         wandb.setup(wandb.Settings(silent=True))
-        _tell(
-            f"tracking.wandb = online: {server} is out of reach ({silence}); tracking offline: "
-            f"once it is back, `wandb sync {self._run_folder}/wandb/offline-run-*` uploads the run"
-        )
         return None
-
-    def _start_offline(self, arguments: Mapping[str, Any]) -> wandb.Run:
-        self._online = False
-        pass_over_older_files(self._run_folder)
-        return self._start(arguments, mode="offline", resume=None)
 
     def _start(self, arguments: Mapping[str, Any], *, mode: Any, resume: Any) -> wandb.Run:
         return wandb.init(
@@ -315,17 +316,14 @@ def _server() -> str:
     return str(wandb.setup().settings.base_url)
 
 
-def _tell(text: str) -> None:
-    print(f"leap-rl: {text}", file=sys.stderr)
-
-
 def _first_line(error: object) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(".")
 
 
-def _no_online(reason: str) -> str:
-    return f"tracking.wandb = online: {reason}; use offline, then wandb sync"
+def _refused(reason: object) -> TrackingError:
+    reason = _first_line(reason)
+    return TrackingError(f"tracking.wandb = online: {reason}; use offline, then wandb sync")
 
 
 def _finite(cell: Cell) -> Cell:

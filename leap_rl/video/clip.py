@@ -41,15 +41,7 @@ def check_format(path: Path) -> None:
 
 
 def check_video(option: str, way_out: str = "leave it out") -> None:
-    """Refuse to write MP4 where it cannot be.
-
-    Args:
-        option: Asks for it.
-        way_out: What to do instead.
-
-    Raises:
-        NoVideoError: PyAV is missing.
-    """
+    """Raise NoVideoError if MP4, which an option asks for, cannot be written."""
     try:
         import av  # noqa: F401
     except ImportError:
@@ -71,12 +63,12 @@ def write_clip(
     """Write a clip, which is at its place once it is whole.
 
     Args:
-        path: ends in .mp4 or .gif.
-        frames: of one size.
-        width: of a frame; even.
-        height: of a frame; even.
-        frames_per_s: as they are given.
-        root: a folder that the clip lies in, below which no link is followed.
+        path: Ends in .mp4 or .gif.
+        frames: All of one size.
+        width: Of a frame; even.
+        height: Of a frame; even.
+        frames_per_s: How fast they are shown; a GIF gets every second frame.
+        root: A folder that the clip lies in, below which no link is followed.
 
     Raises:
         OSError: It could not be written.

@@ -47,6 +47,12 @@ def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str])
     assert "usage: leap-rl" in capsys.readouterr().out
 
 
+def test_a_description_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    assert "\n  --init NAME=RUN,RUN,...\n" in capsys.readouterr().out
+
+
 def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])

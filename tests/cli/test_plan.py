@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leap_rl.bench import config, plan
+from leap_rl.bench import config
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.cli import main
 from leap_rl.meta.leap import Leap
@@ -88,7 +88,7 @@ def test_what_is_measured_is_what_the_config_says(
         names = ("processor", "cores", "env_processes", "others_cpu_share")
         return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
 
-    monkeypatch.setattr(plan.throughput, "measure", measure)
+    monkeypatch.setattr("leap_rl.bench.throughput.measure", measure)
     monkeypatch.setattr(config, "cores", lambda: 6)
     words = (
         "plan --task.games [pong] --task.atari.preset machado --task.atari.frameskip 2 "
@@ -122,7 +122,7 @@ def test_gymnasium_environments_are_measured_as_the_config_sets_them(
         names = ("processor", "cores", "env_processes", "others_cpu_share")
         return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
 
-    monkeypatch.setattr(plan.throughput, "measure", measure)
+    monkeypatch.setattr("leap_rl.bench.throughput.measure", measure)
     games = "[MinAtar/Breakout-v1,MinAtar/Seaquest-v1@sticky_action_prob=0.0]"
     words = f"plan --task.kind gymnasium --task.games {games} --task.gymnasium.pad zeros --json"
     assert main(words.split()) == 0

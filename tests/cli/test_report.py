@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app.command_line import command_of
 from leap_rl.app.record import read_run
+from leap_rl.app.report import command_of
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.config import COMMANDS, TrainConfig, defining_options
 from leap_rl.config.parsing import config_parser, parse
