@@ -27,6 +27,17 @@ def pytest_collection_finish() -> None:
     assert "ray" not in sys.modules, "import Ray in the test, after make_ray_runtime"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """Leave out fsync, a fifth of the time of a small run.
+
+    No test here pulls the plug: tests/training/test_power_cut.py has a model of a disk.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which raises if it is no descriptor
+        yield
+
+
 @pytest.fixture(scope="module")
 def without_plots() -> Iterator[None]:
     """Leave the plots out of reports; tests/evaluation and tests/cli/test_report.py draw them."""

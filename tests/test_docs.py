@@ -90,11 +90,15 @@ def inline_code() -> list[str]:
 
 
 def shell_lines() -> list[list[str]]:
-    """The commands in blocks of bash, in what programs print, and in running text."""
+    """The commands in blocks of bash, in what programs print, and in running text, each once."""
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     printed = [line.strip() for block in blocks("") for line in block.splitlines()]
     lines += [line for line in (*printed, *inline_code()) if line.split()[:1] and is_command(line)]
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+    return [list(words) for words in dict.fromkeys(map(words_of, lines)) if words]
+
+
+def words_of(line: str) -> tuple[str, ...]:
+    return tuple(shlex.split(line, comments=True))
 
 
 def is_command(line: str) -> bool:

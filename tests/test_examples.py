@@ -7,6 +7,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from leap_rl import pretrained
+from leap_rl.cli import main
 
 ROOT = Path(__file__).parents[1]
 
@@ -61,6 +63,11 @@ TINY = {
 }
 
 
+def in_this_process(words: Sequence[str], **_: object) -> None:
+    assert main(list(words)) == 0
+
+
+@pytest.mark.usefixtures("without_plots")
 @pytest.mark.parametrize(
     "parameters",
     [TINY, pytest.param({}, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
@@ -81,6 +88,9 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
+    if parameters:  # tests/api has the processes that evaluations run in
+        monkeypatch.setattr("leap_rl.api.evaluations.call", in_this_process)
+        monkeypatch.setattr("leap_rl.app.clips.LONGEST_S", 1)
     notebook = json.loads((ROOT / "examples/first_hour.ipynb").read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["metadata"].get("tags") for cell in cells].index(["parameters"]) == 0
@@ -111,7 +121,7 @@ def test_rllibs_algorithms_train_from_an_initialization(algorithm: str, tmp_path
 
 
 def test_leap_in_ones_own_loop_helps_with_new_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    from_random, from_leap = load("leap_own_loop.py")["main"](meta_steps=20)
+    from_random, from_leap = load("leap_own_loop.py")["main"](meta_steps=10)
     assert from_leap < 0.6 * from_random
     assert capsys.readouterr().out.startswith("mean loss after 50 updates")
 

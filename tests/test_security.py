@@ -36,6 +36,8 @@ from leap_rl.training.runtime.ray.security import (
 )
 from leap_rl.training.server.parameter_server import ParameterServer
 
+pytestmark = pytest.mark.usefixtures("without_plots")
+
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
 BOWLS = ["--config", "debug", "--task.agent_steps", "20", *QUIET]

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 
 CATCH = [
     *["--task.kind", "catch", "--task.games", '["catch", "catch_up"]', "--runtime.kind", "local"],
-    *["--task.num_envs", "4", "--task.agent_steps", "240", "--tracking.wandb", "offline"],
+    *["--task.num_envs", "2", "--task.agent_steps", "120", "--tracking.wandb", "offline"],
 ]
 TRAIN = [*CATCH, "--meta.meta_steps", "2", "--meta.batch_size", "3"]
 
@@ -201,7 +201,7 @@ def test_learning_from_an_initialization_starts_there(
     runs: dict[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     init = runs["energy"] / "checkpoints/000002/initialization.safetensors"
-    short = ["--task.agent_steps", "200", "--task.games", '["catch"]']
+    short = ["--task.agent_steps", "100", "--task.games", '["catch"]']
     argv = ["learn", *CATCH, *short, "--tracking.wandb", "disabled"]
     assert main([*argv, "--init", str(init), "--run_dir", str(tmp_path / "from")]) == 0
     assert main([*argv, "--run_dir", str(tmp_path / "random")]) == 0

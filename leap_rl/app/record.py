@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 from leap_rl import __version__
@@ -19,6 +20,8 @@ from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
 
 PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "ray")
 """Besides leap_rl and Python: what the bits of a run depend on."""
+
+version = cache(metadata.version)  # it looks through all packages, for 10 ms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(at)
 
 
-def test_an_evaluation_says_what_its_folder_says(run: Run, tmp_path: Path) -> None:
+def test_an_evaluation_says_what_its_folder_says(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = leap_rl.evaluate(
         {"leap": [run]},
         games=["catch_dark"],
@@ -52,12 +55,15 @@ def test_an_evaluation_says_what_its_folder_says(run: Run, tmp_path: Path) -> No
     comparisons = found.comparisons()
     assert list(comparisons["game"]) == ["catch_dark", "all games"]
     assert (comparisons["area low"] <= comparisons["area"]).all()
+    reports: list[Sequence[str]] = []
+    monkeypatch.setattr(
+        "leap_rl.api.evaluations.call", lambda words, quiet: reports.append(words) or main(words)
+    )
     assert found.report().read_text().startswith("<!doctype html>")
+    assert reports == [["report", str(tmp_path / "one")]]
 
 
-def test_what_cannot_be_compared_is_said(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^init = nowhere: there is no such run or file"):
-        leap_rl.evaluate("nowhere", run_dir=tmp_path / "none", quiet=True)
+def test_what_is_no_evaluation_is_said(run: Run) -> None:
     with pytest.raises(ValueError, match="no evaluation"):
         Evaluation(run.place)
 

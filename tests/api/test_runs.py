@@ -60,8 +60,6 @@ def test_what_the_command_refuses_is_raised_with_its_line(
 ) -> None:
     with pytest.raises(ValueError, match=r"^run_dir = .*holds a run already"):
         leap_rl.train(bowls(straight.path), quiet=True)
-    with pytest.raises(ValueError, match="no such option"):
-        leap_rl.resume(straight.path.as_posix(), options={"meta.meta_stepz": 9}, quiet=True)
     with pytest.raises(ValueError, match="no run"):
         Run(tmp_path / "nowhere")
 

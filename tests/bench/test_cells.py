@@ -14,6 +14,8 @@ import pytest
 from benchmarks.harness.cells import CellFile, compute_cells, key_of
 from leap_rl.training.errors import RunFailedError
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 CELLS = [{"method": name, "seed": seed} for name in ("a", "b") for seed in (0, 1)]
 
 

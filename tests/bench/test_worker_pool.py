@@ -8,6 +8,8 @@ import pytest
 from leap_rl.bench.worker_pool import WorkerPool
 from leap_rl.training.errors import RunFailedError
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 LAST = 1
 """The process in which things go wrong: not the first whose answer is read."""
 

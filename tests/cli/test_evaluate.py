@@ -34,9 +34,9 @@ pytestmark = pytest.mark.usefixtures("without_plots")
 
 QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
 LOCALLY = ["--runtime.kind", "local", *QUIET]
-CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "4"]
+CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
 # As many agent steps as each environment takes for an episode.
-CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "240"]
+CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "120"]
 CATCH += ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
 GAMES = ["--games", '["catch", "catch_dark"]']
 
@@ -113,7 +113,7 @@ def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) ->
         assert not curve.restarted
         np.testing.assert_array_equal(curve.returns, alone.returns)
         np.testing.assert_array_equal(curve.agent_steps, alone.agent_steps)
-        assert len(curve.returns) >= 4
+        assert len(curve.returns) >= 2  # an episode of each environment
 
 
 def test_pairs_share_everything_but_the_encoder(evaluated: Path, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_agents_are_kept_where_that_is_asked_for(trained: Path, tmp_path: Path) 
     assert read_evaluation(RunFolder(out)).initializations == ("mine@2",)
     assert len(list((out / "agents").iterdir())) == 4
     assert config_of(out).task.agent_steps == 40
-    assert config_of(out).task.num_envs == 4  # as in the run
+    assert config_of(out).task.num_envs == 2  # as in the run
 
 
 def test_a_bad_initialization_is_one_line(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,23 @@ from leap_rl.app.report import command_of
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.config import COMMANDS, TrainConfig, defining_options
 from leap_rl.config.parsing import config_parser, parse
+from leap_rl.evaluation import plots
 from leap_rl.evaluation.run_part import closed_slots, history_sentence, run_verdict
 from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "4"]
-CATCH += ["--task.agent_steps", "240", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
+CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
+CATCH += ["--task.agent_steps", "120", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _coarse() -> Iterator[None]:
+    """Pixels take most of a plot's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "DPI", 30)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.sche
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = Path(__file__).with_name("schemas")
+RAYS_OWN = "ray-schema.json"
 KUBERNETES = "1.33"
 
 Manifest = dict[str, Any]
@@ -45,12 +46,9 @@ def check_cluster(config: Manifest) -> None:
     import ray.autoscaler
     from ray.autoscaler._private.util import prepare_config, validate_config
 
-    schema = json.loads((Path(ray.autoscaler.__file__).parent / "ray-schema.json").read_text())
-    schema["properties"]["provider"]["additionalProperties"] = False  # Ray lets all pass there
-    _check(config, schema)
-    machine = json.loads((SCHEMAS / f"{config['provider']['type']}_node.json").read_text())
+    _check(config, Path(ray.autoscaler.__file__).parent / RAYS_OWN)
     for node_type in config["available_node_types"].values():
-        _check(node_type["node_config"], machine)
+        _check(node_type["node_config"], SCHEMAS / f"{config['provider']['type']}_node.json")
     _check_names(config["available_node_types"], {"resources"}, {"CPU", "GPU", "memory"})
     try:
         validate_config(prepare_config(copy.deepcopy(config)))
@@ -60,7 +58,7 @@ def check_cluster(config: Manifest) -> None:
 
 def check_rayjob(job: Manifest) -> None:
     """Check a RayJob and the pods that it makes."""
-    _check(job, json.loads((SCHEMAS / "rayjob.json").read_text()))
+    _check(job, SCHEMAS / "rayjob.json")
     cluster = job["spec"]["rayClusterSpec"]
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     for template in (job["spec"]["submitterPodTemplate"], *(one["template"] for one in groups)):
@@ -90,11 +88,21 @@ def _check_names(manifest: Any, fields: set[str], known: set[str]) -> None:
             raise InvalidError(f"{place}: no such resource")
 
 
-def _check(manifest: Manifest, schema: dict[str, Any]) -> None:
+def _check(manifest: Manifest, schema: Path) -> None:
     try:
-        jsonschema.validate(manifest, schema, jsonschema.Draft7Validator)
+        _validator(schema).validate(manifest)
     except jsonschema.ValidationError as error:
         raise InvalidError(f"{error.json_path}: {error.message}") from None
+
+
+@cache
+def _validator(file: Path) -> jsonschema.Draft7Validator:
+    """Return what checks by a schema, which is checked itself: most of the time of a check."""
+    schema = json.loads(file.read_text())
+    if file.name == RAYS_OWN:
+        schema["properties"]["provider"]["additionalProperties"] = False  # Ray lets all pass there
+    jsonschema.Draft7Validator.check_schema(schema)
+    return jsonschema.Draft7Validator(schema)
 
 
 CHECKS: dict[str, Callable[[Manifest], None]] = {

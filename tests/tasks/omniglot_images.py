@@ -23,11 +23,12 @@ def character(random: np.random.Generator) -> NDArray[np.float64]:
 
 def drawn(strokes: NDArray[np.float64], random: np.random.Generator) -> bytes:
     """A PNG file of 1-bit pixels, in a hand that is none too steady."""
+    begin, end = (strokes + random.normal(0, 2, size=strokes.shape)).swapaxes(0, 1)
+    along = np.linspace(0, 1, 25)[:, None, None]
+    x, y = np.rint(begin + along * (end - begin)).astype(int).reshape(-1, 2).T
     paper = np.ones((SIDE, SIDE), dtype=bool)
-    for begin, end in strokes + random.normal(0, 2, size=strokes.shape):
-        for part in np.linspace(0, 1, 25):
-            x, y = np.rint(begin + part * (end - begin)).astype(int)
-            paper[y - 2 : y + 3, x - 2 : x + 3] = False
+    for down, right in np.ndindex(5, 5):  # of a pen five pixels wide
+        paper[y + down - 2, x + right - 2] = False
     file = io.BytesIO()
     Image.fromarray(paper).convert("1").save(file, format="PNG")
     return file.getvalue()

@@ -29,7 +29,7 @@ from tests.training.test_divergence import diverged
 
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", "debug", "--task.agent_steps", "400", *QUIET]
+BOWLS = ["--config", "debug", "--task.agent_steps", "100", *QUIET]
 BOWLS += ["--task.games", '["bowl_0", "bowl_1", "bowl_2"]', "--meta.meta_steps", "5"]
 JUDGED = ["--validation.every_meta_steps", "2", "--validation.games", '["bowl_5", "bowl_6"]']
 
