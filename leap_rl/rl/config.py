@@ -65,7 +65,7 @@ class AgentConfig:
     """How random weights are drawn. torch: weights and biases uniform within 1/√inputs, torch's
     default. he: weights uniform with deviations of √2/√inputs in the encoder (He et al. 2015),
     1/√inputs in the value's head and 0.01/√inputs in the policy's, biases zero; the gains are
-    those of OpenAI Baselines' A2C. Ours: the paper does not say."""
+    those of OpenAI Baselines' A2C. Not given in the paper."""
 
     value_gain: float | None = None
     """Gain of the first weights of the value's head: near 0 its first errors do not reach the
@@ -94,7 +94,7 @@ class AgentConfig:
     """Weight of the policy's entropy, which the loss rewards. Paper ("entropy cost")."""
 
     value_coefficient: float = 0.5
-    """Weight of the mean squared error of the values. Ours: the paper does not give it; 0.5 is
+    """Weight of the mean squared error of the values. Not given in the paper; 0.5 is
     customary."""
 
     reward_clip: float = 5.0
@@ -103,7 +103,7 @@ class AgentConfig:
 
     max_grad_norm: float = math.inf
     """The gradient that an update descends is scaled down to this norm where it is longer; the
-    gradient path's own is not. Infinity clips nothing. Ours: the paper mentions no clipping."""
+    gradient path's own is not. Infinity clips nothing. The paper mentions no clipping."""
 
     precision: AutoPrecision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the
@@ -118,7 +118,7 @@ class AgentConfig:
     path_loss: PathLoss = "total"
     """The loss f whose surface the gradient path runs over, and whose gradient it takes. total:
     policy + value_coefficient·value − entropy_coefficient·entropy, what the updates descend.
-    policy or value: that part alone. Ours: the paper does not say which."""
+    policy or value: that part alone. Not given in the paper."""
 
     @property
     def encoder_spec(self) -> EncoderSpec:
