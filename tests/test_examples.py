@@ -89,6 +89,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     if parameters:  # tests/api has the processes that evaluations run in
+        monkeypatch.setattr("leap_rl.api.runs.call", in_this_process)
         monkeypatch.setattr("leap_rl.api.evaluations.call", in_this_process)
         monkeypatch.setattr("leap_rl.app.clips.LONGEST_S", 1)
     notebook = json.loads((ROOT / "examples/first_hour.ipynb").read_text())
