@@ -119,12 +119,13 @@ def row_of(game: str, curves: FloatArray, ends: FloatArray) -> dict[str, Any]:
         ends: The mean return at a task's end, likewise.
     """
     last = curves.shape[1] - 1
+    end = ends[:, last].mean()  # NaN where no episode of a seed ended in a task's last part
     columns = {"first": 0, "1/3": last // 3, "2/3": 2 * last // 3, "last": last}
     row = {
         "game": game,
         "seeds": len(curves),
         **{name: f"{curves[:, step].mean():.2f}" for name, step in columns.items()},
-        "last, at the task's end": f"{ends[:, last].mean():.2f}",
+        "last, at the task's end": "–" if np.isnan(end) else f"{end:.2f}",
     }
     if last:
         rise = curves[:, (last + 1) // 2 :].mean(axis=1) - curves[:, 0]
