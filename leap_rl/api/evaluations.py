@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leap_rl.api.process import call
-from leap_rl.api.runs import Callback, Run, follow, place_of
-from leap_rl.app.creation import new_folder
+from leap_rl.api.runs import Callback, Run, follow, place_for, place_of
 from leap_rl.app.outcome import AGENTS, COMPARISONS, agents_of, comparisons_of
 from leap_rl.config import EvaluateConfig
 from leap_rl.config.parsing import spelled
@@ -113,13 +112,13 @@ def evaluate(
         ValueError: An argument cannot be; the message names the field.
         RunFailedError: The evaluation failed, or its process was killed.
     """
-    place = str(run_dir or new_folder("evaluate").place)
-    words = [f"--init={name}" for name in _named(initializations)]
+    words = ["evaluate", *(f"--init={name}" for name in _named(initializations))]
     words += [f"--games={games if isinstance(games, str) else json.dumps(list(games))}"]
-    words += [f"--seeds={seeds}", f"--run_dir={place}"]
+    words += [f"--seeds={seeds}", *spelled(options or {})]
     words += [] if agent_steps is None else [f"--agent_steps={agent_steps}"]
-    words = ["evaluate", *words, *spelled(options or {})]
-    follow(place, words, callbacks, trust_imports=trust_imports, quiet=quiet)
+    with place_for("evaluate", run_dir) as place:
+        words += [f"--run_dir={place}"]
+        follow(place, words, callbacks, trust_imports=trust_imports, quiet=quiet)
     return Evaluation(place)
 
 

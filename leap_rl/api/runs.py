@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,13 +170,30 @@ def resume(
 def _make(
     config: Config, callbacks: Sequence[Callback], *, trust_imports: bool, quiet: bool
 ) -> Run:
-    place = config.run_dir or new_folder(config.command).place
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+    with (
+        place_for(config.command, config.run_dir) as place,
+        tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file,
+    ):
         file.write(plain_yaml.dump({**to_mapping(config), "run_dir": place}))
         file.flush()
         words = [config.command, "--config", file.name]
         follow(place, words, callbacks, trust_imports=trust_imports, quiet=quiet)
     return Run(place)
+
+
+@contextmanager
+def place_for(command: str, run_dir: str | Path | None) -> Iterator[str]:
+    """Give a place that was named, or else a new folder, which goes if its command is refused."""
+    if run_dir:
+        yield str(run_dir)
+        return
+    place = new_folder(command).place
+    try:
+        yield place
+    except ValueError:
+        with suppress(OSError):  # something is in it
+            Path(place).rmdir()
+        raise
 
 
 def place_of(run: Run | str | Path) -> str:
@@ -205,10 +222,12 @@ def follow(
     """
     path = run_folder(place).path / "metrics.jsonl"
     run: Run | None = None
+    size = 0
 
     def poll() -> None:
-        nonlocal run, seen
-        for row in read_rows(path)[seen:] if callbacks else ():
+        nonlocal run, seen, size
+        before, size = size, path.stat().st_size if path.exists() else 0
+        for row in read_rows(path)[seen:] if callbacks and size != before else ():
             run = run or Run(place)
             seen += 1
             for callback in callbacks:

@@ -148,7 +148,7 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
 
 def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
     try:
-        return read_theta0(one.path, layout)
+        return read_theta0(one.path if one.file is None else str(one.file), layout)
     except ValueError as error:
         raise ValueError(f"init = {one.given}: {error}") from None
 

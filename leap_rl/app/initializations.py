@@ -18,7 +18,7 @@ from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.storage.urls import is_url, redacted, refuse_password
+from leap_rl.storage.urls import file_in, is_url, redacted, refuse_password
 from leap_rl.training.initialization import read_initialization
 
 BEST = "best"
@@ -203,7 +203,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at
-        path = f"{folder.url}/{file.relative_to(folder.path).as_posix()}"
+        path = file_in(folder.url, file.relative_to(folder.path).as_posix())
     return FoundInitialization(
         given=given,
         path=path,

@@ -82,5 +82,7 @@ def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:
             inits.append(value)
         else:
             option, *values = SHORT.get(name, [name])
+            if values and equals:
+                raise ValueError(f"{word}: takes no value; say {name} alone")
             options += [option + equals + value, *values]
     return inits, options

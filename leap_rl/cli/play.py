@@ -125,7 +125,7 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
     """Return the options and the game of the run that an agent lies in; nothing elsewhere."""
     if not path.is_file():
         raise ValueError(f"{path}: is no file; name one of the files in RUN/agents")
-    folder = RunFolder(path.absolute().parents[1])
+    folder = RunFolder(path.absolute().parent.parent)
     if path.absolute().parent.name != "agents" or not folder.exists():
         return {}, None
     config = read_run(folder).config

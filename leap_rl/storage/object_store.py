@@ -234,8 +234,9 @@ def read_file(given: str) -> bytes:
     if is_url(given):
         refuse_password(given)
     if given.partition("://")[0] in SCHEMES:
-        folder, _, name = given.rpartition("/")
-        content = ObjectStore(folder).read(name)
+        path, mark, settings = given.partition("?")
+        folder, _, name = path.rpartition("/")
+        content = ObjectStore(f"{folder}{mark}{settings}").read(name)
         if content is None:
             raise FileNotFoundError(f"{redacted(given)}: is not there")
         return content

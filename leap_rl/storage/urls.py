@@ -33,6 +33,12 @@ def is_url(given: str) -> bool:
     return "://" in given
 
 
+def file_in(url: str, name: str) -> str:
+    """Return the URL of a file in a folder, whose settings stay at the end."""
+    folder, mark, settings = url.partition("?")
+    return f"{folder.rstrip('/')}/{name}{mark}{settings}"
+
+
 def refuse_password(given: str) -> None:
     """Refuse a URL with a user name or a password, in it or in a URL within it.
 

@@ -66,7 +66,7 @@ METRICS: Mapping[str, tuple[Axis, ...]] = {
     "tasks/restarted": META,
     "tasks/dropped": META,
     "tasks/cut_off": META,
-    "tasks/<game>/dropped": BOTH,
+    "tasks/<game>/dropped": AXES,
     "throughput/agent_steps_per_s": META,
     "throughput/<game>/agent_steps_per_s": LEARN,
     "throughput/examples_per_s": META,

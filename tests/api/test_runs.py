@@ -56,10 +56,14 @@ def test_a_run_that_a_callback_stops_is_resumed_to_the_bits_of_the_command_line(
 
 
 def test_what_the_command_refuses_is_raised_with_its_line(
-    straight: RunFolder, tmp_path: Path
+    straight: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ValueError, match=r"^run_dir = .*holds a run already"):
         leap_rl.train(bowls(straight.path), quiet=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="nowhere"):
+        leap_rl.evaluate(tmp_path / "nowhere", quiet=True)
+    assert not list((tmp_path / "runs").iterdir())
     with pytest.raises(ValueError, match="no run"):
         Run(tmp_path / "nowhere")
 

@@ -63,6 +63,8 @@ def test_inits_may_be_appended_as_the_help_offers_it() -> None:
     assert take_inits(words) == (["a", "b", "c"], ["--seeds", "2"])
     with pytest.raises(ValueError, match="name a run"):
         take_inits(["--init+"])
+    with pytest.raises(ValueError, match="--no_random=true: takes no value; say --no_random alone"):
+        take_inits(["--init", "a", "--no_random=true"])
 
 
 def evaluate(*argv: str | Path, runtime: list[str] = LOCALLY) -> int:

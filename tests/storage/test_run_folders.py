@@ -88,6 +88,16 @@ def test_what_another_run_takes_of_it_is_fetched(
     assert "report/index.html" in ObjectStore(url).versions()
 
 
+def test_settings_of_a_url_stay_at_its_end(s3_url: str, machine: Become) -> None:
+    url = f"{s3_url}?region=us-east-1"
+    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
+    machine("second")
+    found = find_initialization(url)
+    file = "checkpoints/000001/initialization.safetensors"
+    assert found.path == f"{s3_url}/{file}?region=us-east-1"
+    assert read_file(found.path) == (run_folder(url).path / file).read_bytes()
+
+
 LOCKS = {
     "empty": b"",
     "of a disk": b'{"host": "a", "pid": 1, "started": 1.0, "heartbeat": 1.0}',

@@ -121,6 +121,8 @@ def test_what_went_wrong_is_counted() -> None:
     }
     lone = dropped_row(dropped("pong"))
     assert (lone.axis, lone.values) == ("agent_steps", {"agent_steps": 7, "tasks/pong/dropped": 1})
+    lone = dropped_row(dropped("Latin"), "examples")
+    assert (lone.axis, lone.values) == ("examples", {"examples": 7, "tasks/Latin/dropped": 1})
 
 
 def test_a_game_in_several_slots_is_averaged_and_its_episodes_pooled() -> None:
