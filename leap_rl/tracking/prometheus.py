@@ -23,7 +23,7 @@ class Series:
     labels: tuple[str, ...] = ()
     """Besides `run` and those of Ray."""
     row: str | None = None
-    """The key in `metrics.METRICS` that it mirrors, of the newest committed meta-step."""
+    """The key of metrics that it mirrors, of the newest committed meta-step."""
 
     @property
     def exported(self) -> str:
