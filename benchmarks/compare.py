@@ -254,7 +254,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--isa", choices=ISAS, help="let ours and the peers use no more of the processor; float32"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="keep finished games, and go on")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="keep finished games, and resume")
     return parser
 
 

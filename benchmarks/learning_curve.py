@@ -2,7 +2,8 @@
 
     .venv/bin/python -m benchmarks.learning_curve runs/pong --out curve.svg
 
-Each line is the mean return of the episodes that ended in one interval of the budget.
+Each line is the mean return of the episodes that ended in one of equal intervals, up to the end of
+the last episode.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ and no two streams share theirs.
                     ├─ heads                     policy and value heads
                     ├─ environments              emulators, no-ops, sticky actions
                     ├─ actions                   sampling from the policy
-                    ├─ restart, number r         the seed in its place, after numbers went bad
+                    ├─ restart, number r         the seed in its place, after a divergence
                     └─ data                      anything else that a task draws
 
     seed of an analysis ── bootstrap             what an interval redraws

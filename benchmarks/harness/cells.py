@@ -42,7 +42,7 @@ class CellFile:
         self._path = path
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the results of finished cells, by :func:`key_of` their names.
+        """Return the results of finished cells, by `key_of` their names.
 
         Raises:
             ValueError: A line is damaged, other than by a crash that tore the last.
@@ -113,7 +113,7 @@ def compute_cells(
             error is raised. What ends this process by an exception ends them at once.
         file: Keeps the finished ones.
         processes: How many at a time, of one thread each.
-        progress: Hears of each that is done, and every minute how it stands.
+        progress: Called with a line for each that is done, and every minute.
     """
     done = file.read()
     missing = deque(cell for cell in cells if key_of(cell) not in done)
@@ -182,7 +182,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
                 process.terminate()
             if isinstance(error, BrokenProcessPool):
                 raise RunFailedError(
-                    "a process that computed a cell was killed; call again to go on"
+                    "a process that computed a cell was killed; call again to resume"
                 ) from None
             raise
 

@@ -16,7 +16,7 @@ from leap_rl.evaluation.statistics import Estimate, FloatArray
 from leap_rl.training.errors import RunFailedError
 
 Results = Mapping[str, Mapping[str, Any]]
-"""Of finished cells, by :func:`benchmarks.harness.cells.key_of` their names."""
+"""Of finished cells, by `benchmarks.harness.cells.key_of` their names."""
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -98,7 +98,7 @@ def shown(mean: Estimate, form: str, *, scale: float = 1.0) -> str:
 
     Args:
         mean: What to show.
-        form: Of each number, as :func:`format` takes it.
+        form: Of each number, as `format` takes it.
         scale: What each is multiplied by, 100 for percent.
     """
     middle, low, high = (format(scale * each, form) for each in mean)

@@ -83,7 +83,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def mean_over_games(row: dict[str, Any], area: str, stat: str) -> float:
-    """Return the mean over a row's games of one of their figures, such as loss and total."""
+    """Return the mean over a row's games of one of their metrics, such as loss and total."""
     values = [
         value
         for key, value in row.items()

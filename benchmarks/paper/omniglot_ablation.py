@@ -5,7 +5,7 @@
 Whether the loss is in the path, whether with the stabilizer, and which distance is made shorter:
 the tasks' training loss over meta-training. The simplest of the six is Reptile. Each repetition
 has a split and a seed of its own. Finished cells are kept in
-OUT/cells.jsonl: call it again to go on.
+OUT/cells.jsonl: call it again to resume.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
 
 
 def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
-    """Return each configuration's figures at the end."""
+    """Return each configuration's metrics at the end."""
     last = last_meta_steps(given)
     return [
         {"configuration": name}

@@ -5,7 +5,7 @@
 From a random start, with each learning rate, ρ of the first convolution's block of the Jacobian
 after every few updates, on several alphabets. All 576 columns of the block are computed, through
 all layers, by as many Hessian-vector products an update. Finished cells are kept in
-OUT/cells.jsonl: call it again to go on.
+OUT/cells.jsonl: call it again to resume.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Each repetition has a split of its own (which alphabets are held out, their char
 and a seed of its own, as in the paper. A method meta-trains on some alphabets, one task each in a
 batch; then each held-out alphabet is learned from the initialization several times, and from
 random starts. Measured are the area under the training-error curve and the validation error at its
-end. Finished cells are kept in OUT/cells.jsonl: call it again to go on.
+end. Finished cells are kept in OUT/cells.jsonl: call it again to resume.
 """
 
 from __future__ import annotations

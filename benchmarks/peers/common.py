@@ -71,13 +71,13 @@ def measure(make_step: MakeStep, given: argparse.Namespace) -> float:
 
 def report(peer: str, given: argparse.Namespace, rate: float, packages: list[str]) -> None:
     """Print one JSON object."""
-    figures: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "peer": peer,
         "agent_steps_per_s": round(rate, 1),
         **vars(given),
         "versions": {package: version(package) for package in packages},
     }
-    print(json.dumps(figures), flush=True)
+    print(json.dumps(metrics), flush=True)
 
 
 def camel_case(game: str) -> str:

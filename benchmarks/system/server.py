@@ -37,7 +37,7 @@ def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, 
 
     Args:
         config: The numbers of trainers, and for how long each is measured.
-        progress: Hears now and then what is going on.
+        progress: Called now and then with what is going on.
 
     Returns:
         The metrics by name, all of them plain values; one of `loads` for each number of trainers.

@@ -53,7 +53,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
 
     Args:
         config: Which agent, and for how long.
-        progress: Hears now and then what is going on.
+        progress: Called now and then with what is going on.
 
     Returns:
         The metrics by name, all of them plain values.

@@ -53,7 +53,7 @@ def measure(config: StartupConfig, progress: Callable[[str], None]) -> dict[str,
 
     Args:
         config: Of which game, and how often.
-        progress: Hears now and then what is going on.
+        progress: Called now and then with what is going on.
 
     Returns:
         The metrics by name, all of them plain values, in seconds; medians over the repeats.

@@ -27,7 +27,7 @@ def program() -> str:
 
 
 def quoted(where: Path | RunFolder) -> str:
-    """Return the same as :func:`shown`, as a word of a shell's command."""
+    """Return the same as `shown`, as a word of a shell's command."""
     return shlex.quote(shown(where))
 
 

@@ -29,11 +29,9 @@ ALL_GAMES = "all games"
 def log_outcome(folder: RunFolder, report: Path, *, tracker: Tracker) -> None:
     """Log a complete evaluation's tables and its report."""
     summary = read_summary(folder)
-    if summary.evaluation.curves:  # or every task was dropped
-        tracker.log_table("evaluation/agents", AGENTS, list(agents_of(summary)))
-        tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
-        said = [[sentence] for sentence in summary.verdict]
-        tracker.log_table("evaluation/verdict", ["verdict"], said)
+    tracker.log_table("evaluation/agents", AGENTS, list(agents_of(summary)))
+    tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
+    tracker.log_table("evaluation/verdict", ["verdict"], [[each] for each in summary.verdict])
     tracker.log_file("evaluation/report", report)
 
 

@@ -59,11 +59,8 @@ def _announce_evaluation(folder: RunFolder, *, opens: bool) -> None:
 
     summary = read_summary(folder)
     print()
-    if summary.evaluation.curves:
-        for sentence in summary.verdict:
-            print(fill(sentence, width=100, subsequent_indent="  "))
-    else:
-        print("Every task was dropped: there is nothing to compare.")
+    for sentence in summary.verdict:
+        print(fill(sentence, width=100, subsequent_indent="  "))
     print(f"\n  folder  {shown(folder)}")
     if (folder.path / "clips").exists():
         print(f"  clips   {shown(folder.path / 'clips')}")
@@ -73,7 +70,7 @@ def _announce_evaluation(folder: RunFolder, *, opens: bool) -> None:
 def _announce_players(folder: RunFolder, learned: Mapping[int, str], rows: Sequence[Row]) -> None:
     """Print how well each game's agent plays, by slot."""
     print(f"\nLearned; mean returns are of the last {FINAL_PART:.0%} of the agent steps.")
-    width = max(18, *map(len, learned.values())) if learned else 18
+    width = max(18, *map(len, learned.values()))
     for slot, game in learned.items():
         agent_steps, episodes, mean_return = _outcome(game, rows)
         score = f"{mean_return:.2f} ({episodes} episodes)" if episodes else "no episode ended"

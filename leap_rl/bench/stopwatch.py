@@ -26,7 +26,7 @@ class Stopwatch:
         self._wrapped: list[tuple[Any, str, Any]] = []
 
     def wrap(self, owner: Any, method: str, part: str) -> None:
-        """Count the time of an object's method to a part, until :meth:`unwrap`.
+        """Count the time of an object's method to a part, until `unwrap`.
 
         A method that another stopwatch has wrapped can be wrapped once more; the last one must be
         unwrapped first.

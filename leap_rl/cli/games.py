@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
 from leap_rl.envs.atari.flavours import difficulties, listed, modes
-from leap_rl.envs.atari.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
+from leap_rl.envs.atari.games import ACTION_COUNTS, POOLS, resolve_games
+from leap_rl.tasks.catch import CATCH_GAMES
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:

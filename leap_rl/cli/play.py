@@ -15,8 +15,7 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.config.parsing import config_parser, parse
-from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
-from leap_rl.envs.names import split_name
+from leap_rl.envs.atari.games import resolve_games
 from leap_rl.rl.config import AgentConfig, AutoPrecision, Device
 from leap_rl.seeding import SEED_BITS
 from leap_rl.storage.run_folder import RunFolder
@@ -146,7 +145,7 @@ def _resolve(game: str | None, path: Path) -> str:
         games = resolve_games([game])
     except ValueError as error:
         raise ValueError(str(error).replace("task.games", "game", 1)) from None
-    if len(games) > 1 or split_name(games[0])[0] not in ACTION_COUNTS:
+    if len(games) > 1:
         raise ValueError(f"game = {game}: must be one Atari game")
     return games[0]
 

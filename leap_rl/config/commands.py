@@ -117,9 +117,7 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
             f"meta.close_after_s = {meta.close_after_s}: meta.method = finetune cannot cut off "
             "agents that continue; leave it out"
         )
-    if meta.updates_per_round is None:
-        return task
-    return task.family.with_updates(task, meta.updates_per_round)
+    return task.family.with_updates(task, meta.updates_per_round or task.updates)
 
 
 def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:

@@ -167,7 +167,7 @@ def parse(
     """Return the config that the command line and its files ask for.
 
     Args:
-        parser: What :func:`config_parser` returned.
+        parser: What `config_parser` returned.
         config: The config's class.
         argv: The command's arguments.
         defaults: Nested options that take the place of the config's own defaults.

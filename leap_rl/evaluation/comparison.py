@@ -54,7 +54,7 @@ LEVEL = 0.9
 
 NON_INFERIORITY = 0.1
 """The final performance is not inferior if it is less than this share of what the reference gained,
-from its first to its final performance, below the reference's: the same tenth that :data:`LEVEL`
+from its first to its final performance, below the reference's: the same tenth that `LEVEL`
 leaves."""
 
 

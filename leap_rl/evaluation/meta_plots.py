@@ -6,7 +6,7 @@ docs/metrics.md explains the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -75,14 +75,12 @@ def path_points(rows: Sequence[Row], which: str) -> dict[str, list[tuple[float, 
 def cosine_table(rows: Sequence[Row]) -> CosineTable:
     """Return the mean cosine of each pair of games over meta-steps."""
     found: dict[tuple[str, str], list[float]] = {}
+    losses = (re.fullmatch("loss/(.+)/total", key) for row in rows for key in row)
+    known = {match[1] for match in losses if match}
     for row in rows:
         for key, value in row.items():
-            area, *parts = key.split("/")
-            if area == "cosine":
-                # Names of a pool are of one kind: all of them have a slash, or none.
-                half = len(parts) // 2
-                pair = ("/".join(parts[:half]), "/".join(parts[half:]))
-                found.setdefault(pair, []).append(value)
+            if key.startswith("cosine/"):
+                found.setdefault(_pair(key, known), []).append(value)
     games = sorted({game for pair in found for game in pair})
     places = {game: place for place, game in enumerate(games)}
     means = np.full((len(games), len(games)), np.nan)
@@ -91,6 +89,13 @@ def cosine_table(rows: Sequence[Row]) -> CosineTable:
         means[places[second], places[first]] = np.mean(cosines)
     order = _alike_together(means)
     return CosineTable(tuple(games[place] for place in order), means[np.ix_(order, order)])
+
+
+def _pair(key: str, known: Collection[str]) -> tuple[str, str]:
+    """Return the two games of a cosine's key; a name may have a slash."""
+    _, *parts = key.split("/")
+    pairs = [("/".join(parts[:cut]), "/".join(parts[cut:])) for cut in range(1, len(parts))]
+    return next((pair for pair in pairs if set(pair) <= set(known)), pairs[len(pairs) // 2])
 
 
 def cosine_map(table: CosineTable) -> HeatMap:

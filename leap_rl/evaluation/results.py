@@ -25,7 +25,7 @@ class LearningCurve:
     run: int = 0
     game: str
     seed: int
-    """These four as in :class:`leap_rl.training.rounds.agents.Agent`."""
+    """These four as in `leap_rl.training.rounds.agents.Agent`."""
     restarted: bool = False
     """Whether its task diverged and was restarted with another seed."""
     interval_ends: NDArray[np.int64]

@@ -74,7 +74,7 @@ def _difference(comparison: Comparison, game: str) -> dict[str, str]:
         "area": _or_dash(found.area, digits),
         "area, as a share": "–" if gain is None else interval(gain, 0) + " %",
         "final return": _or_dash(found.final, _digits(found.final)),
-        "drawdown": _or_dash(found.drawdown, digits),
+        "drawdown": _or_dash(found.drawdown, 2),
         "probability of improvement": f"{found.improvement.value:.2f}",
     }
 

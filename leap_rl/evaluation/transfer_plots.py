@@ -51,7 +51,7 @@ def evaluation_panels(summary: Summary) -> dict[str, Sequence[AnyPanel]]:
 def reward_panels(summary: Summary) -> list[Panel]:
     """Return the mean rate of rewards over agents, by game: what the area is under.
 
-    Rates are of some `REWARD_POINTS` parts of the budget. The band is as in :func:`mean_panels`.
+    Rates are of some `REWARD_POINTS` parts of the budget. The band is as in `mean_panels`.
     """
 
     def line(name: str, game: str) -> Line | None:

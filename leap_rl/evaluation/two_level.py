@@ -32,7 +32,7 @@ def two_level_mean(*sides: Strata) -> Estimate:
     """Return the mean over games, each counting the same, and a 95 % interval around it.
 
     Half its width is √(h² + h′²): h′ of Student's interval over runs, of their means over games,
-    and h of :func:`stratified_mean_interval` over seeds, of their means over runs. σ_e² counts
+    and h of `stratified_mean_interval` over seeds, of their means over runs. σ_e² counts
     twice, so that the interval is rather too wide; Satterthwaite's degrees of freedom for the sum
     of both variances would make it too narrow with two or three runs. docs/evaluation.md has the
     measured coverage.

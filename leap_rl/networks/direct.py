@@ -1,6 +1,7 @@
 """The passes of a plain convolution stack, written out: the hot loop of training.
 
-The same mathematics as autograd's on `ActorCritic`, to rounding, at half its cost on a CPU:
+The same mathematics as autograd's on `ActorCritic`, to rounding, faster on a CPU (by how much says
+docs/performance.md):
 
 * **Every convolution is dense**, over blocks of pixels (`blocks.py`). Its gradients are those of an
   ordinary convolution, for which libraries are fast; those of a strided one are not.

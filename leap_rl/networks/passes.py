@@ -18,12 +18,12 @@ from torch import Tensor
 
 
 class Outputs(NamedTuple):
-    """What the network says of the observations of one agent step; without gradient."""
+    """What the network says of the observations of agent steps; without gradient."""
 
     logits: Tensor
-    """float32 [B, L], of the policy: one an action, or as a distribution has them."""
+    """float32 [..., L], of the policy π: one an action, or as a distribution has them."""
     values: Tensor
-    """float32 [B]."""
+    """float32 [...], V."""
 
 
 class Passes(ABC):
@@ -34,7 +34,7 @@ class Passes(ABC):
 
     @torch.no_grad()
     def forward(self, observations: Tensor) -> Outputs:
-        """Go through the network once; observations are uint8 [B, H, W, C]."""
+        """Go through the network once; images uint8 [B, H, W, C] or vectors float32 [B, n]."""
         return self._forward(observations)[0]
 
     def record(self, observations: Tensor) -> Outputs:

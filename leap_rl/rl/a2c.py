@@ -27,7 +27,6 @@ from leap_rl.rl.hardware import resolve
 from leap_rl.rl.loss import (
     A2CLoss,
     Distribution,
-    Predictions,
     Targets,
     Weights,
     a2c_gradient,
@@ -128,7 +127,7 @@ class A2CLearner:
             "value": Weights(value=1.0),
         }
         self._unroll = Unroll()
-        self._unrolled: tuple[Predictions, Targets] | None = None
+        self._unrolled: tuple[Outputs, Targets] | None = None
 
     @property
     def shared(self) -> Tensor:
@@ -231,7 +230,7 @@ class A2CLearner:
         the update took, at another point.
         """
         passes = [_on_cpu(self.passes.forward(each)) for each in batch.observations]
-        predictions = Predictions(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
+        predictions = Outputs(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
         return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -273,5 +272,5 @@ class A2CLearner:
             self._unrolled = None
 
 
-def _on_cpu(outputs: Outputs) -> Predictions:
-    return Predictions(outputs.logits.cpu(), outputs.values.cpu())
+def _on_cpu(outputs: Outputs) -> Outputs:
+    return Outputs(outputs.logits.cpu(), outputs.values.cpu())

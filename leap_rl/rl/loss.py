@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.compute.kernels import kernel
+from leap_rl.networks.passes import Outputs
 from leap_rl.rl.config import PathLoss
 
 
@@ -62,15 +63,6 @@ class Distribution(Protocol):
         """Write the gradient by the logits, [N, L], of the means of both, weighted by two."""
 
 
-class Predictions(NamedTuple):
-    """What the network says of the batch, on the CPU and without gradient."""
-
-    logits: Tensor
-    """float32 [..., L], of the policy π."""
-    values: Tensor
-    """float32 [...], V."""
-
-
 class Targets(NamedTuple):
     """What the loss measures the predictions by, on the CPU; its constants."""
 
@@ -94,7 +86,7 @@ class Weights(NamedTuple):
 
 
 def a2c_loss(
-    policies: Distribution, predictions: Predictions, targets: Targets, total: Weights
+    policies: Distribution, predictions: Outputs, targets: Targets, total: Weights
 ) -> A2CLoss:
     """Return the loss of a batch of agent steps, its parts weighted as given in the total."""
     logits, values, actions, returns, advantages = _arrays(predictions, targets)
@@ -109,11 +101,11 @@ def a2c_loss(
 
 
 def a2c_gradient(
-    policies: Distribution, predictions: Predictions, targets: Targets, weights: Weights
-) -> Predictions:
+    policies: Distribution, predictions: Outputs, targets: Targets, weights: Weights
+) -> Outputs:
     """Return the gradient of the weighted sum of the loss's parts by the predictions."""
     logits, values, actions, returns, advantages = _arrays(predictions, targets)
-    gradient = Predictions(*(torch.empty(part.shape) for part in predictions))
+    gradient = Outputs(*(torch.empty(part.shape) for part in predictions))
     logits_grad = gradient.logits.flatten(0, -2).numpy()
     of_policies = (weights.policy, weights.entropy)
     policies.write_gradient(logits, actions, advantages, of_policies, logits_grad)
@@ -121,7 +113,7 @@ def a2c_gradient(
     return gradient
 
 
-def _arrays(predictions: Predictions, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
+def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
     """Return logits [N, L], values, actions, returns and advantages [N, ...], contiguous."""
     logits = predictions.logits.contiguous().flatten(0, -2)
     actions = targets.actions.contiguous().flatten(0, targets.returns.dim() - 1)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leap_rl.rl.loss import Predictions, Targets
+from leap_rl.networks.passes import Outputs
+from leap_rl.rl.loss import Targets
 from leap_rl.rl.returns import n_step_returns
 
 
@@ -30,13 +31,13 @@ class Unroll:
 
     def __init__(self) -> None:
         # Of each agent step, the arguments of `act` and of `record`.
-        self._acted: list[tuple[Tensor, Predictions, Tensor]] = []
+        self._acted: list[tuple[Tensor, Outputs, Tensor]] = []
         self._outcomes: list[tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]] = []
 
     def __len__(self) -> int:
         return len(self._acted)
 
-    def act(self, observations: Tensor, predictions: Predictions, actions: Tensor) -> None:
+    def act(self, observations: Tensor, predictions: Outputs, actions: Tensor) -> None:
         """Record what was done; the observations are not copied."""
         assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
         self._acted.append((observations, predictions, actions))
@@ -59,7 +60,7 @@ class Unroll:
         value_of: Callable[[Tensor], Tensor],
         reward_clip: float,
         gamma: float,
-    ) -> tuple[Predictions, Batch]:
+    ) -> tuple[Outputs, Batch]:
         """Return the predictions of the agent steps, [T, B, ...], and their batch.
 
         Args:
@@ -88,4 +89,4 @@ class Unroll:
             gamma=gamma,
         )
         targets = Targets(torch.stack(actions), returns=returns, advantages=returns - values)
-        return Predictions(logits, values), Batch(observations, targets)
+        return Outputs(logits, values), Batch(observations, targets)

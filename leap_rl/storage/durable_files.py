@@ -44,7 +44,7 @@ def write_atomically(
 def open_atomically(
     path: Path, *, root: Path | None = None, synced: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open what :func:`write_atomically` puts at ``path`` unless the block raises."""
+    """Open what `write_atomically` puts at ``path`` unless the block raises."""
     with naming(path), opened_folder(path.parent, root=root, make=True) as folder:
         aside = _temporary(path.name)
         try:

@@ -82,7 +82,7 @@ class LockedFolder:
         """Write a file of the folder: whole or not at all, and through no link.
 
         Raises:
-            OSError: It could not be written, or as :meth:`check`.
+            OSError: It could not be written, or as `check`.
         """
         self.check()
         write_atomically(path, data, root=self.path)
@@ -93,7 +93,7 @@ class LockedFolder:
         With ``ignore_errors`` it may stay, as on a network file system while it is open.
 
         Raises:
-            OSError: It could not be removed, or as :meth:`check`.
+            OSError: It could not be removed, or as `check`.
         """
         self.check()
         with suppress(*([OSError] if ignore_errors else [])):

@@ -160,7 +160,7 @@ class Mirror:
     def pull(self) -> None:
         """Make the working copy like the store; parameters that no pointer leads to stay there.
 
-        :meth:`fetch` brings those when they are asked for.
+        `fetch` brings those when they are asked for.
 
         Raises:
             OSError: The working copy cannot be written.

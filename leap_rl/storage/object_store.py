@@ -111,11 +111,11 @@ class ObjectStore:
 
     @property
     def compares(self) -> bool:
-        """Whether :meth:`replace` compares tags here."""
+        """Whether `replace` compares tags here."""
         return self._in_memory or self._s3 is not None
 
     def tag(self, name: str) -> str | None:
-        """Return what changes with an object's content, for :meth:`replace`.
+        """Return what changes with an object's content, for `replace`.
 
         None where there is no object, or nothing that can compare such tags.
         """

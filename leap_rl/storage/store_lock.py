@@ -59,7 +59,7 @@ class StoreLock:
         self._store = store
         self._started = time.time()
         self._tag: str | None = None
-        """Of the record that :meth:`take` replaces."""
+        """Of the record that `take` replaces."""
         self._renewed_s = -math.inf
         self._successor: Holder | None = None
 
@@ -112,7 +112,7 @@ class StoreLock:
         return before
 
     def take(self) -> None:
-        """Take the lock, as it was at the last :meth:`look`.
+        """Take the lock, as it was at the last `look`.
 
         Raises:
             LockedError: Another driver came at the same time.

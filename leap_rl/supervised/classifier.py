@@ -22,7 +22,7 @@ Share = Literal["all_but_last", "all"]
 
 
 class Batch(NamedTuple):
-    """Drawings and what they are of."""
+    """Images and their classes."""
 
     images: Tensor
     """float32 [N, 1, H, W], 0 for paper and 1 for ink."""

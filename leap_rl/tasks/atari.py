@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
+from leap_rl.envs.atari.games import resolve_games
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
-from leap_rl.envs.names import split_name
-from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
 
 if TYPE_CHECKING:
@@ -87,10 +85,7 @@ class AtariFamily(PlayedFamily):
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the games, pools and flavours spelled out."""
-        flavours = resolve_games(list(games))
-        own = tuple(dict.fromkeys(split_name(flavour)[0] for flavour in flavours))
-        check_games(self.kind, own, tuple(ACTION_COUNTS))
-        return flavours
+        return resolve_games(list(games))
 
     def frames_per_agent_step(self, task: TaskConfig) -> int:
         """Return the frames that an action is repeated for."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leap_rl.envs.atari.games import CATCH_GAMES, resolve_games
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
 
@@ -13,6 +12,9 @@ if TYPE_CHECKING:
     from leap_rl.envs.vector import GameVector
     from leap_rl.tasks.config import TaskConfig
     from leap_rl.tasks.factory import ConfiguredTasks
+
+CATCH_GAMES = ("catch", "catch_mirrored", "catch_up", "catch_dark")
+"""The variants, see `leap_rl.envs.small.catch`."""
 
 
 class CatchFamily(PlayedFamily):
@@ -25,7 +27,7 @@ class CatchFamily(PlayedFamily):
         """Return the variants; pretraining and all are all of them."""
         if list(games) in (["pretraining"], ["all"]):
             return CATCH_GAMES
-        return check_games(self.kind, resolve_games(list(games)), CATCH_GAMES)
+        return check_games(self.kind, tuple(games), CATCH_GAMES)
 
     def observation_shape(self, task: TaskConfig) -> tuple[int, ...]:
         """Return height, width and channels of a screen."""

@@ -15,7 +15,7 @@ Dimensions: P flattened shared parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -24,7 +24,6 @@ from torch import Tensor
 
 from leap_rl.envs.episodes import EpisodeEnd as EpisodeEnd
 from leap_rl.meta.point import Point
-from leap_rl.networks.parameters import Layout
 
 TaskState: TypeAlias = dict[str, NDArray[Any]]
 """A task's snapshot: arrays by name."""
@@ -36,7 +35,7 @@ Observe: TypeAlias = Callable[[Point], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """What one call of :meth:`Task.advance` did."""
+    """What one call of `Task.advance` did."""
 
     updates: int
     """Updates of the task so far."""
@@ -105,15 +104,15 @@ class Task(Protocol):
         """Return all that the future depends on, between two updates; a pure read, all copies."""
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from a state, in a freshly made task, in place of :meth:`start`.
+        """Continue from a state, in a freshly made task, in place of `start`.
 
         ValueError: the state is of another task, or of one made otherwise.
         """
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Begin a round with the agent of an earlier one, in place of :meth:`start`.
+        """Begin a round with the agent of an earlier one, in place of `start`.
 
-        All is restored from ``state``, see :meth:`restore`, but the shared parameters, which are
+        All is restored from ``state``, see `restore`, but the shared parameters, which are
         set to ``shared``, float32 [P], and the counts of updates and agent steps, which begin at 0.
         Batches of examples are drawn from the new task's seed.
         """
@@ -128,36 +127,8 @@ class Task(Protocol):
 class TaskFactory(Protocol):
     """Makes tasks; small and picklable, so that it can travel to the trainers."""
 
-    @property
-    def frames_per_agent_step(self) -> int:
-        """Emulator frames an agent step takes; 0 where there is no emulator."""
-
     def __call__(self, spec: TaskSpec) -> Task:
-        """Make the task of ``spec``; :meth:`Task.start` comes next."""
+        """Make the task of ``spec``; `Task.start` comes next."""
 
     def check_machine(self) -> None:
         """Raise ValueError for a machine that cannot compute the tasks as they were meant."""
-
-    def shared_layout(self) -> Layout:
-        """Return the names and places of the shared parameters in the flat vector."""
-
-    def random_initialization(self, seed: int) -> Tensor:
-        """Draw shared parameters, float32 [P], from the stream of ``seed``."""
-
-
-@dataclass(kw_only=True, slots=True)
-class LossMean:
-    """Means of the losses, each over the updates that had it."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    sums: dict[str, float] = field(default_factory=dict)
-
-    def add(self, losses: Mapping[str, float]) -> None:
-        """Take in one update's losses."""
-        for name, value in losses.items():
-            self.counts[name] = self.counts.get(name, 0) + 1
-            self.sums[name] = self.sums.get(name, 0.0) + value
-
-    def means(self) -> dict[str, float]:
-        """Return the mean of each loss; empty before the first update."""
-        return {name: total / self.counts[name] for name, total in self.sums.items()}

@@ -6,7 +6,7 @@ All writes are atomic, so the folder is whole in any case.
 
 Python raises a KeyboardInterrupt wherever the main thread is, even in another library's callback,
 where nothing catches it. So the request is remembered too, and loops check it. Where an exception
-must not interrupt, as between the halves of a write, :meth:`Interrupts.held_back` leaves it to the
+must not interrupt, as between the halves of a write, `Interrupts.held_back` leaves it to the
 loop.
 """
 
@@ -97,7 +97,7 @@ class Interrupts:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Raise nothing inside; the code there calls :meth:`check` where it may stop."""
+        """Raise nothing inside; the code there calls `check` where it may stop."""
         self._held_back += 1
         try:
             yield

@@ -130,7 +130,7 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
         (["--task.games", '["pongg"]'], ["task.games", "'pongg'", "'pong'"]),
         (["--task.games", '["pong", "Pong"]'], ["task.games", "twice"]),
         (["--task.games", "7"], ["task.games"]),
-        (["--task.games", '["catch"]'], ["task.games", "'catch'", "task.kind = atari"]),
+        (["--task.games", '["catch"]'], ["task.games", "'catch'", "leap-rl games lists all"]),
         (["--task.kind", "catch", "--task.games", '["pong"]'], ["'pong'", "task.kind = catch"]),
         (["--task.agent_steps", "1000"], ["task.agent_steps = 1000", "160", "960 or 1120"]),
         (["--task.agent_steps", "0"], ["task.agent_steps = 0", "at least 1"]),

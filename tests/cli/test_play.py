@@ -101,7 +101,7 @@ def test_an_agent_plays_another_flavour_of_its_game(agent: Path, tmp_path: Path)
         (["--game", "pongg"], ["game: no game", "did you mean 'pong'"]),
         (["--game", "pong@mode=7"], ["pong has no mode 7; its modes are 0, 1"]),
         (["--game", "held_out"], ["game = held_out", "one Atari game"]),
-        (["--game", "catch"], ["game = catch", "one Atari game"]),
+        (["--game", "catch"], ["game: no game", "'catch'"]),
         (["--game", "breakout"], ["has 6 actions, and breakout has 4"]),
         (["--episodes", "0"], ["episodes = 0: must be at least 1"]),
         (["--scale", "9"], ["scale = 9: must lie in 1..8"]),

@@ -7,7 +7,7 @@ import ale_py
 import pytest
 from ale_py import roms
 
-from leap_rl.envs.atari.games import ACTION_COUNTS, CATCH_GAMES, POOLS, resolve_games
+from leap_rl.envs.atari.games import ACTION_COUNTS, POOLS, resolve_games
 
 
 def measured_action_counts(games: Iterable[str]) -> dict[str, int]:
@@ -38,7 +38,6 @@ def test_pools_have_the_papers_sizes() -> None:
         "large_action": 35,
         "paper": 9,
         "all": 62,
-        "catch_family": 4,
     }
 
 
@@ -71,7 +70,7 @@ def test_gymnasiums_names_are_understood(name: str) -> None:
 
 
 def test_every_game_is_found_by_its_name_and_its_gymnasium_id() -> None:
-    for game in (*ACTION_COUNTS, *CATCH_GAMES):
+    for game in ACTION_COUNTS:
         gymnasium_id = f"ALE/{game.title().replace('_', '')}-v5"
         assert resolve_games([game]) == resolve_games([gymnasium_id]) == (game,)
 

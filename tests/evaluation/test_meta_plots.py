@@ -85,3 +85,8 @@ def test_names_with_a_slash_are_told_apart() -> None:
     assert set(table.games) == {one, other}
     assert table.means[0, 1] == 0.5
     assert len(path_panels(rows)) == 1
+    mixed = {"cosine/ALE/Pong-v5/my:Maze-v0": 0.5, "loss/ALE/Pong-v5/total": 1.0}
+    assert set(cosine_table([mixed | {"loss/my:Maze-v0/total": 1.0}]).games) == {
+        "ALE/Pong-v5",
+        "my:Maze-v0",
+    }

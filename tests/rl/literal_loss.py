@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leap_rl.rl.loss import A2CLoss, Predictions, Targets
+from leap_rl.networks.passes import Outputs
+from leap_rl.rl.loss import A2CLoss, Targets
 
 
 def literal_loss(
-    predictions: Predictions,
+    predictions: Outputs,
     targets: Targets,
     *,
     value_coefficient: float,

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.networks.parameters import flatten_parameters
+from leap_rl.networks.passes import Outputs
 from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.config import AgentConfig, InitialWeights, PathLoss
-from leap_rl.rl.loss import A2CLoss, Predictions
+from leap_rl.rl.loss import A2CLoss
 from leap_rl.rl.unroll import Batch
 from tests.rl.literal_loss import literal_loss
 
@@ -168,7 +169,7 @@ def test_computing_once_is_computing_again() -> None:
     fresh = make()
     logits, values = fresh.network(unroll.observations.flatten(0, 1))
     expected = literal_loss(
-        Predictions(logits, values),
+        Outputs(logits, values),
         batch.targets,
         value_coefficient=0.5,
         entropy_coefficient=0.01,
@@ -332,7 +333,7 @@ def test_evaluate_is_the_same_function_at_another_point() -> None:
     acted = batch.targets.returns - acted_values.view(T, B)
     torch.testing.assert_close(batch.targets.advantages, acted, rtol=1e-4, atol=1e-5)
     expected = literal_loss(
-        Predictions(logits, values),
+        Outputs(logits, values),
         batch.targets,
         value_coefficient=0.5,
         entropy_coefficient=0.01,

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from leap_rl.networks.passes import Outputs
 from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.gaussian import Gaussian
 from leap_rl.rl.loss import (
     A2CLoss,
     Distribution,
-    Predictions,
     Targets,
     Weights,
     a2c_gradient,
@@ -26,7 +26,7 @@ TOTAL = Weights(policy=1.0, value=C_V, entropy=-C_E)
 POLICIES = [Categorical(1), Categorical(6), Categorical(18), Gaussian(1), Gaussian(3)]
 
 
-def random_batch(policies: Distribution, *shape: int) -> tuple[Predictions, Targets]:
+def random_batch(policies: Distribution, *shape: int) -> tuple[Outputs, Targets]:
     """Not at the parameters that acted: the advantages are others than R - V."""
     generator = torch.Generator().manual_seed(0)
 
@@ -38,21 +38,21 @@ def random_batch(policies: Distribution, *shape: int) -> tuple[Predictions, Targ
     else:
         actions = normal(*shape, policies.num_logits // 2)
     return (
-        Predictions(2.0 * normal(*shape, policies.num_logits), normal(*shape)),
+        Outputs(2.0 * normal(*shape, policies.num_logits), normal(*shape)),
         Targets(actions, 2.0 * normal(*shape), normal(*shape)),
     )
 
 
-def exact(predictions: Predictions) -> Predictions:
+def exact(predictions: Outputs) -> Outputs:
     """In float64, to be differentiated."""
-    return Predictions(*(part.double().requires_grad_() for part in predictions))
+    return Outputs(*(part.double().requires_grad_() for part in predictions))
 
 
 def test_by_hand() -> None:
     # Row 0: uniform over 3, advantage 2. Row 1: policy (1/2, 1/4, 1/4), action 1, advantage -1.
     loss = a2c_loss(
         Categorical(3),
-        Predictions(
+        Outputs(
             torch.tensor([[0.0, 0.0, 0.0], [math.log(2.0), 0.0, 0.0]]), torch.tensor([1.0, 5.0])
         ),
         Targets(torch.tensor([2, 1]), torch.tensor([3.0, 4.0]), torch.tensor([2.0, -1.0])),
@@ -71,7 +71,7 @@ def test_a_gaussian_by_hand() -> None:
     # Mean 1, σ = 2, action 5: z = 2. Advantage 3.
     loss = a2c_loss(
         Gaussian(1),
-        Predictions(torch.tensor([[1.0, math.log(2.0)]]), torch.zeros(1)),
+        Outputs(torch.tensor([[1.0, math.log(2.0)]]), torch.zeros(1)),
         Targets(torch.tensor([[5.0]]), torch.zeros(1), torch.tensor([3.0])),
         TOTAL,
     )
@@ -123,7 +123,7 @@ def test_the_gradient_of_each_part_is_autograds(
 def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
     loss = a2c_loss(
         Categorical(num_actions),
-        Predictions(torch.full((5, num_actions), 3.7), torch.zeros(5)),
+        Outputs(torch.full((5, num_actions), 3.7), torch.zeros(5)),
         Targets(torch.zeros(5, dtype=torch.int64), torch.zeros(5), torch.zeros(5)),
         Weights(1.0, 1.0, -1.0),
     )
@@ -132,7 +132,7 @@ def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
 
 
 def test_a_certain_policy_has_no_entropy_and_no_nan() -> None:
-    predictions = Predictions(torch.tensor([[500.0, -500.0]]), torch.zeros(1))
+    predictions = Outputs(torch.tensor([[500.0, -500.0]]), torch.zeros(1))
     targets = Targets(torch.tensor([0]), torch.ones(1), torch.ones(1))
     loss = a2c_loss(Categorical(2), predictions, targets, TOTAL)
     assert loss.entropy.item() == 0
@@ -168,8 +168,8 @@ def test_a_batch_repeated_has_the_same_loss_whatever_lies_how_in_memory(
 ) -> None:
     predictions, targets = random_batch(policies, 12)
     once = a2c_loss(policies, predictions, targets, TOTAL)
-    twice = Predictions(*(torch.stack([part, part], dim=1) for part in predictions))
-    crossed = Predictions(twice.logits.transpose(0, 1), twice.values.t())
+    twice = Outputs(*(torch.stack([part, part], dim=1) for part in predictions))
+    crossed = Outputs(twice.logits.transpose(0, 1), twice.values.t())
     again = Targets(*(torch.stack([part, part]) for part in targets))
     repeated = a2c_loss(policies, crossed, again, TOTAL)
     for a, b in zip(once, repeated, strict=True):

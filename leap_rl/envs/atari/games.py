@@ -20,9 +20,6 @@ from leap_rl.envs.names import join_name, split_name
 ACTION_COUNTS: dict[str, int] = {game: actions for game, (actions, *_) in TABLE.items()}
 """The actions of each Atari game: ALE's minimal action set."""
 
-CATCH_GAMES: tuple[str, ...] = ("catch", "catch_mirrored", "catch_up", "catch_dark")
-"""The variants of our own small game, `leap_rl.envs.small.catch`."""
-
 _MOST_PRETRAINING_ACTIONS = 10
 _HELD_OUT = ("breakout", "space_invaders")
 
@@ -50,14 +47,13 @@ POOLS: dict[str, tuple[str, ...]] = {
         "road_runner",
     ),
     "all": tuple(ACTION_COUNTS),
-    "catch_family": CATCH_GAMES,
 }
-"""Lists of games that have a name of their own; `all` is all of Atari."""
+"""Lists of games that have a name of their own."""
 
 FLAVOURS_OF = "flavours:"
 """Before a game's name: the pool of all its modes, at its default difficulty."""
 
-_GAMES_BY_KEY = {game.replace("_", ""): game for game in (*ACTION_COUNTS, *CATCH_GAMES)}
+_GAMES_BY_KEY = {game.replace("_", ""): game for game in ACTION_COUNTS}
 
 
 def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
@@ -100,8 +96,6 @@ def _resolve_name(name: str) -> tuple[str, ...]:
         game = _find_game(base, or_pools=tuple(POOLS))
         if not arguments:
             return (game,)
-        if game not in ACTION_COUNTS:
-            raise ValueError(f"{name!r}: {game} has no modes or difficulties; leave out the @")
         return (find_flavour(join_name(game, arguments)).name,)
     except ValueError as error:
         raise ValueError(f"task.games: {error}") from None

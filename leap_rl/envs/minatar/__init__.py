@@ -6,6 +6,5 @@ one difference is deliberate. There, an action that is repeated at the start of 
 last one of the episode before; here an episode depends on nothing before it.
 
 `mersenne` draws random numbers as numpy's `RandomState` does. Each game is a module of three
-kernels over records, one record a game: `start`, `step` and `draw`. `games` collects them, and
-`vector` makes environments of them.
+kernels over records, one record a game: `start`, `step` and `draw`. `games` collects them.
 """

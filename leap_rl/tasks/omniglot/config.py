@@ -12,10 +12,10 @@ CLASSES = 20
 """Characters in a task. Paper; alphabets with fewer are left out."""
 
 TRAINING_IMAGES = 15
-"""Drawings of a character to learn from."""
+"""Images of a character to learn from."""
 
 VALIDATION_IMAGES = 5
-"""Drawings of a character to validate on: the other five of the twenty that were published."""
+"""Images of a character to validate on: the other five of the twenty that were published."""
 
 PUBLISHED_HELD_OUT = 10
 MOST_PRETRAINING = 25
@@ -38,7 +38,7 @@ class OmniglotConfig:
     """Updates in a task's budget. Paper ("training steps"; 5 in meta-training by MAML)."""
 
     batch_size: int = 20
-    """Drawings in an update's batch. Paper."""
+    """Images in an update's batch. Paper."""
 
     lr: float = 0.1
     """Learning rate of the task's gradient descent, without momentum. Paper."""

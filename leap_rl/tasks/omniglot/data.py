@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from leap_rl.tasks.omniglot.config import SOURCE, TRAINING_IMAGES, VALIDATION_IMAGES
 
 DRAWERS = TRAINING_IMAGES + VALIDATION_IMAGES
-"""Drawings of a character."""
+"""Who drew each character once."""
 
 SPLITS = (
     *("images_background", "images_evaluation"),

@@ -129,12 +129,13 @@ def task_images(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
         key=lambda name: derive_seed(split, Purpose.DATA, "characters", alphabet, name),
     )[:CLASSES]
     drawers = sorted(
-        range(DRAWERS), key=lambda hand: derive_seed(split, Purpose.DATA, "hands", alphabet, hand)
+        range(DRAWERS),
+        key=lambda drawer: derive_seed(split, Purpose.DATA, "hands", alphabet, drawer),
     )
     images = np.empty((CLASSES, DRAWERS, SIDE, SIDE), dtype=np.uint8)
     for place, name in enumerate(names):
         try:
-            images[place] = [decode(characters[name][hand]) for hand in drawers]
+            images[place] = [decode(characters[name][drawer]) for drawer in drawers]
         except ValueError as error:
             raise ValueError(f"task.data = {path}: {alphabet}/{name}: {error}") from None
     images.flags.writeable = False

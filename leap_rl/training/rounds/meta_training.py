@@ -1,7 +1,7 @@
 """Meta-training: rounds that draw games, average contributions and step the initialization.
 
-The paper's algorithm 1, served to many trainers at once: line 4 is :func:`draw_games`, lines 5 to
-11 are the tasks that the trainers run, line 12 is :meth:`MetaTraining.close`.
+The paper's algorithm 1, served to many trainers at once: line 4 is `draw_games`, lines 5 to
+11 are the tasks that the trainers run, line 12 is `MetaTraining.close`.
 
 Dimensions: P flattened shared parameters.
 """

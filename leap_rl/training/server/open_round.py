@@ -37,7 +37,7 @@ class TrainerState:
 
 @dataclass(kw_only=True)
 class OpenRound:
-    """The slots of one round, none where the run is finished; :meth:`recover` reads their files."""
+    """The slots of one round, none where the run is finished; `recover` reads their files."""
 
     number: int
     slots: Sequence[Slot]
@@ -123,7 +123,7 @@ class OpenRound:
         Returns whether it was late, and is to be closed.
         """
         now, lease_policy = self.clock(), self.lease_policy
-        # A server that stalls, on a slow disk say, hears nobody meanwhile.
+        # A server that stalls, on a slow disk say, gets no heartbeats meanwhile.
         missed_s = now - self._ticked_s - lease_policy.lease_s / TICKS_A_LEASE
         self._ticked_s = now
         for slot in self.slots:

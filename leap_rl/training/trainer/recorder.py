@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tasks.task import EpisodeEnd, LossMean, Progress
+from leap_rl.tasks.task import EpisodeEnd, Progress
 from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import CurvePoint, Episodes
 
@@ -20,6 +20,24 @@ CURVE_POINTS = 100
 
 RECENT_EPISODES = 100
 """Episodes in the mean return that is shown while a task runs."""
+
+
+@dataclass(kw_only=True, slots=True)
+class LossMean:
+    """Means of the losses, each over the updates that had it."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, losses: Mapping[str, float]) -> None:
+        """Take in one update's losses."""
+        for name, value in losses.items():
+            self.counts[name] = self.counts.get(name, 0) + 1
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each loss; empty before the first update."""
+        return {name: total / self.counts[name] for name, total in self.sums.items()}
 
 
 @dataclass

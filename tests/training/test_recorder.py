@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from leap_rl.tasks.task import LossMean
+from leap_rl.training.trainer.recorder import LossMean
 
 
 def test_each_loss_is_averaged_over_the_updates_that_had_it() -> None:
