@@ -166,7 +166,10 @@ def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
     assert not {"agent_steps", "num_envs", "unroll_length", "atari"} & omniglot["task"].keys()
     assert not {"data", "data_sha256", "omniglot"} & to_mapping(TrainConfig())["task"].keys()
     for argv, message in (
-        (["--agent.lr", "0.5"], "agent.lr = 0.5: has no effect with task.kind = omniglot"),
+        (
+            ["--agent.lr", "0.5"],
+            "agent.lr = 0.5: has no effect with task.kind = omniglot; set task.omniglot.lr",
+        ),
         (["--agent.device", "cuda"], "agent.device = cuda: has no effect"),
         (["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect"),
         (["--task.agent_steps", "160"], "task.agent_steps: has no effect"),
@@ -175,6 +178,10 @@ def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
             read(ROOT / "leap_rl/configs/omniglot_leap.yaml", *argv)
     with pytest.raises(ValueError, match=r"task\.data: has no effect with task\.kind = atari"):
         read(ROOT / "leap_rl/configs/demo.yaml", "--task.data", "here")
+    with pytest.raises(
+        ValueError, match=r"env_processes = 2: has no effect with task\.kind = quadratic"
+    ):
+        read(ROOT / "leap_rl/configs/debug.yaml", "--runtime.env_processes", "2")
 
 
 def test_maml_is_refused_where_nothing_can_be_differentiated_through() -> None:

@@ -6,8 +6,8 @@ Importing one costs no import of torch: each imports what makes its tasks when i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -30,6 +30,10 @@ class Family(ABC):
     """Those of `families.OPTIONS` that have an effect on it."""
     ignored_agent_options: ClassVar[tuple[str, ...] | Literal["all"]] = ()
     """Options of the agent that have none."""
+    resolved_agent_options: ClassVar[Mapping[str, object]] = {}
+    """What `resolve_agent` makes of some of these."""
+    spreads_environments: ClassVar[bool] = False
+    """Whether `runtime.env_processes` spreads its environments over processes."""
     unit: ClassVar[Literal["agent_steps", "examples"]] = "agent_steps"
     """What a task's budget counts: agent steps, or images that an update learns from."""
     compared_by: ClassVar[str | None] = None
@@ -73,10 +77,20 @@ class Family(ABC):
         """Return the frames of an agent step; 0 where there is no emulator."""
         return 0
 
-    def check(  # noqa: B027 - most families refuse nothing
-        self, task: TaskConfig, agent: AgentConfig, env_processes: int
-    ) -> None:
-        """Raise ValueError for options that do not fit together."""
+    def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
+        """Raise ValueError for options that have no effect, or do not fit together."""
+        without_effect = f"has no effect with task.kind = {self.kind}"
+        if env_processes != 1 and not self.spreads_environments:
+            raise ValueError(
+                f"runtime.env_processes = {env_processes}: {without_effect}; leave it out"
+            )
+        default, ignored = type(agent)(), self.ignored_agent_options
+        for name in [one.name for one in fields(agent)] if ignored == "all" else ignored:
+            value = getattr(agent, name)
+            if value not in (getattr(default, name), self.resolved_agent_options.get(name)):
+                own = [group for group in self.options if hasattr(getattr(task, group), name)]
+                way_out = f"set task.{own[0]}.{name}" if own else "leave it out"
+                raise ValueError(f"agent.{name} = {value}: {without_effect}; {way_out}")
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with what data or environments know; ValueError if they lack it."""

@@ -94,6 +94,7 @@ class GymnasiumFamily(PlayedFamily):
     kind = "gymnasium"
     options: ClassVar[tuple[str, ...]] = ("agent_steps", "num_envs", "unroll_length", "gymnasium")
     ignored_agent_options: ClassVar[tuple[str, ...]] = ("reward_clip",)
+    spreads_environments = True
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return each id in its one spelling."""
@@ -109,14 +110,6 @@ class GymnasiumFamily(PlayedFamily):
         """Return the modules that register the ids."""
         modules = (parse_game(game).module for game in task.resolved_games)
         return tuple(dict.fromkeys(module for module in modules if module is not None))
-
-    def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        """Refuse the agent's own bound of rewards."""
-        if agent.reward_clip != AgentConfig().reward_clip:
-            raise ValueError(
-                f"agent.reward_clip = {agent.reward_clip}: has no effect with task.kind = "
-                "gymnasium; set task.gymnasium.reward_clip"
-            )
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with the shape of its observations.

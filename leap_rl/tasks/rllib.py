@@ -5,9 +5,10 @@ Importing this costs no import of torch, of Gymnasium or of Ray.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.gymnasium import GymnasiumFamily
@@ -59,6 +60,11 @@ class RllibFamily(GymnasiumFamily):
         *("reward_clip", "share", "precision", "device", "path_loss"),
         *("rmsprop_alpha", "rmsprop_eps", "rmsprop_start"),
     )
+    resolved_agent_options: ClassVar[Mapping[str, object]] = {
+        "precision": "float32",
+        "device": "cpu",
+    }
+    spreads_environments = False  # RLlib's own
 
     def with_updates(self, task: TaskConfig, updates: int) -> TaskConfig:
         """Raise ValueError: only methods that carry agents over ask for it."""
@@ -68,19 +74,8 @@ class RllibFamily(GymnasiumFamily):
         )
 
     def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        """Raise ValueError for options that RLlib's agent does not have."""
-        default = AgentConfig()
-        for name in self.ignored_agent_options:
-            auto = {"precision": "float32", "device": "cpu"}.get(name)
-            if (value := getattr(agent, name)) not in (getattr(default, name), auto):
-                raise ValueError(
-                    f"agent.{name} = {value}: has no effect with task.kind = rllib; leave it out"
-                )
-        if env_processes != 1:
-            raise ValueError(
-                f"runtime.env_processes = {env_processes}: has no effect with task.kind = rllib, "
-                "whose environments are RLlib's own; leave it out"
-            )
+        """Refuse options that RLlib's agent does not have, and batches that it cannot split."""
+        super().check(task, agent, env_processes)
         batch = task.agent_steps_per_update
         if task.rllib.minibatch_size > batch:
             raise ValueError(

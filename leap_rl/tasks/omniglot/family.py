@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leap_rl.rl.config import AgentConfig
@@ -45,22 +45,6 @@ class OmniglotFamily(Family):
     def budget(self, task: TaskConfig) -> int:
         """Return the images that a task learns from."""
         return task.omniglot.updates * task.omniglot.batch_size
-
-    def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        """Refuse options of agents and of environments."""
-        if env_processes != 1:
-            raise ValueError(
-                f"runtime.env_processes = {env_processes}: has no effect with task.kind = "
-                "omniglot, which has no environments; leave it out"
-            )
-        default = AgentConfig()
-        for one in fields(AgentConfig):
-            value = getattr(agent, one.name)
-            if value != getattr(default, one.name):
-                raise ValueError(
-                    f"agent.{one.name} = {value}: has no effect with task.kind = omniglot, whose "
-                    "learner is set by task.omniglot; leave it out"
-                )
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with its alphabets and its data's SHA-256."""
