@@ -38,7 +38,7 @@ from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.evaluation.verdict import verdict_of
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "sb3_minatar.py"
 INTERVALS: Final = 100

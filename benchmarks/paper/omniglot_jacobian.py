@@ -27,7 +27,7 @@ from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.games import with_alphabets
+from leap_rl.tasks.omniglot.splits import with_alphabets
 from leap_rl.tasks.omniglot.task import OmniglotTask
 from leap_rl.tasks.task import TaskSpec
 

@@ -30,7 +30,7 @@ def film_agents(
     ``check`` is called at each frame, and raises if the command is to stop.
     """
     from leap_rl.envs.atari.camera import frames_per_s
-    from leap_rl.training.rounds.agents import agents_of
+    from leap_rl.training.rounds.evaluation_slots import agents_of
     from leap_rl.video.recording import film
 
     settings = config.task.atari.settings

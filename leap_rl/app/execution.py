@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import sys
 
+from leap_rl.app.announcement import announce
 from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.monitor import Monitor, rows_of
 from leap_rl.app.policies import make_policy, make_tasks
-from leap_rl.app.results import announce
 from leap_rl.app.supervise import is_supervisor, supervise
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, to_mapping
 from leap_rl.config.parsing import TRUST_IMPORTS
@@ -171,7 +171,7 @@ def _conclude(
         film_agents(config, folder, tracker=tracker, console=console, check=interrupts.check)
     report = write_report([folder])
     if config.tracking.wandb != "disabled":
-        from leap_rl.app.outcome import log_outcome
+        from leap_rl.app.evaluation_tables import log_outcome
 
         log_outcome(folder, report, tracker=tracker)
 

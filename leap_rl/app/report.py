@@ -19,10 +19,10 @@ from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten, to_mapping
 from leap_rl.evaluation.comparison import read_summary
+from leap_rl.evaluation.meta_run_text import closed_slots, game_rows, history_sentence, run_verdict
 from leap_rl.evaluation.page import Clip, Part, Table, render
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
 from leap_rl.evaluation.results import Evaluation
-from leap_rl.evaluation.run_part import closed_slots, game_rows, history_sentence, run_verdict
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.durable_files import write_atomically

@@ -22,7 +22,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.atari import AtariConfig
 
 if TYPE_CHECKING:
-    from leap_rl.video.playing import Picture
+    from leap_rl.video.playing import Frame
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
 
 
 @contextmanager
-def _progress(longest: int | None, config: PlayConfig) -> Iterator[Callable[[Picture], None]]:
+def _progress(longest: int | None, config: PlayConfig) -> Iterator[Callable[[Frame], None]]:
     """Show, on a terminal, how far the clip has come."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -219,7 +219,7 @@ def _progress(longest: int | None, config: PlayConfig) -> Iterator[Callable[[Pic
         bar = bars.add_task("playing", total=longest)
         before = 0  # agent steps of the episodes that are over
 
-        def tell(picture: Picture) -> None:
+        def tell(picture: Frame) -> None:
             nonlocal before
             done = before + picture.agent_steps
             said = f"episode {picture.episode} of {config.episodes}, score {picture.score:,}"

@@ -18,7 +18,7 @@ from leap_rl.envs.atari.flavours import find_flavour
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.names import split_name
-from leap_rl.envs.pool import common_shape
+from leap_rl.envs.pool_checks import common_shape
 from leap_rl.envs.replayed import ReplayedEnvs
 from leap_rl.envs.state import Observations
 

@@ -47,7 +47,7 @@ from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.verdict import notes_of, verdict_of
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 LEVEL = 0.9
 """The level to be reached is this part of the way from the baseline's first to its final one."""

@@ -14,7 +14,7 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.training.messages import CurvePoint
-from leap_rl.training.rounds.agents import REWARDS, agents_of, reward_intervals
+from leap_rl.training.rounds.evaluation_slots import REWARDS, agents_of, reward_intervals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -25,7 +25,7 @@ class LearningCurve:
     run: int = 0
     game: str
     seed: int
-    """These four as in `leap_rl.training.rounds.agents.Agent`."""
+    """These four as in `leap_rl.training.rounds.evaluation_slots.Agent`."""
     restarted: bool = False
     """Whether its task diverged and was restarted with another seed."""
     interval_ends: NDArray[np.int64]

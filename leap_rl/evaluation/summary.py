@@ -16,7 +16,7 @@ from leap_rl.evaluation.measures import AgentMeasures
 from leap_rl.evaluation.normalization import RAW, Scale
 from leap_rl.evaluation.results import Evaluation
 from leap_rl.evaluation.statistics import Estimate, FloatArray
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 Measure: TypeAlias = Literal["area", "final", "drawdown"]
 Yardstick: TypeAlias = Literal["baseline", "human"]

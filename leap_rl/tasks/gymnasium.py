@@ -117,7 +117,7 @@ class GymnasiumFamily(PlayedFamily):
         Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
         does not repeat itself, or if they have no shape in common.
         """
-        from leap_rl.envs.pool import check_repeats
+        from leap_rl.envs.pool_checks import check_repeats
 
         shape = self._common_shape(task)
         for game in task.resolved_games:
@@ -159,7 +159,7 @@ class GymnasiumFamily(PlayedFamily):
         )
 
     def _common_shape(self, task: TaskConfig) -> tuple[int, ...]:
-        from leap_rl.envs.pool import common_shape
+        from leap_rl.envs.pool_checks import common_shape
 
         return common_shape(
             task.resolved_games,

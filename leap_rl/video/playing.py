@@ -69,7 +69,7 @@ class Player:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Picture:
+class Frame:
     """A frame, and how the episode stands by then."""
 
     screen: NDArray[np.uint8]
@@ -92,7 +92,7 @@ def play(
     seed: int,
     episodes: int,
     max_agent_steps: int | None = None,
-) -> Iterator[Picture]:
+) -> Iterator[Frame]:
     """Play a game and yield every frame of the emulator.
 
     Args:
@@ -116,7 +116,7 @@ def play(
         shots = camera.shots
         for number, shot in enumerate(shots, start=1):
             score += shot.reward
-            yield Picture(
+            yield Frame(
                 screen=shot.screen,
                 episode=episode,
                 agent_steps=agent_steps,

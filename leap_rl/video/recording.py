@@ -17,7 +17,7 @@ from leap_rl.envs.names import split_name
 from leap_rl.rl.config import AgentConfig
 from leap_rl.training.initialization import load_tensors
 from leap_rl.video.clip import write_clip
-from leap_rl.video.playing import Picture, Player, play
+from leap_rl.video.playing import Frame, Player, play
 from leap_rl.video.renderer import Drawing
 
 
@@ -31,12 +31,12 @@ def film(
     seed: int,
     title: str,
     scale: int,
-    tell: Callable[[Picture], None],
+    tell: Callable[[Frame], None],
     episodes: int = 1,
     max_agent_steps: int | None = None,
     greedy: bool = False,
     root: Path | None = None,
-) -> list[Picture]:
+) -> list[Frame]:
     """Let a trained agent play, and write a clip of every frame at the game's own pace.
 
     Args:
@@ -75,7 +75,7 @@ def film(
     )
     first = next(played)
     drawing = Drawing(height=len(first.screen), scale=scale)
-    ends: dict[int, Picture] = {}
+    ends: dict[int, Frame] = {}
 
     def frames() -> Iterator[NDArray[np.uint8]]:
         for picture in chain([first], played):

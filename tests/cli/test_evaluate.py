@@ -26,7 +26,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import save_tensors
 from leap_rl.training.messages import Complete
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.trainer.recorder import TaskRecorder
 

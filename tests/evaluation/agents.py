@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from leap_rl.evaluation.results import Evaluation, LearningCurve
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 
 def agent(

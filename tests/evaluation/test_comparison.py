@@ -18,7 +18,7 @@ from leap_rl.evaluation.statistics import mean_interval, probability_of_improvem
 from leap_rl.evaluation.summary import Comparison, Differences, Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import conclusion_of, verdict_of
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
 
 BUDGET = 100_000

@@ -23,7 +23,7 @@ from leap_rl.evaluation.statistics import (
 from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.verdict import conclusion_of, verdict_of
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
 
 BUDGET = 100_000

@@ -20,7 +20,7 @@ from leap_rl.evaluation.transfer_plots import (
     score_panels,
     seed_panels,
 )
-from leap_rl.training.rounds.agents import RANDOM
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
 
 BUDGET = 100_000

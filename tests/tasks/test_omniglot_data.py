@@ -13,7 +13,7 @@ from PIL import Image
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.omniglot.data import decode, downsample, read_omniglot
-from leap_rl.tasks.omniglot.games import (
+from leap_rl.tasks.omniglot.splits import (
     alphabet_pools,
     open_data,
     resolve_alphabets,

@@ -14,7 +14,7 @@ from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
-from leap_rl.video.playing import Picture, Player, play
+from leap_rl.video.playing import Frame, Player, play
 
 SETTINGS = AtariSettings(max_frames=64, sticky=0.25)
 PRECISIONS: list[Precision] = ["float32"]
@@ -88,7 +88,7 @@ def test_a_greedy_agent_takes_the_likeliest_action() -> None:
     assert set(player(greedy=False, bias=1.0).act(observations)) > {1}
 
 
-def filmed(**changes: int | None) -> list[Picture]:
+def filmed(**changes: int | None) -> list[Frame]:
     options = {"seed": 1, "episodes": 2, "max_agent_steps": None, **changes}
     return list(play("breakout", player(), settings=SETTINGS, **options))  # type: ignore[arg-type]
 

@@ -48,7 +48,7 @@ class OmniglotFamily(Family):
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with its alphabets and its data's SHA-256."""
-        from leap_rl.tasks.omniglot.games import with_alphabets
+        from leap_rl.tasks.omniglot.splits import with_alphabets
 
         return with_alphabets(task)
 
@@ -64,7 +64,7 @@ class OmniglotFamily(Family):
 
     def check_machine(self, tasks: ConfiguredTasks) -> None:
         """Refuse a machine without the images, too."""
-        from leap_rl.tasks.omniglot.games import open_data
+        from leap_rl.tasks.omniglot.splits import open_data
 
         open_data(tasks.task)
         self.check_processor(tasks)
@@ -85,7 +85,7 @@ class OmniglotFamily(Family):
 
     def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
         """Make the task of learning an alphabet."""
-        from leap_rl.tasks.omniglot.games import task_images
+        from leap_rl.tasks.omniglot.splits import task_images
         from leap_rl.tasks.omniglot.task import OmniglotTask
 
         assert tasks.task.data is not None
