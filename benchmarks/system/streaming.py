@@ -116,7 +116,7 @@ class OneRound:
     """A round of streaming tasks, then of short ones; closing it does nothing."""
 
     rounds = 1
-    keeps_agents = False
+    saves_agents = False
 
     def __init__(self, trainers: int, size: int) -> None:
         self._trainers = trainers

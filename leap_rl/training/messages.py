@@ -76,7 +76,7 @@ class Assignment:
     task_seed: int
     theta0: FloatVector
     """The initialization, [P]."""
-    keep_agent: bool
+    save_agent: bool
     """Whether the trained agent is to come back with the sum."""
     durable_n: int = 0
     """Segments behind ``snapshot``; 0 to start at the initialization."""

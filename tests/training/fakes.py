@@ -62,7 +62,7 @@ class FakePolicy:
 
     rounds: int = 2
     batch: int = 3
-    keeps_agents: bool = False
+    saves_agents: bool = False
     opened: int = 0
     closed: list[tuple[int, list[FilledSlot]]] = field(default_factory=list)
     dropped: list[DroppedSlot] = field(default_factory=list)

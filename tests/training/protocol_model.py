@@ -94,7 +94,7 @@ def record(trainer: str, round_number: int, slot: int) -> TaskRecord:
 class Averaging:
     """Averages and steps with momentum: closing a round twice, or on other sums, shows for good."""
 
-    keeps_agents = False
+    saves_agents = False
     rounds = ROUNDS
 
     def __init__(self, theta: FloatVector, velocity: FloatVector, episodes: int) -> None:

@@ -32,7 +32,7 @@ def test_claims_get_the_slots_in_order_then_wait(server: ParameterServer) -> Non
 
 def test_an_assignment_says_what_to_train_and_from_where(server: ParameterServer) -> None:
     work = assigned(server.claim(claim("a")))
-    assert (work.game, work.task_seed, work.keep_agent) == ("game_0", 0, False)
+    assert (work.game, work.task_seed, work.save_agent) == ("game_0", 0, False)
     np.testing.assert_array_equal(work.theta0, np.zeros(SIZE, dtype=np.float32))
 
 

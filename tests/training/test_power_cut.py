@@ -130,7 +130,7 @@ class Disk:
 
 
 def policy() -> FakePolicy:
-    return FakePolicy(rounds=2, batch=SLOTS, keeps_agents=True)
+    return FakePolicy(rounds=2, batch=SLOTS, saves_agents=True)
 
 
 def agent(round_number: int) -> dict[str, Any]:

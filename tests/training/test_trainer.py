@@ -171,7 +171,7 @@ def test_a_snapshot_that_does_not_fit_its_sum_is_one_line(link: RecordingLink) -
 
 
 def test_an_agent_comes_back_only_where_it_is_carried_over(tmp_path: Path) -> None:
-    policy = FakePolicy(rounds=1, batch=1, keeps_agents=True)
+    policy = FakePolicy(rounds=1, batch=1, saves_agents=True)
     folder = RunFolder(tmp_path / "kept")
     link = RecordingLink(make_server(folder, policy))
     train(link, FakeTasks(UPDATES))

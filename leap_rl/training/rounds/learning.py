@@ -58,7 +58,7 @@ class Learning:
     start: FloatVector
     """The initialization, [P]."""
 
-    keeps_agents = True
+    saves_agents = True
     rounds = 1
 
     def theta0(self, start: int = 0) -> FloatVector:

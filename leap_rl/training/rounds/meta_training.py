@@ -120,7 +120,7 @@ class MetaTraining:
     validation_state: ValidationState
     _theta0: FloatVector = field(init=False)
 
-    keeps_agents = False
+    saves_agents = False
 
     def __post_init__(self) -> None:
         self._theta0 = self.outer.theta.numpy().copy()

@@ -89,7 +89,7 @@ class RoundPolicy(Protocol):
         """How many rounds the run has."""
 
     @property
-    def keeps_agents(self) -> bool:
+    def saves_agents(self) -> bool:
         """Whether trained agents are to be saved."""
 
     def theta0(self, start: int = 0) -> FloatVector:

@@ -121,7 +121,7 @@ class EvaluationPolicy:
     rounds = 1
 
     @property
-    def keeps_agents(self) -> bool:
+    def saves_agents(self) -> bool:
         """Whether trained agents are to be saved."""
         return self.plan.save_agents
 

@@ -135,7 +135,7 @@ class ParameterServer(RunRounds):
         if not np.isfinite(message.contribution).all():
             reason = _not_finite(message.n)
             return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
-        if self.policy.keeps_agents:
+        if self.policy.saves_agents:
             path = self.folder.agent(ticket.slot, slot.spec.game)
             agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
             self.folder.write(path, save(agent))
@@ -203,7 +203,7 @@ class ParameterServer(RunRounds):
             game=slot.spec.game,
             task_seed=slot.task_seed,
             theta0=self.policy.theta0(slot.spec.start),
-            keep_agent=self.policy.keeps_agents,
+            save_agent=self.policy.saves_agents,
             durable_n=slot.n,
             snapshot=snapshot,
             kept=self._kept_agents.read(slot.spec.game) if carries_over else None,

@@ -182,7 +182,7 @@ class Trainer:
             working_s=recorder.working_s,
             waiting_s=waiting_s,
         )
-        agent = task.named_parameters() if assignment.keep_agent else {}
+        agent = task.named_parameters() if assignment.save_agent else {}
         return Complete(
             ticket=assignment.ticket,
             n=path.segments,
