@@ -99,7 +99,7 @@ def _pair(key: str, known: Collection[str]) -> tuple[str, str]:
 
 
 def cosine_map(table: CosineTable) -> HeatMap:
-    """Return the table as a heat map; its colours end at the largest cosine between two games."""
+    """Return the table as a heat map; its colors end at the largest cosine between two games."""
     between = table.means[~np.eye(len(table.games), dtype=bool)]
     limit = float(np.nanmax(np.abs(between), initial=0.0)) or 1.0
     return HeatMap(
@@ -111,7 +111,7 @@ def cosine_map(table: CosineTable) -> HeatMap:
 
 
 def _alike_together(means: FloatArray) -> list[int]:
-    """An order in which games that pull together are neighbours: average linkage's leaves."""
+    """An order in which games that pull together are neighbors: average linkage's leaves."""
     if len(means) < 3:
         return list(range(len(means)))
     known = means[np.isfinite(means)]

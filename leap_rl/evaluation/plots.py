@@ -20,10 +20,10 @@ MOST_CELL_TEXTS = 12
 """Rows of a heat map whose cells show their numbers."""
 DPI = 150
 
-# Okabe and Ito 2008, "Color Universal Design": told apart with any kind of colour vision. Their
+# Okabe and Ito 2008, "Color Universal Design": told apart with any kind of color vision. Their
 # yellow is left out, too faint for a line on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# From the eighth line on colours come again, with other dashes.
+# From the eighth line on colors come again, with other dashes.
 DASHES = ("-", "--", ":", "-.")
 
 STYLE: Any = {
@@ -46,7 +46,7 @@ class Line:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
     group: str | None = None
-    """Lines of a group are thin and share a colour and an entry of the legend; else the label is
+    """Lines of a group are thin and share a color and an entry of the legend; else the label is
     its own."""
 
 
@@ -73,7 +73,7 @@ class IntervalPanel:
     """Where a line stands that says: no difference."""
     title: str = ""
     group: str | None = None
-    """What all rows are of, and have their colour from; else each has that of its label."""
+    """What all rows are of, and have their color from; else each has that of its label."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def draw(
         panels: From left to right and from the top; at least one.
         path: Of the files, without suffix.
         columns: Of the grid that they fill; one row of all unless given.
-        names: Labels and groups that get the first colours in this order, drawn here or not, so
+        names: Labels and groups that get the first colors in this order, drawn here or not, so
             that several figures have them in the same.
     """
     import matplotlib
@@ -114,7 +114,7 @@ def draw(
     columns = min(columns or len(panels), len(panels))
     rows = -(-len(panels) // columns)
     shown = _names(panels)
-    colours = {
+    colors = {
         name: (PALETTE[i % len(PALETTE)], DASHES[i // len(PALETTE) % len(DASHES)])
         for i, name in enumerate(dict.fromkeys([*names, *shown]))
     }
@@ -129,11 +129,11 @@ def draw(
         )
         for index, axis in enumerate(axes.flat):
             if index < len(panels):
-                _draw_panel(panels, index, columns, axis, colours)
+                _draw_panel(panels, index, columns, axis, colors)
             else:
                 axis.set_visible(False)
         if len(shown) > 1 and isinstance(panels[0], Panel):  # rows of intervals have names
-            _add_legend(figure, {name: colours[name] for name in shown})
+            _add_legend(figure, {name: colors[name] for name in shown})
         path.parent.mkdir(parents=True, exist_ok=True)
         files = [path.with_name(f"{path.name}.{form}") for form in FORMATS]
         for file in files:
@@ -159,7 +159,7 @@ def _size(panels: Sequence[AnyPanel]) -> tuple[float, float]:
 
 
 def _names(panels: Sequence[AnyPanel]) -> dict[str, None]:
-    """What has a colour of its own, in the order in which it comes."""
+    """What has a color of its own, in the order in which it comes."""
     names: dict[str, None] = {}
     for panel in panels:
         if isinstance(panel, Panel):
@@ -174,17 +174,17 @@ def _draw_panel(
     index: int,
     columns: int,
     axis: Any,
-    colours: Mapping[str, tuple[str, str]],
+    colors: Mapping[str, tuple[str, str]],
 ) -> None:
     panel = panels[index]
     axis.set_title(panel.title)
     if isinstance(panel, HeatMap):
         _draw_heat_map(panel, axis)
     elif isinstance(panel, IntervalPanel):
-        _draw_intervals(panel, axis, colours)
+        _draw_intervals(panel, axis, colors)
     else:
-        _draw_lines(panel, axis, colours)
-        # What the neighbour says already is not said again.
+        _draw_lines(panel, axis, colors)
+        # What the neighbor says already is not said again.
         left = panels[index - 1] if index % columns else None
         below = panels[index + columns] if index + columns < len(panels) else None
         if isinstance(below, Panel) and below.x_label == panel.x_label:
@@ -193,16 +193,16 @@ def _draw_panel(
             axis.set_ylabel("")
 
 
-def _draw_lines(panel: Panel, axis: Any, colours: Mapping[str, tuple[str, str]]) -> None:
+def _draw_lines(panel: Panel, axis: Any, colors: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     for label, line in panel.lines.items():
-        colour, dashes = colours[line.group or label]
+        color, dashes = colors[line.group or label]
         axis.plot(
             line.x,
             line.y,
             label=label,
-            color=colour,
+            color=color,
             linestyle=dashes,
             linewidth=1.7 if line.group is None else 0.9,
             alpha=1.0 if line.group is None else 0.75,
@@ -210,7 +210,7 @@ def _draw_lines(panel: Panel, axis: Any, colours: Mapping[str, tuple[str, str]])
             markersize=4,
         )
         if line.low is not None and line.high is not None:
-            axis.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+            axis.fill_between(line.x, line.low, line.high, color=color, alpha=0.18, linewidth=0)
     axis.set(xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.log_y:
         axis.set_yscale("log")
@@ -223,14 +223,12 @@ def _draw_lines(panel: Panel, axis: Any, colours: Mapping[str, tuple[str, str]])
     axis.grid(alpha=0.3)
 
 
-def _draw_intervals(
-    panel: IntervalPanel, axis: Any, colours: Mapping[str, tuple[str, str]]
-) -> None:
+def _draw_intervals(panel: IntervalPanel, axis: Any, colors: Mapping[str, tuple[str, str]]) -> None:
     for place, (label, (value, low, high)) in enumerate(panel.rows.items()):
-        colour, _ = colours[panel.group or label]
+        color, _ = colors[panel.group or label]
         if math.isfinite(low) and math.isfinite(high):
-            axis.plot([low, high], [place, place], color=colour, linewidth=7, alpha=0.35)
-        axis.plot([value], [place], color=colour, marker="o", markersize=7)
+            axis.plot([low, high], [place, place], color=color, linewidth=7, alpha=0.35)
+        axis.plot([value], [place], color=color, marker="o", markersize=7)
     if panel.mark is not None:
         axis.axvline(panel.mark, color="black", linewidth=0.9, linestyle="--")
     axis.set(xlabel=panel.x_label, ylim=(len(panel.rows) - 0.5, -0.5))
@@ -267,7 +265,7 @@ def _add_legend(figure: Any, shown: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.lines import Line2D
 
     looks: Sequence[Any] = list(shown.values())
-    entries = [Line2D([], [], color=colour, ls=dashes, lw=2.2) for colour, dashes in looks]
+    entries = [Line2D([], [], color=color, ls=dashes, lw=2.2) for color, dashes in looks]
     width, height = figure.get_size_inches()
     # As many entries a row, of at most four, as are no wider than the figure.
     for ncols in range(min(4, len(shown)), 0, -1):

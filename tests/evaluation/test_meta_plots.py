@@ -46,7 +46,7 @@ def test_cosines_are_averaged_over_the_meta_steps_that_had_both_games() -> None:
     assert np.isnan(table.means[alien, alien])
 
 
-def test_games_that_pull_together_are_neighbours() -> None:
+def test_games_that_pull_together_are_neighbors() -> None:
     first, second = ["a", "c", "e"], ["b", "d", "f"]
     row = {
         f"cosine/{one}/{other}": 0.5 if (one in first) == (other in first) else -0.5
@@ -58,7 +58,7 @@ def test_games_that_pull_together_are_neighbours() -> None:
     assert {frozenset(games[:3]), frozenset(games[3:])} == {frozenset(first), frozenset(second)}
 
 
-def test_the_maps_colours_end_at_the_largest_cosine_between_two_games() -> None:
+def test_the_maps_colors_end_at_the_largest_cosine_between_two_games() -> None:
     drawn = cosine_map(cosine_table(ROWS))
     assert drawn.limit == 0.25
     assert "Space Invaders" in drawn.labels

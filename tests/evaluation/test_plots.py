@@ -29,8 +29,8 @@ def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 LINE = Line([1, 2], [0.5, 0.25], [0.4, 0.2], [0.6, 0.3])
 
 
-def colours(svg: Path) -> set[str]:
-    return {colour.upper() for colour in re.findall(r"#[0-9a-f]{6}", svg.read_text())}
+def colors(svg: Path) -> set[str]:
+    return {color.upper() for color in re.findall(r"#[0-9a-f]{6}", svg.read_text())}
 
 
 def test_plots_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ def test_plots_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
     assert once[0].read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_name_has_its_colour_whatever_else_is_drawn(tmp_path: Path) -> None:
+def test_a_name_has_its_color_whatever_else_is_drawn(tmp_path: Path) -> None:
     alone = Panel({"seed 0": Line([1, 2], [3, 4], group="leap")}, "x", "y")
     (_, svg) = draw([alone], tmp_path / "alone", names=["random", "leap"])
-    assert PALETTE[1] in colours(svg)
-    assert PALETTE[0] not in colours(svg)
+    assert PALETTE[1] in colors(svg)
+    assert PALETTE[0] not in colors(svg)
     (_, svg) = draw([alone], tmp_path / "first")
-    assert PALETTE[0] in colours(svg)
+    assert PALETTE[0] in colors(svg)
 
 
 @pytest.mark.parametrize("panels", [1, 2])
@@ -88,7 +88,7 @@ def test_what_has_no_interval_is_drawn_as_a_point(tmp_path: Path) -> None:
     (_, without), (_, with_bar) = (
         draw([panel], tmp_path / name) for name, panel in (("unsure", unsure), ("sure", sure))
     )
-    # Point and bar in the colour of the row, the bar see-through.
+    # Point and bar in the color of the row, the bar see-through.
     assert "opacity: 0.35" not in without.read_text()
     assert "opacity: 0.35" in with_bar.read_text()
 

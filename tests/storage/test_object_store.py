@@ -94,7 +94,7 @@ def test_names_that_leave_or_hide_are_not_listed(name: str) -> None:
         ("az://box/mine", "must be a path, or begin with one of s3://, gs://, memory://, file://"),
         ("s3://", "must name a bucket and a folder, such as s3://bucket/mine"),
         ("s3://me:secret@bucket/mine", "s3://...@bucket/mine: must hold no password"),
-        ("s3://bucket/mine?colour=red", "colour"),
+        ("s3://bucket/mine?color=red", "color"),
     ],
 )
 def test_a_url_that_cannot_be_is_refused(url: str, says: str) -> None:
