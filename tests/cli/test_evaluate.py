@@ -296,7 +296,7 @@ def test_a_bad_initialization_is_one_line(
         ("--init", tmp_path): "no run is here",
         ("--init", trained, "--init", unlike): f"init = {unlike}: ",
         ("--init", tmp_path / "file.safetensors", *CATCH[:2]): "no safetensors file",
-        ("--init", trained, "--games", "pongo"): "'pongo'; did you mean 'pong'?",
+        ("--init", trained, "--games", "catchh"): "task.kind = catch; did you mean 'catch'?",
         ("--init", trained, "--seeds", "0"): "seeds = 0: must be at least 1",
         ("--init", f"random={trained}"): "random names the baseline; take another name",
         ("--init", f"leap={trained},"): "name runs, as --init leap=runs/a,runs/b",

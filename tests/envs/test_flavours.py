@@ -135,7 +135,7 @@ def test_a_pool_of_flavours_is_a_games_modes() -> None:
         ("pong@level=1", "a game has no 'level' to be chosen; say mode, difficulty or both"),
         ("pongg@mode=1", "no game or pool is named 'pongg'; did you mean 'pong'?"),
         ("paper@mode=1", "no game or pool is named 'paper'"),
-        ("catch@mode=1", "catch has no modes or difficulties"),
+        ("flavours:catch", "no game is named 'catch'"),
         ("pong@mode", "must be spelled NAME or NAME@key=value"),
         ("flavours:qbert", "qbert has one mode; name its difficulties one by one, such as qbert@"),
         ("flavours:assault", " = flavours:assault: assault has one mode"),
