@@ -416,7 +416,7 @@ def test_the_watch_sees_what_runs_open(opened: Watch) -> None:
         *("config.yaml", ".lock", ".server", "metrics.jsonl", "live.json", "wandb/run_id.txt"),
         *("checkpoints", "checkpoints/000001", "checkpoints/latest", "slots/000001/001.lease"),
         *("slots/000001/001.snapshot", "curves/000002.parquet", "report", "report/index.html"),
-        *("kept", "kept/000001", "tensorboard"),
+        *("carried_over", "carried_over/000001", "tensorboard"),
     }
 
 

@@ -128,9 +128,9 @@ def _rows(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
 def _sealed_files(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     """Check the files of open slots and the agents that continue from round to round."""
     slots = (folder.path / "slots").glob("[0-9]*/*")
-    kept = (folder.path / "kept").glob("[0-9]*/*.safetensors")
+    carried = (folder.path / "carried_over").glob("[0-9]*/*.safetensors")
     names = (".lease", ".snapshot", ".safetensors")
-    for path in sorted(chain(kept, (path for path in slots if path.suffix in names))):
+    for path in sorted(chain(carried, (path for path in slots if path.suffix in names))):
         try:
             _, header = unseal(read_regular(path))
         except (OSError, SealError, ValueError) as error:
@@ -139,9 +139,9 @@ def _sealed_files(folder: RunFolder, run: StoredRun, states: States) -> Iterator
         if not isinstance(header, dict) or header.get("fingerprint") != run.record.fingerprint:
             yield f"{path}: belongs to another run"
     newest = states.get(max(states, default=0), {})
-    for game, number in newest.get("kept", {}).items():
-        if not folder.kept_agent(number, game).exists():
-            yield f"{folder.kept_agent(number, game)}: is missing"
+    for game, number in newest.get("carried_over", {}).items():
+        if not folder.carried_agent(number, game).exists():
+            yield f"{folder.carried_agent(number, game)}: is missing"
 
 
 def _results(folder: RunFolder, states: States) -> Iterator[str]:

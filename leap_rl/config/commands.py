@@ -90,7 +90,7 @@ class TrainConfig(_Options):
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)
             _check_validation(self.validation, self.meta, self.task)
-        if self.meta.keeps_tasks:
+        if self.meta.carries_agents:
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
             object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
         if self.meta.differentiates_updates:

@@ -139,7 +139,7 @@ class MetaConfig:
                     object.__setattr__(self, one.name, one.default)
 
     @property
-    def keeps_tasks(self) -> bool:
+    def carries_agents(self) -> bool:
         """Whether a game's agent is carried over from round to round."""
         return self.method == "finetune"
 

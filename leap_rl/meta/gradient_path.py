@@ -212,7 +212,7 @@ class Method:
     """What follows a task."""
     end_batches: int = 0
     """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
-    keeps_tasks: ClassVar[bool] = False
+    carries_agents: ClassVar[bool] = False
     """Whether a task that is drawn again is carried over, heads and all, from its last round."""
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:

@@ -77,4 +77,4 @@ class Finetune(Reptile):
     """The method; it contributes what Reptile does, and its tasks are carried over."""
 
     name = "finetune"
-    keeps_tasks = True
+    carries_agents = True

@@ -29,7 +29,7 @@ GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
 GROWING_EVERY_S: Final = 20.0
 """At most, and a second later for each megabyte, as it is written whole each time."""
 
-PASSING: Final = ("slots/", "kept/", "live.json")
+PASSING: Final = ("slots/", "carried_over/", "live.json")
 """Files that a run removes; no other is ever removed from the store."""
 
 DOWNLOADS: Final = 8
@@ -133,7 +133,7 @@ class Mirror:
 
     def _remove(self, stamps: Mapping[str, Stamp], latest: int) -> int:
         """Remove from the store what the run has removed, unless `latest` there needs it."""
-        needed = (f"slots/{latest:06d}/", f"kept/{latest - 1:06d}/")
+        needed = (f"slots/{latest:06d}/", f"carried_over/{latest - 1:06d}/")
         gone = [
             name
             for name in self._alike

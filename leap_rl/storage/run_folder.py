@@ -7,8 +7,8 @@
         state.json                      what is in the folder, with SHA-256 sums; the round's rows
     RUN/checkpoints/latest              the newest checkpoint's number, moved last
     RUN/slots/000012/007.safetensors    a completed slot of the open round
-    RUN/kept/000012/pong.safetensors    an agent that is carried over from round 12, for methods
-                                        that keep their tasks
+    RUN/carried_over/000012/pong.safetensors
+                                        an agent as round 12 left it, for methods that carry it over
     RUN/curves/000012.parquet           the episodes of round 12
     RUN/agents/                         trained agents, where asked for
     RUN/live.json                       how the run stands, while its driver lives; for display only
@@ -294,13 +294,15 @@ class RunFolder(LockedFolder):
         """Return the file of one round's episodes."""
         return self.path / "curves" / f"{round_number:06d}.parquet"
 
-    def kept_agent(self, round_number: int, game: str) -> Path:
+    def carried_agent(self, round_number: int, game: str) -> Path:
         """Return the file of an agent that is carried over from one round to the next."""
-        return self.path / "kept" / f"{round_number:06d}" / f"{file_name(game)}.safetensors"
+        return self.path / "carried_over" / f"{round_number:06d}" / f"{file_name(game)}.safetensors"
 
-    def kept_rounds(self) -> list[Path]:
+    def carried_rounds(self) -> list[Path]:
         """Return the folders of the rounds that left such agents, in order."""
-        return sorted(path for path in (self.path / "kept").glob("[0-9]*") if path.name.isdecimal())
+        return sorted(
+            path for path in (self.path / "carried_over").glob("[0-9]*") if path.name.isdecimal()
+        )
 
     def agent(self, slot: int, game: str) -> Path:
         """Return the file of a trained agent."""

@@ -82,7 +82,7 @@ class Assignment:
     """Segments behind ``snapshot``; 0 to start at the initialization."""
     snapshot: Bytes | None = None
     """A snapshot to resume from, or none."""
-    kept: Bytes | None = None
+    carried_agent: Bytes | None = None
     """The agent of the game's last round, for methods that carry agents over; none for its first
     round, and where there is a snapshot."""
 
@@ -176,8 +176,8 @@ class Complete:
     episodes: Episodes
     claim: Claim
     """Asks for the next work along with it."""
-    kept: Bytes | None = None
-    """The task's snapshot at its end, for methods that keep their tasks."""
+    carried_agent: Bytes | None = None
+    """The task's snapshot at its end, for methods that carry agents over."""
     agent: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """The trained agent's parameters by name, where they were asked for."""
 

@@ -26,7 +26,7 @@ def test_build_hands_every_field_on():
 def test_a_method_is_one_word(method):
     config = MetaConfig(method=method.name)
     assert config.build() == method
-    assert config.keeps_tasks == method.keeps_tasks == (method == Finetune())
+    assert config.carries_agents == method.carries_agents == (method == Finetune())
     assert config.differentiates_updates == (method == MAML())
 
 

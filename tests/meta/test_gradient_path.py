@@ -16,7 +16,7 @@ def test_methods_and_paths_fit_their_protocols():
     names = [method.name for method in methods]
     assert names == ["none", "leap", "reptile", "fomaml", "finetune"]
     assert [method.name for method in methods if method.end_batches] == ["fomaml"]
-    assert [method.name for method in methods if method.keeps_tasks] == ["finetune"]
+    assert [method.name for method in methods if method.carries_agents] == ["finetune"]
     for method in methods:
         path: GradientPath = method.start(torch.ones(3))
         path.observe(torch.ones(3), 1.0, torch.ones(3))

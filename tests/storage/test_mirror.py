@@ -156,7 +156,7 @@ def test_what_a_checkpoint_still_needs_is_not_removed(
     """A round that closes after `latest` was looked at: its slots go with the next `latest`."""
     run = make_run(tmp_path / "here")
     add_slot_file(run, 1, "000.safetensors")
-    kept = run.kept_agent(0, "pong")
+    kept = run.carried_agent(0, "pong")
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"agent")
     mirror = Mirror(run.path, ObjectStore(url))
@@ -174,12 +174,12 @@ def test_what_a_checkpoint_still_needs_is_not_removed(
     there = pulled(tmp_path / "there", ObjectStore(url))
     assert there.latest() == 1
     assert there.slot(1, 0).exists()
-    assert there.kept_agent(0, "pong").exists()
+    assert there.carried_agent(0, "pong").exists()
     mirror.push()
     there = pulled(tmp_path / "there", ObjectStore(url))
     assert there.latest() == 2
     assert not there.slot(1, 0).exists()
-    assert not there.kept_agent(0, "pong").exists()
+    assert not there.carried_agent(0, "pong").exists()
 
 
 def test_latest_never_leads_to_what_is_not_there_yet(

@@ -26,7 +26,7 @@ from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
-from leap_rl.training.trainer.snapshot import carry_over, keep
+from leap_rl.training.trainer.snapshot import agent_to_carry, carry_over
 
 LR = 0.01
 BOWLS = ConfiguredTasks(
@@ -53,22 +53,22 @@ def with_updates(make: ConfiguredTasks, updates: int) -> ConfiguredTasks:
 def finetune(make: ConfiguredTasks, rounds: list[list[str]]) -> list[Tensor]:
     """The encoders after each round, by what the trainers and the parameter server do."""
     outer = OuterStep(make.random_initialization(1), optimizer="sgd", meta_lr=1.0)
-    kept: dict[str, Bytes] = {}
+    agents: dict[str, Bytes] = {}
     encoders = []
     for number, games in enumerate(rounds):
         contributions = []
         for game in games:
             # A seed of the round's: what goes on must not depend on it.
-            seed = 100 * number if game in kept else make.task.resolved_games.index(game)
+            seed = 100 * number if game in agents else make.task.resolved_games.index(game)
             task = make(TaskSpec(game=game, seed=seed))
             path = Finetune().start(outer.theta, borrow=True)
-            if game in kept:
-                carry_over(kept[game], task, outer.theta)
+            if game in agents:
+                carry_over(agents[game], task, outer.theta)
             else:
                 task.start(outer.theta)
             while not task.done:
                 task.advance(path.visit)
-            kept[game] = keep(task)
+            agents[game] = agent_to_carry(task)
             end = task.end_point(with_grad=False)
             path.finish(end.theta, end.loss, end.grad, step_length=end.step_length)
             contributions.append(path.gradient())
@@ -180,10 +180,12 @@ def test_an_agent_carried_over_from_another_task_is_refused_in_one_line() -> Non
     task = CATCH(TaskSpec(game="catch", seed=0))
     theta0 = CATCH.random_initialization(1)
     task.start(theta0)
-    kept = keep(task)
+    agent = agent_to_carry(task)
     wider = replace(CATCH, task=replace(CATCH.task, num_envs=5, agent_steps=25))
-    for damaged in (kept[:-3], np.zeros(10, dtype=np.uint8)):
-        with pytest.raises(RunFailedError, match="the agent that was kept cannot be resumed"):
+    for damaged in (agent[:-3], np.zeros(10, dtype=np.uint8)):
+        with pytest.raises(
+            RunFailedError, match="the agent that was carried over cannot be resumed"
+        ):
             carry_over(damaged, CATCH(TaskSpec(game="catch", seed=0)), theta0)
     with pytest.raises(RunFailedError, match="cannot be resumed"):
-        carry_over(kept, wider(TaskSpec(game="catch", seed=0)), theta0)
+        carry_over(agent, wider(TaskSpec(game="catch", seed=0)), theta0)

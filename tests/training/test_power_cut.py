@@ -168,7 +168,9 @@ class Promises:
             standing.slots_total - standing.slots_complete
         ):  # whose agents are read on the way
             work = assigned(server.claim(claim("new", number=1 + number, incarnation=9)))
-            assert (work.kept is not None) == (standing.round > 0 and work.snapshot is None)
+            assert (work.carried_agent is not None) == (
+                standing.round > 0 and work.snapshot is None
+            )
             server.complete(complete(work.ticket, claim("new", number=2 + number, incarnation=9)))
 
     def _check_agents(self, folder: RunFolder, server: ParameterServer) -> None:
@@ -206,7 +208,7 @@ def test_nothing_that_was_answered_is_lost_to_a_power_cut_or_a_death(
         number += 1
         message = complete(ticket, claim(number=number))
         kept = np.frombuffer(b"an agent", dtype=np.uint8)
-        counted = server.complete(replace(message, agent=agent(ticket.round), kept=kept))
+        counted = server.complete(replace(message, agent=agent(ticket.round), carried_agent=kept))
         assert isinstance(counted, Counted)
         promises.counted.add(ticket.slot)
         if server.status().round > promises.closed:

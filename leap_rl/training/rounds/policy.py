@@ -32,8 +32,8 @@ class FilledSlot:
     """The sum over all of the task's segments, [P]."""
     record: TaskRecord
     episodes: Episodes
-    kept: Bytes | None = None
-    """The task's snapshot at its end, for methods that keep their tasks."""
+    carried_agent: Bytes | None = None
+    """The task's snapshot at its end, for methods that carry agents over."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

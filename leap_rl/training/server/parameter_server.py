@@ -139,7 +139,12 @@ class ParameterServer(RunRounds):
             path = self.folder.agent(ticket.slot, slot.spec.game)
             agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
             self.folder.write(path, save(agent))
-        slot.fill(message.contribution, message.record, message.episodes, kept=message.kept)
+        slot.fill(
+            message.contribution,
+            message.record,
+            message.episodes,
+            carried_agent=message.carried_agent,
+        )
         slot.n = message.n
         self.counters.tasks_completed += 1
         self.counters.agent_steps += slot.new_steps(message.record.agent_steps)
@@ -206,7 +211,7 @@ class ParameterServer(RunRounds):
             save_agent=self.policy.saves_agents,
             durable_n=slot.n,
             snapshot=snapshot,
-            kept=self._kept_agents.read(slot.spec.game) if carries_over else None,
+            carried_agent=self._carried_agents.read(slot.spec.game) if carries_over else None,
         )
 
     def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:

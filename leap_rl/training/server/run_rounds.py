@@ -21,8 +21,8 @@ from leap_rl.training.rounds.policy import (
     FilledSlot,
     RoundPolicy,
 )
+from leap_rl.training.server.carried_agents import CarriedAgents
 from leap_rl.training.server.counters import Counters
-from leap_rl.training.server.kept_agents import KeptAgents
 from leap_rl.training.server.open_round import LeasePolicy, OpenRound, TrainerState
 from leap_rl.training.server.slot_files import SlotFiles
 from leap_rl.training.server.slots import Slot, SlotState
@@ -65,7 +65,9 @@ class RunRounds:
         for row in state["rows"]:
             self.counters.committed(row["axis"], row["values"])
         self._trainers: dict[str, TrainerState] = {}
-        self._kept_agents = KeptAgents(self.folder, self.fingerprint, state.get("kept", {}))
+        self._carried_agents = CarriedAgents(
+            self.folder, self.fingerprint, state.get("carried_over", {})
+        )
         self._closed: ClosedRound | None = None
         # The attempt that counted, by round and slot. A trainer repeats what it sent to a server
         # that died in answering it, and that can be no older than the last round.
@@ -174,13 +176,13 @@ class RunRounds:
         self, number: int, results: Sequence[FilledSlot | DroppedSlot], closed: ClosedRound
     ) -> None:
         """Write a closed round's checkpoint, which makes the round count."""
-        kept = self._kept_agents.after(number, results)
+        carried = self._carried_agents.after(number, results)
         state = {
             **closed.state,
             "fingerprint": self.fingerprint,
             "slots": [_entry(slot) for slot in results],
             "rows": [{"axis": row.axis, "values": dict(row.values)} for row in closed.rows],
-            **({"kept": kept} if kept else {}),
+            **({"carried_over": carried} if carried else {}),
         }
         if closed.best is not None:
             # Its checkpoint is there: this round began with it, or one before.
@@ -192,7 +194,7 @@ class RunRounds:
             state,
             before_latest=lambda: self.on_fault_point(FaultPoint.SERVER_WRITING),
         )
-        self._kept_agents.committed(kept)
+        self._carried_agents.committed(carried)
         if self.keep_checkpoints is not None:
             self.folder.thin_out(self.keep_checkpoints)
         self.on_fault_point(FaultPoint.SERVER_COMMITTED)

@@ -106,8 +106,8 @@ class SlotFiles:
             arrays: Arrays = {}
             header["dropped"] = {"reason": slot.reason, "agent_steps": slot.agent_steps}
         else:
-            kept = {} if slot.kept is None else {"kept": slot.kept}
-            arrays = {"contribution": slot.contribution, **asdict(slot.episodes), **kept}
+            agent = {} if slot.carried_agent is None else {"agent": slot.carried_agent}
+            arrays = {"contribution": slot.contribution, **asdict(slot.episodes), **agent}
             header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
         self._write(self._path, arrays, header)
         self._folder.remove(self._path.with_suffix(".snapshot"))
@@ -131,7 +131,7 @@ class SlotFiles:
             restarts=restarts,
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
-            kept=arrays.pop("kept", None),
+            carried_agent=arrays.pop("agent", None),
             record=checked(TaskRecord, record),
             episodes=Episodes(**arrays),
         )

@@ -145,7 +145,7 @@ class Slot:
         record: TaskRecord,
         episodes: Episodes,
         *,
-        kept: Bytes | None = None,
+        carried_agent: Bytes | None = None,
         cut_off: bool = False,
     ) -> None:
         """Complete it with a sum, [P]."""
@@ -158,7 +158,7 @@ class Slot:
                 contribution=contribution,
                 record=record,
                 episodes=episodes,
-                kept=kept,
+                carried_agent=carried_agent,
             )
         )
         self.contribution = contribution

@@ -3,7 +3,7 @@
 A task that is restored from it ends with the same bits and rows as one that was left alone.
 
 A method whose agents are carried over from round to round takes another of each when its round is
-over, without path and records: `keep` makes it, and `carry_over` restores it in a later round.
+over, without path and records: `agent_to_carry` takes it, `carry_over` restores it in a later one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def restore_snapshot(
         ) from error
 
 
-def keep(task: Task) -> Bytes:
+def agent_to_carry(task: Task) -> Bytes:
     """Return a task at the end of its round, for `carry_over`, as uint8 [bytes].
 
     To be called before `Task.end_point`, whose batch the agent never learns from.
@@ -74,17 +74,17 @@ def keep(task: Task) -> Bytes:
     return np.frombuffer(seal(task.state(), {}), dtype=np.uint8)
 
 
-def carry_over(kept: Bytes, task: Task, theta0: Tensor) -> None:
-    """Begin a round from `theta0`, float32 [P], with a freshly made task and what `keep` returned.
+def carry_over(agent: Bytes, task: Task, theta0: Tensor) -> None:
+    """Begin a round from `theta0`, float32 [P], with a freshly made task and a carried agent.
 
     Raises:
         RunFailedError: It does not fit: another version of something made it, or it is damaged.
     """
     try:
-        arrays, _ = unseal(kept.data)
+        arrays, _ = unseal(agent.data)
         task.carry_over(arrays, theta0)
     except (SealError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
-            f"the agent that was kept cannot be resumed ({type(error).__name__}: {error}); "
+            f"the agent that was carried over cannot be resumed ({type(error).__name__}: {error}); "
             "fork the run to have all agents start from scratch"
         ) from error

@@ -36,8 +36,8 @@ from leap_rl.training.messages import (
 from leap_rl.training.trainer.recorder import TaskRecorder
 from leap_rl.training.trainer.snapshot import (
     TRAIN_AGAIN,
+    agent_to_carry,
     carry_over,
-    keep,
     restore_snapshot,
     take_snapshot,
 )
@@ -122,8 +122,8 @@ class Trainer:
             path = self.method.start(theta0.to(task.device), borrow=True)
             if assignment.snapshot is not None:
                 restore_snapshot(assignment.snapshot, task, path, recorder)
-            elif assignment.kept is not None:
-                carry_over(assignment.kept, task, theta0)
+            elif assignment.carried_agent is not None:
+                carry_over(assignment.carried_agent, task, theta0)
             else:
                 task.start(theta0)
             if path.segments != assignment.durable_n:
@@ -141,12 +141,12 @@ class Trainer:
                         return answer
                     self.on_fault_point(SENT[due])
             # Before the end point: its batch is one that the agent never learns from.
-            kept = keep(task) if self.method.keeps_tasks else None
+            carried = agent_to_carry(task) if self.method.carries_agents else None
             path.end(end_of_path(task, batches=self.method.end_batches))
             whole = self._complete(assignment, task, recorder, path, waiting_s=waiting_s)
             self.on_fault_point(FaultPoint.TRAINER_COMPLETING)
             self._idle_since_s = time.monotonic()  # from here on the trainer waits for an answer
-            return self.link.complete(replace(whole, kept=kept))
+            return self.link.complete(replace(whole, carried_agent=carried))
         except NonFiniteError as error:
             return self.link.diverged(
                 Diverged(

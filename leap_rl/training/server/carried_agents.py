@@ -1,6 +1,6 @@
-"""Agents that are carried over from round to round, for methods that keep their tasks.
+"""Agents that are carried over from round to round: finetuning's.
 
-    RUN/kept/000012/pong.safetensors    pong's agent as it was at the end of round 12
+    RUN/carried_over/000012/pong.safetensors  pong's agent as it was at the end of round 12
 
 A checkpoint has the round in which each game's agent was last trained. Agents that neither the
 newest checkpoint nor the one before it refers to are removed.
@@ -18,7 +18,7 @@ from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 
 
-class KeptAgents:
+class CarriedAgents:
     """The agents of a run; `rounds` is the newest checkpoint's, by game."""
 
     def __init__(self, folder: RunFolder, fingerprint: str, rounds: Mapping[str, int]) -> None:
@@ -36,7 +36,7 @@ class KeptAgents:
         if game not in self._rounds:
             return None
         number = self._rounds[game]
-        path = self._folder.kept_agent(number, game)
+        path = self._folder.carried_agent(number, game)
         try:
             arrays, header = unseal(read_regular(path))
             if header != self._header(game):
@@ -53,9 +53,11 @@ class KeptAgents:
         """Write the agents that a round leaves; returns the rounds for its checkpoint."""
         rounds = dict(self._rounds)
         for slot in results:
-            if isinstance(slot, FilledSlot) and slot.kept is not None:
-                path = self._folder.kept_agent(number, slot.spec.game)
-                self._folder.write(path, seal({"agent": slot.kept}, self._header(slot.spec.game)))
+            if isinstance(slot, FilledSlot) and slot.carried_agent is not None:
+                path = self._folder.carried_agent(number, slot.spec.game)
+                self._folder.write(
+                    path, seal({"agent": slot.carried_agent}, self._header(slot.spec.game))
+                )
                 rounds[slot.spec.game] = number
         return rounds
 
@@ -63,7 +65,7 @@ class KeptAgents:
         """Take the rounds of a checkpoint that is on disk, and remove agents out of use."""
         self._before, self._rounds = self._rounds, dict(rounds)
         used = {*self._before.items(), *self._rounds.items()}
-        for folder in self._folder.kept_rounds():
+        for folder in self._folder.carried_rounds():
             games = {file_name(game) for game, number in used if number == int(folder.name)}
             if not games:
                 self._folder.remove(folder, ignore_errors=True)

@@ -39,7 +39,7 @@ def agent(round_number: int, game: str) -> Bytes:
 
 
 def said(work: Assignment) -> str | None:
-    return None if work.kept is None else bytes(work.kept).decode()
+    return None if work.carried_agent is None else bytes(work.carried_agent).decode()
 
 
 def train_round(server: ParameterServer, number: int) -> list[str | None]:
@@ -50,7 +50,7 @@ def train_round(server: ParameterServer, number: int) -> list[str | None]:
         assert work.ticket.round == number
         seen.append(said(work))
         message = complete(work.ticket, claim(number=2 * (2 * number + slot) + 2))
-        answer = server.complete(replace(message, kept=agent(number, work.game)))
+        answer = server.complete(replace(message, carried_agent=agent(number, work.game)))
         assert isinstance(answer, Counted)
     return seen
 
@@ -64,7 +64,7 @@ def test_the_agent_of_a_game_is_carried_over_to_its_next_round(folder: RunFolder
     assert train_round(server, 0) == [None, None]  # a, b
     assert train_round(server, 1) == ["b after 0", None]
     assert train_round(server, 2) == ["c after 1", "a after 0"]
-    assert folder.read_state(3)["kept"] == {"a": 2, "b": 1, "c": 2}
+    assert folder.read_state(3)["carried_over"] == {"a": 2, "b": 1, "c": 2}
 
 
 def test_agents_survive_the_server(folder: RunFolder) -> None:
@@ -76,9 +76,9 @@ def test_what_no_recent_checkpoint_refers_to_is_removed(folder: RunFolder) -> No
     server = start(folder)
     for number in range(4):
         train_round(server, number)
-    kept = {path.relative_to(folder.path / "kept").as_posix() for path in _files(folder)}
+    agents = {path.relative_to(folder.path / "carried_over").as_posix() for path in _files(folder)}
     # Checkpoint 4 says a: 3, b: 3, c: 2; checkpoint 3 says a: 2, b: 1, c: 2.
-    assert kept == {f"{name}.safetensors" for name in ("000003/a", "000003/b", "000002/c")} | {
+    assert agents == {f"{name}.safetensors" for name in ("000003/a", "000003/b", "000002/c")} | {
         "000002/a.safetensors",
         "000001/b.safetensors",
     }
@@ -91,7 +91,7 @@ def test_a_task_is_restored_from_its_snapshot_rather_than_from_an_agent(folder: 
     server.stream(with_snapshot(work.ticket, 3))
     again = assigned(server.claim(claim(number=10)))
     assert again.snapshot is not None
-    assert again.kept is None
+    assert again.carried_agent is None
 
 
 def test_a_task_that_starts_again_has_a_new_agent(folder: RunFolder) -> None:
@@ -106,12 +106,12 @@ def test_a_task_that_starts_again_has_a_new_agent(folder: RunFolder) -> None:
 
 def test_an_agent_that_is_damaged_or_of_another_run_is_told(folder: RunFolder) -> None:
     train_round(start(folder), 0)
-    path = folder.kept_agent(0, "b")
+    path = folder.carried_agent(0, "b")
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(RunFolderError, match=r"b\.safetensors: cannot be resumed from .*digest"):
         start(folder).claim(claim())
-    path.write_bytes(folder.kept_agent(0, "a").read_bytes())
+    path.write_bytes(folder.carried_agent(0, "a").read_bytes())
     with pytest.raises(RunFolderError, match="another game or run"):
         start(folder).claim(claim())
     path.write_bytes(seal({"agent": agent(0, "b")}, {"fingerprint": "other", "game": "b"}))
@@ -123,4 +123,4 @@ def test_an_agent_that_is_damaged_or_of_another_run_is_told(folder: RunFolder) -
 
 
 def _files(folder: RunFolder) -> list[Path]:
-    return sorted((folder.path / "kept").rglob("*.safetensors"))
+    return sorted((folder.path / "carried_over").rglob("*.safetensors"))

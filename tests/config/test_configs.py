@@ -17,7 +17,7 @@ from leap_rl.config import (
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.envs.atari.settings import PRESETS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "leap_rl/configs").glob("*.yaml"))
 
 
