@@ -23,26 +23,21 @@ import argparse
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from benchmarks.harness import experiment
-from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.agents import Curve, compared, draw_curves, summary_of
+from benchmarks.harness.agents import learn as learn_task
+from benchmarks.harness.cells import Cell
 from leap_rl.config import TrainConfig
-from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.plots import draw
-from leap_rl.evaluation.results import Evaluation, LearningCurve
-from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.evaluation.verdict import verdict_of
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "sb3_minatar.py"
-INTERVALS: Final = 100
-"""Intervals of the budget whose rewards are summed up, R."""
 PEER: Final = "stable-baselines3"
 OURS: Final = "leap_rl"
 
@@ -72,6 +67,11 @@ def groups_of(given: argparse.Namespace) -> tuple[str, str]:
     return (RANDOM, given.initialization) if given.question == "starts" else (PEER, OURS)
 
 
+def group_of(cell: Cell) -> str:
+    """Return the group that an agent is of."""
+    return str(cell.get("initialization") or cell["agent"])
+
+
 def cells_of(given: argparse.Namespace) -> list[Cell]:
     """Return the agents."""
     group = "initialization" if given.question == "starts" else "agent"
@@ -81,30 +81,6 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
         for game in given.games
         for name in groups_of(given)
     ]
-
-
-class Curve:
-    """What an agent earns: sums over the intervals [R], and its episodes [E]."""
-
-    def __init__(self, budget: int) -> None:
-        self.budget = budget
-        self._ends = np.linspace(0, budget, INTERVALS + 1)[1:].round().astype(np.int64)
-        self._rewards = np.zeros(INTERVALS)
-        self._episodes: list[tuple[int, float]] = []
-
-    def add(self, agent_steps: int, rewards: float, episodes: Sequence[float] = ()) -> None:
-        """Add what was earned up to an agent step, and the returns of what ended there."""
-        self._rewards[np.searchsorted(self._ends, agent_steps)] += rewards
-        self._episodes.extend((agent_steps, episode_return) for episode_return in episodes)
-
-    def result(self) -> Mapping[str, Any]:
-        """Return it as plain lists."""
-        return {
-            "interval_ends": self._ends.tolist(),
-            "rewards": self._rewards.tolist(),
-            "agent_steps": [agent_steps for agent_steps, _ in self._episodes],
-            "returns": [episode_return for _, episode_return in self._episodes],
-        }
 
 
 def learn(cell: Cell) -> Mapping[str, Any]:
@@ -128,14 +104,8 @@ def learn_ours(cell: Cell, curve: Curve) -> None:
     """Have our A2C learn."""
     config = config_of(cell["game"], curve.budget)
     tasks = ConfiguredTasks(task=config.task, agent=config.agent)
-    task = tasks(TaskSpec(game=cell["game"], seed=cell["seed"]))
-    task.start(tasks.random_initialization(cell["seed"]))
-    while not task.done:
-        progress = task.advance(lambda _: None)
-        assert progress.rewards is not None
-        returns = [episode.episode_return for episode in progress.episodes]
-        curve.add(progress.agent_steps, progress.rewards, returns)
-    task.close()
+    with closing(tasks(TaskSpec(game=cell["game"], seed=cell["seed"]))) as task:
+        learn_task(task, tasks.random_initialization(cell["seed"]), curve)
 
 
 def peers_a2c(cell: Cell) -> Any:
@@ -220,58 +190,21 @@ def watch(curve: Curve) -> Callable[[Mapping[str, Any], object], bool]:
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
     """Write each game's gain, the verdict, and the learning curves."""
-    summary = summarize(evaluation_of(given, results))
-    (comparison,) = summary.comparisons
     reference, name = groups_of(given)
+    summary = summary_of(cells_of(given), results, group=group_of)
+    (comparison,) = summary.comparisons
     head = [
         f"| game | area under the curve of {name} against {reference}, % | final return of "
         f"{reference} | of {name} | difference |",
         "|---|---:|---:|---:|---:|",
     ]
-    rows = []
-    for game, found in comparison.games.items():
-        finals = [np.mean(summary.values(one, game, "final")) for one in (reference, name)]
-        cells = [
-            "" if found.gain is None else experiment.shown(found.gain, "+.0f", scale=100),
-            *(f"{final:.1f}" for final in finals),
-            "" if found.final is None else experiment.shown(found.final, "+.1f"),
-        ]
-        rows.append(f"| {game} | {' | '.join(cells)} |")
+    rows = [
+        f"| {game} | {' | '.join(compared(summary, comparison, game))} |"
+        for game in comparison.games
+    ]
     table = given.out / f"sb3_{given.question}.md"
     table.write_text("\n".join([*head, *rows, "", verdict_of(comparison), ""]))
-    panels = [*reward_panels(summary), *mean_panels(summary)]
-    columns = len(given.games)
-    drawn = draw(panels, table.with_suffix(""), columns=columns, names=(reference, name))
-    experiment.announce([table, *drawn])
-
-
-def evaluation_of(given: argparse.Namespace, results: experiment.Results) -> Evaluation:
-    """Return the agents as those of an evaluation."""
-    names = groups_of(given)
-    curves = []
-    for cell in cells_of(given):
-        found = results[key_of(cell)]
-        curves.append(
-            LearningCurve(
-                initialization=cell.get("initialization") or cell["agent"],
-                game=cell["game"],
-                seed=cell["seed"],
-                interval_ends=np.array(found["interval_ends"], dtype=np.int64),
-                rewards=np.array(found["rewards"]),
-                agent_steps=np.array(found["agent_steps"], dtype=np.int64),
-                returns=np.array(found["returns"], dtype=np.float64),
-            )
-        )
-    curves.sort(key=lambda one: (names.index(one.initialization), given.games.index(one.game)))
-    return Evaluation(
-        initializations=names,
-        runs={name: [name] for name in names},
-        own_starts={},
-        games=tuple(given.games),
-        seeds=given.seeds,
-        agent_steps=given.agent_steps,
-        curves=tuple(curves),
-    )
+    experiment.announce([table, *draw_curves(summary, table.with_suffix(""))])
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,0 +1,219 @@
+"""Which layers of a meta-trained encoder carry what agents gain from it, and what they hold.
+
+    .venv/bin/python -m benchmarks.layers --init pretrained:minatar-leap \\
+        --games MinAtar/Freeway-v1 MinAtar/Breakout-v1 --agent_steps 200000 --out runs/layers
+
+New agents learn from random encoders, from the initialization, and from mixtures: of one layer the
+initialization's parameters, of the others random ones. Agents of the same seed share everything
+else, random parameters too. Settings are those of the run that made the initialization.
+
+Before and after they learn, each encoder sees the same observations, of random play. A unit of the
+last layer is dead if it is zero on all of them; the effective rank of the features is the
+exponential of the entropy of their normalized singular values (Roy and Vetterli 2007).
+
+Finished agents are kept: a command that was stopped continues with those that are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.harness import experiment
+from benchmarks.harness.agents import Curve, compared, draw_curves, learn, summary_of
+from benchmarks.harness.cells import Cell, key_of
+from leap_rl.app.initializations import find_initialization, read_theta0
+from leap_rl.app.policies import make_tasks
+from leap_rl.config import TrainConfig
+from leap_rl.config.parsing import config_parser, parse, spelled
+from leap_rl.networks.encoders import make_encoder
+from leap_rl.networks.parameters import Layout, load_parameters
+from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.task import TaskSpec
+from leap_rl.training.rounds.evaluation_slots import RANDOM
+
+WHOLE: Final = "whole encoder"
+OBSERVATIONS: Final = 1024
+"""Of random play, N, that encoders are looked at with."""
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--init", required=True, help="as `leap-rl evaluate` takes it")
+    parser.add_argument("--games", nargs="+", required=True)
+    parser.add_argument("--agent_steps", type=experiment.positive, required=True, help="an agent's")
+    parser.add_argument("--seeds", type=experiment.positive, default=5)
+    parser.add_argument("--out", type=Path, required=True, help="folder of cells and table")
+    experiment.add_processes(parser)
+    return parser
+
+
+def config_of(init: str, games: Sequence[str], agent_steps: int) -> TrainConfig:
+    """Return the config of the run that made an initialization, with other games and budget.
+
+    Raises:
+        ValueError: There is no such initialization, or no run is known that made it.
+    """
+    made = find_initialization(init).options
+    if made is None:
+        raise ValueError(f"--init {init}: lies in no run, so its network is not known")
+    changed = {"task.games": list(games), "task.agent_steps": agent_steps}
+    parser = config_parser(TrainConfig, program=TrainConfig.command)
+    return parse(parser, TrainConfig, spelled(changed), defaults=made)
+
+
+def layers_of(layout: Layout) -> list[str]:
+    """Return the names of the layers in the shared parameters, in their order."""
+    return list(dict.fromkeys(leaf.name.rpartition(".")[0] for leaf in layout.leaves))
+
+
+def cells_of(given: argparse.Namespace) -> list[Cell]:
+    """Return the agents."""
+    layout = make_tasks(config_of(given.init, given.games, given.agent_steps)).shared_layout()
+    layers = layers_of(layout)
+    return [
+        {
+            "init": given.init,
+            "learned": learned,
+            "game": game,
+            "seed": seed,
+            "agent_steps": given.agent_steps,
+        }
+        for seed in range(given.seeds)
+        for game in given.games
+        for learned in (RANDOM, *(layers if len(layers) > 1 else []), WHOLE)
+    ]
+
+
+def mixed(layout: Layout, random: Tensor, learned: Tensor, *, layer: str) -> Tensor:
+    """Return shared parameters [P]: one layer's learned, the others random.
+
+    Args:
+        layout: Of the shared parameters.
+        random: [P].
+        learned: [P].
+        layer: The layer's name; `random` and `whole encoder` stand for none and all.
+    """
+    views, source = layout.named(both := random.clone()), layout.named(learned)
+    for name, view in views.items():
+        if layer in (WHOLE, name.rpartition(".")[0]):
+            view.copy_(source[name])
+    return both
+
+
+def work(cell: Cell) -> Mapping[str, Any]:
+    """Have an agent learn; returns its curve, and what its encoder held before and after."""
+    config = config_of(cell["init"], [cell["game"]], cell["agent_steps"])
+    tasks, curve = make_tasks(config), Curve(cell["agent_steps"])
+    layout = tasks.shared_layout()
+    learned, _ = read_theta0(find_initialization(cell["init"]).path, layout)
+    random = tasks.random_initialization(cell["seed"])
+    start = mixed(layout, random, learned, layer=cell["learned"])
+    observations = random_play(tasks, cell["game"])
+    with closing(tasks(TaskSpec(game=cell["game"], seed=cell["seed"]))) as task:
+        learn(task, start, curve)
+        end = layout.pack(
+            {
+                leaf.name: task.named_parameters()[f"encoder.{leaf.name}"].cpu()
+                for leaf in layout.leaves
+            }
+        )
+    moved = float((end - start).norm() / start.norm())
+    held = [
+        features_hold(tasks, layout.named(vector), observations, config=config)
+        for vector in (start, end)
+    ]
+    return {**curve.result(), "moved": moved, **{k: [one[k] for one in held] for k in held[0]}}
+
+
+def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
+    """Return observations of random play, uint8 [N, H, W, C]; the same in each process."""
+    draws, seen = np.random.default_rng(0), []
+    with closing(tasks.make_envs(game)(0)) as envs:
+        seen.append(envs.reset())
+        while len(seen) * len(seen[0]) < OBSERVATIONS:
+            actions = draws.integers(envs.num_actions, size=len(seen[0]))
+            seen.append(envs.step(actions).observations.copy())
+    return torch.from_numpy(np.concatenate(seen)[:OBSERVATIONS])
+
+
+@torch.no_grad()
+def features_hold(
+    tasks: ConfiguredTasks,
+    parameters: Mapping[str, Tensor],
+    observations: Tensor,
+    *,
+    config: TrainConfig,
+) -> dict[str, float]:
+    """Return the share of dead units in an encoder's last layer, and its effective rank."""
+    encoder = make_encoder(config.agent.encoder_spec, tasks.observation_shape)
+    load_parameters(encoder, parameters)
+    features = encoder(observations)
+    dead = (features == 0).all(dim=0).double().mean()
+    return {"dead": float(dead), "rank": effective_rank(features)}
+
+
+def effective_rank(features: Tensor) -> float:
+    """Return the effective rank of a matrix: exp of the entropy of its singular values' shares."""
+    values = torch.linalg.svdvals(features.double())
+    shares = values[values > 0] / values.sum()
+    return float(torch.exp(-(shares * shares.log()).sum()))
+
+
+def report(given: argparse.Namespace, results: experiment.Results) -> None:
+    """Write what each mixture gains in each game, what its encoders hold, and the curves."""
+    cells = cells_of(given)
+    summary = summary_of(cells, results, group=lambda cell: str(cell["learned"]))
+    lines = [
+        "| game | learned | area under the curve against random, % | final return of random | of "
+        "these | difference | moved | dead units, before → after | effective rank |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for game in given.games:
+        for name in summary.evaluation.initializations:
+            found = [
+                results[key_of(cell)]
+                for cell in cells
+                if (cell["game"], cell["learned"]) == (game, name)
+            ]
+            against = [one for one in summary.comparisons if one.initialization == name]
+            gains = compared(summary, against[0], game) if against else ["–"] * 4
+            held = [
+                f"{np.mean([one['moved'] for one in found]):.2f}",
+                _before_and_after(found, "dead", ".0%"),
+                _before_and_after(found, "rank", ".1f"),
+            ]
+            lines.append(f"| {game} | {name} | {' | '.join([*gains, *held])} |")
+    table = given.out / "layers.md"
+    table.write_text("\n".join([*lines, ""]))
+    experiment.announce([table, *draw_curves(summary, table.with_suffix(""))])
+
+
+def _before_and_after(found: Sequence[Mapping[str, Any]], name: str, form: str) -> str:
+    return " → ".join(format(np.mean([one[name][i] for one in found]), form) for i in (0, 1))
+
+
+def check(given: argparse.Namespace) -> None:
+    """Refuse an initialization or games that cannot be, before anything is computed."""
+    config_of(given.init, given.games, given.agent_steps)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    given = options().parse_args(words)
+    return experiment.run(given, cells_of=cells_of, work=work, report=report, check=check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

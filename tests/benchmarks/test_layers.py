@@ -1,0 +1,73 @@
+"""What each layer of a learned encoder carries: mixtures of learned and random layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import layers
+from benchmarks.harness.cells import CellFile, key_of
+from leap_rl import load_encoder
+from leap_rl.app.policies import make_tasks
+from leap_rl.networks.parameters import Layout, Leaf
+
+INIT = "pretrained:minatar-leap"
+GAME = "MinAtar/Breakout-v1"
+
+
+def test_a_mixture_has_one_layer_of_the_learned_parameters() -> None:
+    leaves = (Leaf("a.weight", (2,), 0), Leaf("a.bias", (1,), 16), Leaf("b.c.weight", (3,), 32))
+    layout = Layout(leaves, 48)
+    random, learned = torch.zeros(48), torch.ones(48)
+    assert layers.layers_of(layout) == ["a", "b.c"]
+    for layer, expected in (("a", 3), ("b.c", 3), ("random", 0), ("whole encoder", 6)):
+        both = layers.mixed(layout, random, learned, layer=layer)
+        assert both.sum() == expected, layer
+        assert all(
+            (view == (name.startswith(layer) or expected == 6)).all()
+            for name, view in layout.named(both).items()
+        )
+    assert not random.any()
+
+
+def test_effective_rank_counts_directions_by_their_share() -> None:
+    assert layers.effective_rank(torch.eye(7)) == pytest.approx(7)
+    assert layers.effective_rank(torch.ones(5, 3)) == pytest.approx(1)
+    # Shares 3/4 and 1/4: exp(-3/4 ln 3/4 - 1/4 ln 1/4) = 4 / 3^(3/4).
+    assert layers.effective_rank(torch.diag(torch.tensor([3.0, 1.0]))) == pytest.approx(4 / 3**0.75)
+
+
+def test_agents_learn_from_mixtures_and_tell_what_their_encoders_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--init", INIT, "--games", GAME, "--agent_steps", "1600", "--seeds", "1"]
+    words += ["--out", str(tmp_path), "--processes", "1"]
+    assert layers.main(words) == 0
+    table = (tmp_path / "layers.md").read_text()
+    assert table in capsys.readouterr().out
+    rows = [line.split(" | ")[1] for line in table.splitlines()[2:]]
+    assert rows == ["random", "conv1", "linear", "whole encoder"]
+
+    cells = layers.cells_of(layers.options().parse_args(words))
+    found = CellFile(tmp_path / "cells.jsonl").read()
+    tasks = make_tasks(layers.config_of(INIT, [GAME], 1600))
+    seen = layers.random_play(tasks, GAME)
+    assert seen.shape == (layers.OBSERVATIONS, *tasks.observation_shape)
+    with torch.no_grad():
+        features = load_encoder(INIT)(seen)
+    whole = found[key_of(cells[-1])]
+    assert whole["rank"][0] == pytest.approx(layers.effective_rank(features))
+    assert whole["dead"][0] == (features == 0).all(dim=0).double().mean()
+    assert len({tuple(found[key_of(cell)]["rank"]) for cell in cells}) == 4
+    assert all(0 < found[key_of(cell)]["moved"] < 1 for cell in cells)
+
+
+def test_an_initialization_of_no_run_is_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.safetensors").write_bytes(b"")
+    words = ["--init", str(tmp_path / "a.safetensors"), "--games", GAME, "--agent_steps", "1600"]
+    assert layers.main([*words, "--out", str(tmp_path)]) == 2
+    assert "lies in no run, so its network is not known" in capsys.readouterr().err
