@@ -16,6 +16,7 @@ class History:
 
     def __init__(self) -> None:
         self._said: float | None = None
+        self._done_before: float | None = None
         self._first: tuple[float, float] | None = None
 
     def finished_line(self, status: RunStatus) -> str | None:
@@ -27,16 +28,18 @@ class History:
         return _finished_line(row, status.rounds)
 
     def remaining_s(self, status: RunStatus) -> float | None:
-        """Return the time to the end at the pace since the first status; None before progress.
+        """Return the time to the end at the pace since the first progress; None before the next.
 
-        A resumed run has done much of its work in no time, so its first status does not count.
+        A resumed run has done much of its work in no time, and a new one loads its code first.
         """
         done = min((status.round + status.round_fraction) / status.rounds, 1.0)
-        if self._first is None:
+        if self._done_before is None:
+            self._done_before = done
+        if self._first is None and done > self._done_before:
             self._first = done, status.elapsed_s
-        gained = done - self._first[0]
-        if gained <= 0:
+        if self._first is None or done <= self._first[0]:
             return None
+        gained = done - self._first[0]
         return (1.0 - done) / gained * (status.elapsed_s - self._first[1])
 
 

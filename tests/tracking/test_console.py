@@ -14,6 +14,7 @@ from leap_rl.tracking.console import (
     RichConsole,
     make_console,
 )
+from leap_rl.tracking.console_lines import History
 from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
 
 LONG_NAME = "a_game_whose_name_is_longer_than_any_terminal_is_wide_" * 3
@@ -118,28 +119,30 @@ def test_a_learning_row_is_no_finished_meta_step() -> None:
     assert len(plain(view)) == 1
 
 
-def test_the_time_left_is_judged_by_the_pace_since_the_first_view() -> None:
-    # Resumed at meta-step 50 of 100; 10 more took 100 s, so the other 40 take 400 s.
-    first = replace(IDLE, round=50, elapsed_s=5.0, slots_complete=0)
-    then = at(105.0, round=60, slots_complete=0, running=(task(0, agent_steps=0),))
-    (line,) = plain(first, then, replace(then, elapsed_s=107.0))[1:]
-    assert "about 0:06:48 left" in line  # 40 of 10 in (107 - 5) s
+def test_the_time_left_is_judged_by_the_pace_since_the_first_progress() -> None:
+    # Resumed at meta-step 50 of 100; trainers start for 20 s, then a meta-step takes 10 s.
+    resumed = replace(IDLE, round=50, elapsed_s=5.0, slots_complete=0)
+    views = [at(25.0 + 10 * n, round=50 + n, slots_complete=0, running=()) for n in range(11)]
+    history = History()
+    left = [history.remaining_s(view) for view in (resumed, *views)]
+    assert left[:3] == [None] * 3, "one meta-step does not tell when its trainers began"
+    assert left[3:] == pytest.approx([10.0 * (50 - n) for n in range(2, 11)])
 
 
 def test_running_tasks_count_as_parts_of_the_meta_step() -> None:
     half = task(0, agent_steps=2_500_000)
-    start = at(0.0, rounds=1, slots_complete=0, slots_total=2, running=(task(0, agent_steps=0),))
-    then = at(10.0, rounds=1, slots_complete=1, slots_total=2, running=(half,))
-    (line,) = plain(start, then)[1:]
-    assert "about 0:00:03 left" in line  # 3/4 in 10 s
+    idle = task(0, agent_steps=0)
+    views = [
+        at(10.0 * n, rounds=1, slots_complete=complete, slots_total=2, running=(one,))
+        for n, (complete, one) in enumerate(((0, idle), (0, half), (1, half)))
+    ]
+    assert "about 0:00:05 left" in plain(*views)[-1]  # 1/4 and then 3/4, 10 s later
 
 
 def test_a_view_after_the_end_is_shown_as_the_last_meta_step() -> None:
     over = at(9.0, round=100, slots_complete=0, slots_total=0)
     (line,) = plain(VIEW, over)[1:]
-    assert line.startswith(
-        "meta-step 100 of 100, 0 of 0 tasks done, 0:00:09 elapsed, about 0:00:00"
-    )
+    assert line.startswith("meta-step 100 of 100, 0 of 0 tasks done, 0:00:09 elapsed, 2,468")
 
 
 def rich(width: int, height: int = 24) -> tuple[RichConsole, io.StringIO]:
