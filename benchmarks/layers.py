@@ -34,9 +34,11 @@ from leap_rl.app.initializations import find_initialization, read_theta0
 from leap_rl.app.policies import make_tasks
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse, spelled
+from leap_rl.envs.state import Actions
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import Layout, load_parameters
 from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.played import PlayedFamily
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
@@ -63,14 +65,18 @@ def config_of(init: str, games: Sequence[str], agent_steps: int) -> TrainConfig:
     """Return the config of the run that made an initialization, with other games and budget.
 
     Raises:
-        ValueError: There is no such initialization, or no run is known that made it.
+        ValueError: There is no such initialization, or it is no agent's whole encoder.
     """
     made = find_initialization(init).options
     if made is None:
         raise ValueError(f"--init {init}: lies in no run, so its network is not known")
     changed = {"task.games": list(games), "task.agent_steps": agent_steps}
     parser = config_parser(TrainConfig, program=TrainConfig.command)
-    return parse(parser, TrainConfig, spelled(changed), defaults=made)
+    config = parse(parser, TrainConfig, spelled(changed), defaults=made)
+    if not isinstance(config.task.family, PlayedFamily) or config.agent.share != "encoder":
+        what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
+        raise ValueError(f"--init {init}: is no whole encoder of an agent of ours ({what})")
+    return config
 
 
 def layers_of(layout: Layout) -> list[str]:
@@ -143,7 +149,11 @@ def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
     with closing(tasks.make_envs(game)(0)) as envs:
         seen.append(envs.reset())
         while len(seen) * len(seen[0]) < OBSERVATIONS:
-            actions = draws.integers(envs.num_actions, size=len(seen[0]))
+            actions: Actions = (
+                draws.uniform(-1, 1, size=(envs.num_envs, envs.num_actions))
+                if envs.continuous
+                else draws.integers(envs.num_actions, size=envs.num_envs)
+            )
             seen.append(envs.step(actions).observations.copy())
     return torch.from_numpy(np.concatenate(seen)[:OBSERVATIONS])
 

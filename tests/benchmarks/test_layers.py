@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -62,6 +64,18 @@ def test_agents_learn_from_mixtures_and_tell_what_their_encoders_hold(
     assert whole["dead"][0] == (features == 0).all(dim=0).double().mean()
     assert len({tuple(found[key_of(cell)]["rank"]) for cell in cells}) == 4
     assert all(0 < found[key_of(cell)]["moved"] < 1 for cell in cells)
+
+
+def test_convolutions_alone_are_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = layers.find_initialization(INIT)
+    made: Any = {**(found.options or {})}
+    made["agent"] = {**made["agent"], "share": "convolutions"}
+    monkeypatch.setattr(layers, "find_initialization", lambda _: replace(found, options=made))
+    words = ["--init", INIT, "--games", GAME, "--agent_steps", "1600", "--out", str(tmp_path)]
+    assert layers.main(words) == 2
+    assert "is no whole encoder of an agent of ours" in capsys.readouterr().err
 
 
 def test_an_initialization_of_no_run_is_a_line(
