@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from leap_rl.app.creation import create_run, resolve
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
-from leap_rl.config import TrainConfig
+from leap_rl.config import LearnConfig, TrainConfig
 from leap_rl.config.parsing import config_parser, parse
 
 
-def main(argv: Sequence[str], call: Invocation) -> int:
-    """Run the command; returns its exit status."""
-    parser = config_parser(TrainConfig, program="leap-rl train")
-    config = resolve(parse(parser, TrainConfig, argv, trusts_imports=call.trusts_imports))
+def main(
+    argv: Sequence[str], call: Invocation, kind: type[TrainConfig | LearnConfig] = TrainConfig
+) -> int:
+    """Run the command, or that of another config; returns its exit status."""
+    parser = config_parser(kind, program=f"leap-rl {kind.command}")
+    config = resolve(parse(parser, kind, argv, trusts_imports=call.trusts_imports))
     folder, config = create_run(config)
     return run(config, folder, call)
