@@ -68,16 +68,12 @@ def make_console(kind: ConsoleKind, *, stream: TextIO | None = None) -> Console:
         kind = "rich" if can_draw else "plain"
     if kind == "rich":
         return RichConsole(Terminal(file=stream, force_terminal=True))
-    return PlainConsole(stream) if kind == "plain" else QuietConsole()
+    return PlainConsole(stream) if kind == "plain" else Console()
 
 
 def print_status(status: RunStatus, stream: TextIO) -> None:
     """Print a status as it would be drawn, with all its tasks and no time left, which takes two."""
     Terminal(file=stream, height=len(status.running) + 8).print(_Dashboard(status, None))
-
-
-class QuietConsole(Console):
-    """Shows nothing."""
 
 
 class PlainConsole(Console):

@@ -16,7 +16,7 @@ import pytest
 
 from leap_rl.cli import EXIT_INTERRUPTED, main, watch
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tracking.console import QuietConsole
+from leap_rl.tracking.console import Console
 from leap_rl.tracking.live import LIVE, LiveConsole, read_live
 from tests.tracking.test_live import VIEW
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_not_under_way_says_so_in_one_line(
 def driving(run: Path) -> Iterator[LiveConsole]:
     """Work in a run's folder as a driver does."""
     folder = RunFolder(run)
-    with folder.lock(), LiveConsole(QuietConsole(), run) as console:
+    with folder.lock(), LiveConsole(Console(), run) as console:
         yield console
 
 
