@@ -19,7 +19,7 @@ from leap_rl.storage.locked_folder import LOCK, SERVER, RunFolderError
 from leap_rl.storage.mirror import CONFIG, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.run_folder import MIRRORED, RunFolder
-from leap_rl.storage.run_lock import BEAT_EVERY_S, Holder, LockedError, living_holder, locked
+from leap_rl.storage.run_lock import Holder, LockedError, beat, living_holder, locked
 from leap_rl.storage.store_lock import DeposedError, Record, StoreLock
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 
@@ -189,7 +189,7 @@ class StoredRunFolder(RunFolder):
         ended = threading.Event()
         threads = [
             threading.Thread(target=self._follow, args=(mirror, ended), daemon=True),
-            threading.Thread(target=_beat, args=(lock, ended), daemon=True),
+            threading.Thread(target=beat, args=(lock.renew, ended), daemon=True),
         ]
         for thread in threads:
             thread.start()
@@ -240,9 +240,3 @@ class StoredRunFolder(RunFolder):
                         f"{url}` on this machine uploads it"
                     ) from None
             time.sleep(PUSH_EVERY_S)
-
-
-def _beat(lock: StoreLock, ended: threading.Event) -> None:
-    while not ended.wait(BEAT_EVERY_S):
-        with suppress(OSError):  # the other thread tells of a store that is away
-            lock.renew()

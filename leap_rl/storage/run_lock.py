@@ -20,11 +20,11 @@ import stat
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,9 +104,8 @@ def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
                 raise
         time.sleep(0.1)
     ended = threading.Event()
-    heartbeat = threading.Thread(
-        target=_beat, args=(descriptor, started, ended), name="lock", daemon=True
-    )
+    renew = partial(_write, descriptor, started)
+    heartbeat = threading.Thread(target=beat, args=(renew, ended), name="lock", daemon=True)
     heartbeat.start()
     try:
         yield os.fstat(descriptor)
@@ -208,10 +207,11 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def _beat(descriptor: int, started: float, ended: threading.Event) -> None:
+def beat(renew: Callable[[], object], ended: threading.Event) -> None:
+    """Renew a lock now and then, until ``ended`` is set."""
     while not ended.wait(BEAT_EVERY_S):
-        with suppress(OSError):  # a disk that is full or away for a moment
-            _write(descriptor, started)
+        with suppress(OSError):  # a disk that is full, or a store that is away for a moment
+            renew()
 
 
 def _write(descriptor: int, started: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import main
-from leap_rl.storage import run_folders, store_lock
+from leap_rl.storage import run_folders, run_lock, store_lock
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.mirror import Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError, read_file
@@ -218,7 +218,7 @@ class beating:  # noqa: N801
 def test_a_run_that_was_taken_over_stops_here(
     url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_folders, "BEAT_EVERY_S", 0.05)
+    monkeypatch.setattr(run_lock, "BEAT_EVERY_S", 0.05)
     run = StoredRunFolder(url)
 
     def work() -> None:
