@@ -109,17 +109,14 @@ def seed_panels(summary: Summary) -> list[Panel]:
 def score_panels(summary: Summary) -> list[IntervalPanel]:
     """Return the interquartile mean over games of each initialization, by measure and yardstick."""
     panels = []
-    kinds: list[tuple[Measure, Yardstick]]
-    kinds = [("area", "baseline"), ("final", "baseline"), ("final", "human")]
-    for kind in kinds:
+    for measure, yardstick in dict.fromkeys(key[1:] for key in summary.aggregates):
         rows = {
-            name: summary.aggregates[name, *kind].interquartile_mean
+            name: summary.aggregates[name, measure, yardstick].interquartile_mean
             for name in summary.evaluation.initializations
-            if (name, *kind) in summary.aggregates
+            if (name, measure, yardstick) in summary.aggregates
         }
-        if rows:
-            label = f"interquartile mean,\n{YARDSTICKS[kind[1]]}"
-            panels.append(IntervalPanel(rows, label, title=MEASURES[kind[0]]))
+        label = f"interquartile mean,\n{YARDSTICKS[yardstick]}"
+        panels.append(IntervalPanel(rows, label, title=MEASURES[measure]))
     return panels
 
 
