@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -20,10 +20,7 @@ def program() -> str:
     called = Path(sys.argv[0])
     if called.name != "leap-rl":
         return "python -m leap_rl"
-    on_path = any(
-        (Path(folder) / "leap-rl").exists() for folder in os.environ.get("PATH", "").split(":")
-    )
-    return "leap-rl" if on_path else shown(called)
+    return "leap-rl" if shutil.which("leap-rl") else shown(called)
 
 
 def quoted(where: Path | RunFolder) -> str:
