@@ -75,18 +75,6 @@ def read_theta0(path: str, layout: Layout) -> tuple[Tensor, str]:
     return read_initialization(path if exported is None else str(exported.file), layout)
 
 
-def pinned(path: str) -> str:
-    """Return the name of an initialization that stands for the same bytes for good.
-
-    hf://USER/REPO gets the hash of its newest commit, a folder becomes its file; others stay.
-
-    Raises:
-        ValueError: There is none of that name, or it cannot be downloaded.
-    """
-    exported = pretrained.find(path)
-    return path if exported is None else exported.place
-
-
 def find_group(given: str) -> FoundGroup:
     """Return what NAME=RUN,RUN,... stands for, or a single initialization without a name.
 
