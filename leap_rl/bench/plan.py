@@ -22,8 +22,6 @@ class MetaStepPlan:
     length_s: float
     tail_s: float
     """From when the first trainer finds no more work until the end."""
-    idle_share: float
-    """Share of the trainers' time in which they have no work."""
     longest_task_s: float
     """The floor: however many trainers there are, it takes no less."""
 
@@ -37,7 +35,6 @@ def plan_meta_step(task_s: Sequence[float], *, trainers: int) -> MetaStepPlan:
     return MetaStepPlan(
         length_s=length_s,
         tail_s=length_s - min(free_at_s),
-        idle_share=1 - sum(task_s) / (trainers * length_s),
         longest_task_s=max(task_s),
     )
 

@@ -9,7 +9,6 @@ def test_trainers_that_divide_the_batch_are_never_idle() -> None:
     step = plan_meta_step([100.0] * 16, trainers=8)
     assert step.length_s == 200.0
     assert step.tail_s == 0.0
-    assert step.idle_share == 0.0
     assert step.longest_task_s == 100.0
 
 
@@ -17,7 +16,6 @@ def test_trainers_that_do_not_divide_the_batch_wait_for_the_last_round() -> None
     step = plan_meta_step([100.0] * 16, trainers=12)
     assert step.length_s == 200.0  # ceil(16 / 12) = 2 rounds
     assert step.tail_s == 100.0  # 8 of the 12 have nothing to do in the second
-    assert step.idle_share == pytest.approx(1 - 1600 / 2400)
     assert fewest_trainers([100.0] * 16, trainers=12) == 8
 
 
@@ -32,7 +30,6 @@ def test_tasks_go_in_slot_order_to_whoever_is_free() -> None:
     step = plan_meta_step([30.0, 40.0, 50.0, 10.0, 20.0], trainers=2)
     assert step.length_s == 80.0
     assert step.tail_s == 10.0
-    assert step.idle_share == pytest.approx(1 - 150 / 160)
 
 
 def test_a_runs_hours_follow_from_its_speed() -> None:
