@@ -53,7 +53,7 @@ class Run:
     @property
     def place(self) -> str:
         """Its folder, or its URL in an object store."""
-        return self._folder.url or str(self._folder.path)
+        return self._folder.place
 
     @property
     def path(self) -> Path:

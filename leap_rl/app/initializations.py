@@ -198,7 +198,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         file=file,
         name=f"{folder.path.name}@{number}",
         options=run.options,
-        run=folder.url or str(folder.path),
+        run=folder.place,
         chosen_from=run.config.validation.agents if version == BEST else None,
     )
 
