@@ -58,7 +58,6 @@ def make_evaluation(config: EvaluateConfig) -> EvaluationFactory:
 
 def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
     """Return what makes a meta-training run's checkpoints."""
-    tasks = make_tasks(config)
     optimizer, meta_lr = config.meta.outer
     validation = None
     if config.validation.every_meta_steps is not None:
@@ -74,8 +73,8 @@ def make_meta_training(config: TrainConfig) -> MetaTrainingFactory:
         meta_steps=config.meta.meta_steps,
         meta_lr=meta_lr,
         optimizer=optimizer,
-        layout=tasks.shared_layout(),
-        frames_per_agent_step=tasks.frames_per_agent_step,
+        layout=make_tasks(config).shared_layout(),
+        frames_per_agent_step=config.task.family.frames_per_agent_step(config.task),
         unit=config.task.unit,
         validation=validation,
     )

@@ -27,11 +27,6 @@ class ConfiguredTasks:
     second_order: bool = False
     """Whether a task's end is differentiated by its start, through all updates."""
 
-    @property
-    def frames_per_agent_step(self) -> int:
-        """Emulator frames an agent step takes; 0 where there is no emulator."""
-        return self.task.family.frames_per_agent_step(self.task)
-
     def __call__(self, spec: TaskSpec) -> Task:
         """Make the task of ``spec``."""
         return self.task.family.make(self, spec)
