@@ -22,12 +22,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.storage.checked import checked
 from leap_rl.storage.links import naming
 
 BEAT_EVERY_S: Final = 10.0
@@ -47,8 +48,8 @@ class Holder:
     started: float
     """Unix seconds, as the heartbeat."""
     heartbeat: float
-    boot: str
-    pids: str
+    boot: str = ""
+    pids: str = ""
     """Its PID namespace."""
 
     @property
@@ -230,15 +231,9 @@ def _read(descriptor: int) -> Holder | None:
 def holder_of(record: Any) -> Holder | None:
     """Return the holder that a lock's record names; none where it is damaged."""
     try:
-        holder = Holder(
-            host=str(record["host"]),
-            pid=int(record["pid"]),
-            started=float(record["started"]),
-            heartbeat=float(record["heartbeat"]),
-            boot=str(record.get("boot", "")),
-            pids=str(record.get("pids", "")),
-        )
+        named = {one.name: record[one.name] for one in fields(Holder) if one.name in record}
+        holder = checked(Holder, named)
         str(holder)  # which fails if its times are out of range
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError):
+    except (TypeError, ValueError, OverflowError, OSError):
         return None
     return holder
