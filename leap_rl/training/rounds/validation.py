@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -78,10 +78,7 @@ class ValidationState:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint's state is to hold."""
-        if self.best is None:
-            return {}
-        found = {"baseline": dict(self.baseline), "best": self.best, "best_gain": self.best_gain}
-        return {"validation": found}
+        return {} if self.best is None else {"validation": asdict(self)}
 
     def judge(
         self, version: int, slots: Sequence[FilledSlot]
