@@ -209,8 +209,7 @@ def metrics(monkeypatch: pytest.MonkeyPatch) -> Any:
     Shown.values = defaultdict(dict)
     monkeypatch.setattr(ray_metrics, "_Counter", Shown)
     monkeypatch.setattr(ray_metrics, "Gauge", Shown)
-    name = ray_metrics.run_name("/runs/läufe/")
-    return ray_metrics.RunMetrics(name, wall_clock=lambda: 1e9)
+    return ray_metrics.RunMetrics("läufe", wall_clock=lambda: 1e9)
 
 
 def status(*running: tuple[str, float, float | None], round: int = 2) -> RunStatus:

@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from ray.util.metrics import Counter, Gauge
 
@@ -120,11 +119,6 @@ class RunMetrics:
         for series in SERIES:
             if series.row is not None and series.row in row:
                 self._gauges[_what(series)].set(row[series.row])
-
-
-def run_name(run_dir: str) -> str:
-    """Return what a run is called on the page."""
-    return Path(run_dir).absolute().name
 
 
 def label(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import ray
 
@@ -28,7 +29,7 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.runtime.ray.metrics import RunMetrics, run_name
+from leap_rl.training.runtime.ray.metrics import RunMetrics
 from leap_rl.training.runtime.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
 
@@ -60,7 +61,7 @@ class ServerActor:
             self._stopping = asyncio.Event()
             # Until this process ends.
             self._alone.enter_context(RunFolder(self._run_spec.run_dir).serving())
-            self._metrics = RunMetrics(run_name(self._run_spec.run_dir))
+            self._metrics = RunMetrics(Path(self._run_spec.run_dir).name)
             again: bool = ray.get_runtime_context().was_current_actor_reconstructed
             self._made = self._run_spec.make_server(trainers_live=again)
         return self._made
