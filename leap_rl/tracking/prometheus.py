@@ -16,7 +16,7 @@ class Series:
     """One name on the Prometheus page."""
 
     name: str
-    """Without what Ray puts before it."""
+    """Without the `ray_` that Ray puts before it on the page."""
     kind: Literal["counter", "gauge"]
     meaning: str
     """In ASCII, as Ray takes no other text."""
@@ -24,11 +24,6 @@ class Series:
     """Besides `run` and those of Ray."""
     row: str | None = None
     """The key of metrics that it mirrors, of the newest committed meta-step."""
-
-    @property
-    def exported(self) -> str:
-        """The name on the page, which is the one to ask Prometheus for."""
-        return f"ray_{self.name}"
 
 
 def _counter(what: str, meaning: str) -> Series:

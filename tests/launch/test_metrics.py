@@ -20,8 +20,8 @@ CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "launch/metrics/prometheus.yml")
 PAGE = (ROOT / "docs/launch/prometheus.md").read_text()
 METRICS = (ROOT / "docs/metrics.md").read_text()
 
-LABELS = {series.exported: {"run", *series.labels} for series in SERIES}
-COUNTERS = {series.exported for series in SERIES if series.kind == "counter"}
+LABELS = {f"ray_{series.name}": {"run", *series.labels} for series in SERIES}
+COUNTERS = {f"ray_{series.name}" for series in SERIES if series.kind == "counter"}
 
 
 def panels() -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def test_names_follow_the_conventions() -> None:
         assert re.fullmatch("leap_rl_[a-z_]+", series.name)
         assert series.name.endswith("_total") == (series.kind == "counter"), series.name
         # Of a quantity that has a base unit, the name ends with it.
-        seconds = explained()[series.exported][1] in ("seconds", "Unix seconds")
+        seconds = explained()[f"ray_{series.name}"][1] in ("seconds", "Unix seconds")
         assert series.name.endswith("_seconds") == seconds, series.name
         assert series.meaning.isascii(), series.name  # or Ray refuses it
         assert series.row is None or f"| `{series.row}` |" in METRICS
@@ -73,7 +73,7 @@ def test_names_follow_the_conventions() -> None:
 
 def test_the_page_explains_exactly_what_there_is() -> None:
     found = {name: (kind, labels) for name, (kind, _, labels) in explained().items()}
-    assert found == {series.exported: (series.kind, series.labels) for series in SERIES}
+    assert found == {f"ray_{series.name}": (series.kind, series.labels) for series in SERIES}
 
 
 @pytest.mark.parametrize(("title", "expression", "legend"), queries())

@@ -102,7 +102,7 @@ def test_a_page_that_fails_is_reported_once_and_left(
 
 @pytest.mark.slow
 def test_the_page_of_a_run_has_every_name_there_is(run: subprocess.Popen[str], port: int) -> None:
-    names = {series.exported for series in SERIES}
+    names = {f"ray_{series.name}" for series in SERIES}
     page: dict[str, Metric] = {}
 
     def is_whole() -> bool:
@@ -112,7 +112,7 @@ def test_the_page_of_a_run_has_every_name_there_is(run: subprocess.Popen[str], p
     wait_until(is_whole, run)
     assert page.keys() == names
     for series in SERIES:
-        family = page[series.exported]
+        family = page[f"ray_{series.name}"]
         assert family.type == series.kind
         assert family.documentation == series.meaning
         for sample in family.samples:
