@@ -61,7 +61,7 @@ class ServerActor:
             self._stopping = asyncio.Event()
             # Until this process ends.
             self._alone.enter_context(RunFolder(self._run_spec.run_dir).serving())
-            self._metrics = RunMetrics(Path(self._run_spec.run_dir).name)
+            self._metrics = RunMetrics(Path(self._run_spec.run_dir).absolute().name)
             again: bool = ray.get_runtime_context().was_current_actor_reconstructed
             self._made = self._run_spec.make_server(trainers_live=again)
         return self._made
