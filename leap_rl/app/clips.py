@@ -16,7 +16,7 @@ LONGEST_S = 60
 SCALE = 2
 
 
-def film_agents(
+def record_clips(
     config: EvaluateConfig,
     folder: RunFolder,
     *,
@@ -31,7 +31,7 @@ def film_agents(
     """
     from leap_rl.envs.atari.camera import frames_per_s
     from leap_rl.training.rounds.evaluation_slots import agents_of
-    from leap_rl.video.recording import film
+    from leap_rl.video.recording import record_video
 
     settings = config.task.atari.settings
     for slot, agent in enumerate(agents_of(folder.read_state(0)["evaluation"])):
@@ -41,8 +41,8 @@ def film_agents(
             continue
         clip = clip_path(folder, name, game)
         if not clip.exists():
-            console.message(f"filming {game} from {name}: {shown(clip)}")
-            film(
+            console.message(f"recording {game} from {name}: {shown(clip)}")
+            record_video(
                 file,
                 game,
                 clip,

@@ -166,9 +166,9 @@ def _conclude(
     from leap_rl.app.report import write_report
 
     if config.clips:
-        from leap_rl.app.clips import film_agents
+        from leap_rl.app.clips import record_clips
 
-        film_agents(config, folder, tracker=tracker, console=console, check=interrupts.check)
+        record_clips(config, folder, tracker=tracker, console=console, check=interrupts.check)
     report = write_report([folder])
     if config.tracking.wandb != "disabled":
         from leap_rl.app.evaluation_tables import log_outcome

@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "report": "write a page on runs and evaluations: verdict, figures, tables",
     "verify": "read every file of a run and say what is wrong",
     "watch": "show the state of a run in another terminal",
-    "play": "film a trained agent, with its score",
+    "play": "record a video of a trained agent, with its score",
     "bench": "measure how fast it is here, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
     "export": "write an initialization with its options and a model card, to share or load",

@@ -1,4 +1,4 @@
-"""``leap-rl play``: film a trained agent."""
+"""``leap-rl play``: record a video of a trained agent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FilmedTask:
 
 
 @dataclass(frozen=True)
-class FilmedAgent:
+class PlayedAgent:
     """What the agent acts with."""
 
     encoder: str = "mnih2013"
@@ -88,7 +88,7 @@ class PlayConfig:
     """Replace the clip if there is one."""
 
     task: FilmedTask = field(default_factory=FilmedTask)
-    agent: FilmedAgent = field(default_factory=FilmedAgent)
+    agent: PlayedAgent = field(default_factory=PlayedAgent)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
@@ -116,7 +116,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     config: PlayConfig = parse(
         parser, PlayConfig, argv[1:], defaults=defaults, trusts_imports=call.trusts_imports
     )
-    _film(path, _resolve(config.game or game, path), config)
+    _record(path, _resolve(config.game or game, path), config)
     return 0
 
 
@@ -128,11 +128,12 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
     if path.absolute().parent.name != "agents" or not folder.exists():
         return {}, None
     config = read_run(folder).config
-    if not config.task.family.filmed:
+    if not config.task.family.recordable:
         raise ValueError(
-            f"{path}: learned a task of task.kind = {config.task.kind}; only Atari games are filmed"
+            f"{path}: learned a task of task.kind = {config.task.kind}; only Atari games are "
+            "recorded"
         )
-    agent = {one.name: getattr(config.agent, one.name) for one in fields(FilmedAgent)}
+    agent = {one.name: getattr(config.agent, one.name) for one in fields(PlayedAgent)}
     named = re.fullmatch(r"\d{3,}_(.+)", path.stem)
     defaults = {"task": {"atari": config.task.atari.resolved()}, "agent": agent}
     return defaults, named[1] if named else None
@@ -150,16 +151,16 @@ def _resolve(game: str | None, path: Path) -> str:
     return games[0]
 
 
-def _film(path: Path, game: str, config: PlayConfig) -> None:
+def _record(path: Path, game: str, config: PlayConfig) -> None:
     """Play, and write the clip."""
     from leap_rl.rl.hardware import check_machine, resolve
-    from leap_rl.video.recording import film
+    from leap_rl.video.recording import record_video
 
     out, longest = _out(path, game, config)
     agent = resolve(AgentConfig(**asdict(config.agent)))
     check_machine(agent)
     with _progress(longest, config) as tell:
-        ends = film(
+        ends = record_video(
             path,
             game,
             out,

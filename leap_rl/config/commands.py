@@ -189,9 +189,9 @@ class EvaluateConfig(_Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clips and not self.task.family.filmed:
+        if self.clips and not self.task.family.recordable:
             raise ValueError(
-                f"clips = true: task.kind = {self.task.kind} cannot be filmed, Atari games alone"
+                f"clips = true: task.kind = {self.task.kind} cannot be recorded, Atari games alone"
             )
         if self.clips:  # they are of agents that are kept
             object.__setattr__(self, "save_agents", True)

@@ -79,7 +79,7 @@ class AtariFamily(PlayedFamily):
 
     kind = "atari"
     options = ("agent_steps", "num_envs", "unroll_length", "atari")
-    filmed = True
+    recordable = True
     spreads_environments = True
     # More than ten actions, so not in the pool to pretrain on, and none of the paper's nine either.
     validation_games = ("boxing", "seaquest")

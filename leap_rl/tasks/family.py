@@ -42,8 +42,8 @@ class Family(ABC):
     """Whether MAML can differentiate through a task's updates."""
     plain_descent: ClassVar[bool] = False
     """Whether its tasks are learned by plain gradient descent, in whose metric eq. 8 is."""
-    filmed: ClassVar[bool] = False
-    """Whether its agents can be filmed."""
+    recordable: ClassVar[bool] = False
+    """Whether its agents can be recorded on video."""
     validation_games: ClassVar[tuple[str, ...] | None] = None
     """The games that validate a run where none are named."""
 

@@ -21,7 +21,7 @@ from leap_rl.video.playing import Frame, Player, play
 from leap_rl.video.renderer import Drawing
 
 
-def film(
+def record_video(
     agent_file: Path,
     game: str,
     out: Path,

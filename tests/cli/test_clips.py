@@ -52,7 +52,7 @@ def logged_clips(out: Path) -> dict[str, str]:
     return found
 
 
-def test_each_initialization_is_filmed_in_each_game_even_after_a_stop(
+def test_each_initialization_is_recorded_in_each_game_even_after_a_stop(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clips, "LONGEST_S", 1)
@@ -109,6 +109,6 @@ def test_clips_that_cannot_be_are_refused_before_anything_is_learned(
         return capsys.readouterr().err.splitlines()[-1]
 
     catch = ["--task.kind", "catch", "--games", "all"]
-    assert "clips = true: task.kind = catch cannot be filmed" in error(*CLIPS, *catch)
+    assert "clips = true: task.kind = catch cannot be recorded" in error(*CLIPS, *catch)
     monkeypatch.setitem(sys.modules, "av", None)
     assert "clips = true: MP4 takes PyAV, which is not installed" in error(*CLIPS)

@@ -46,7 +46,7 @@ def size_of(path: Path) -> tuple[int, int, int]:
         return stream.frames, stream.width, stream.height
 
 
-def test_an_agent_of_a_run_is_filmed_as_it_learned(
+def test_an_agent_of_a_run_is_recorded_as_it_learned(
     agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -160,4 +160,4 @@ def test_an_agent_of_another_kind_of_task_is_refused(
     options = ["--task.kind", "catch", "--task.games", "catch", *LEARN[2:-4]]
     assert main(["learn", *options, "--run_dir", str(run)]) == 0
     line = error_of(capsys, run / "agents/000_catch.safetensors")
-    assert "task.kind = catch; only Atari games are filmed" in line
+    assert "task.kind = catch; only Atari games are recorded" in line

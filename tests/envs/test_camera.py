@@ -18,7 +18,7 @@ def actions(count: int) -> NDArray[np.int64]:
 
 
 @pytest.mark.parametrize("game", ["qbert", "air_raid@mode=2"])
-def test_what_is_filmed_is_what_is_played(game: str) -> None:
+def test_what_is_recorded_is_what_is_played(game: str) -> None:
     """Through the ends of episodes, with all frames, their rewards, and nothing else."""
     plain = make_atari(game, num_envs=1, seed=3, settings=SETTINGS)
     camera = FilmedAtari(game, settings=SETTINGS)

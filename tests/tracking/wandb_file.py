@@ -85,7 +85,7 @@ def artifacts(path: Path) -> list[tuple[Any, dict[str, Any]]]:
 
 
 def media(path: Path) -> dict[str, bytes]:
-    """The logged files by name: tables (as JSON), pages, films."""
+    """The logged files by name: tables (as JSON), pages, videos."""
     found = {}
     for record in records(path):
         for item in record.history.item:

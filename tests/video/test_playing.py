@@ -88,28 +88,28 @@ def test_a_greedy_agent_takes_the_likeliest_action() -> None:
     assert set(player(greedy=False, bias=1.0).act(observations)) > {1}
 
 
-def filmed(**changes: int | None) -> list[Frame]:
+def recorded(**changes: int | None) -> list[Frame]:
     options = {"seed": 1, "episodes": 2, "max_agent_steps": None, **changes}
     return list(play("breakout", player(), settings=SETTINGS, **options))  # type: ignore[arg-type]
 
 
-def test_episodes_are_filmed_to_their_ends() -> None:
-    pictures = filmed()
+def test_episodes_are_recorded_to_their_ends() -> None:
+    pictures = recorded()
     assert len(pictures) == 128
     assert [(p.episode, p.agent_steps) for p in pictures[60:68]] == [(1, 16)] * 4 + [(2, 1)] * 4
     assert [index for index, picture in enumerate(pictures) if picture.last] == [63, 127]
     assert [picture.agent_steps for picture in pictures[:9]] == [1] * 4 + [2] * 4 + [3]
 
 
-def test_as_many_agent_steps_as_were_asked_for_are_filmed() -> None:
-    pictures = filmed(max_agent_steps=18)
+def test_as_many_agent_steps_as_were_asked_for_are_recorded() -> None:
+    pictures = recorded(max_agent_steps=18)
     assert len(pictures) == 72
     assert (pictures[-1].episode, pictures[-1].agent_steps, pictures[-1].last) == (2, 2, False)
 
 
-def test_the_same_seed_gives_the_same_film_and_another_another() -> None:
+def test_the_same_seed_gives_the_same_video_and_another_another() -> None:
     one, two, other = (
-        [picture.screen.tobytes() for picture in filmed(seed=seed, max_agent_steps=12)]
+        [picture.screen.tobytes() for picture in recorded(seed=seed, max_agent_steps=12)]
         for seed in (1, 1, 2)
     )
     assert one == two

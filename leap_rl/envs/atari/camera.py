@@ -1,4 +1,4 @@
-"""An Atari game that is filmed: every frame of the emulator, where an agent sees one in four.
+"""An Atari game that is recorded: every frame of the emulator, where an agent sees one in four.
 
 The camera stands between `AtariEnvs`, with one environment, and its emulator.
 """
