@@ -16,6 +16,9 @@ from benchmarks.harness.tables import write_table
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import FloatArray, mean_interval
 
+SAMPLED = "those of the meta-step"
+"""In place of a game, where a meta-step has some of the pool's."""
+
 Curves = dict[tuple[str, str], dict[str, list[list[float]]]]
 """By pool and variant and by game: a list of series over the meta-steps, one a seed."""
 
@@ -99,14 +102,24 @@ def band(x: Sequence[float], series: FloatArray) -> Line:
 
 
 def curves_of(protocol: Protocol, results: Results, of: str) -> Curves:
-    """Return a result's series of all seeds, by pool and variant and by game."""
+    """Return a result's series of all seeds, by pool and variant and by game.
+
+    A meta-step that is smaller than its pool leaves games out, so there the series is of the mean
+    over those that it has.
+    """
     found: Curves = {}
     for cell in training_cells(protocol):
         if key_of(cell) not in results:
             continue
         by_game = found.setdefault((cell["pool"], cell["variant"]), {})
-        for game, values in results[key_of(cell)][of].items():
-            by_game.setdefault(game, []).append([np.nan if v is None else v for v in values])
+        series = {
+            game: [np.nan if value is None else value for value in values]
+            for game, values in results[key_of(cell)][of].items()
+        }
+        if len(protocol["pools"][cell["pool"]]) > cell["options"]["meta.batch_size"]:
+            series = {SAMPLED: np.nanmean(list(series.values()), axis=0).tolist()}
+        for game, values in series.items():
+            by_game.setdefault(game, []).append(values)
     return found
 
 

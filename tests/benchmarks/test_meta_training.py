@@ -126,6 +126,26 @@ def test_the_table_is_of_means_over_seeds(
     assert (tmp_path / "out/toy.svg").exists()
 
 
+def test_a_pool_that_is_larger_than_a_meta_step_is_shown_as_the_mean_of_what_was_sampled(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY.replace("[catch]", "[a, b, c]"))
+    finished = {
+        "returns": {"a": [1.0, None], "b": [2.0, 4.0], "c": [None, 6.0]},
+        "final_returns": {"a": [2.0, None], "b": [3.0, 5.0], "c": [None, 8.0]},
+    }
+    meta_training.report(
+        given(path, tmp_path / "out"), {key_of(cell): finished for cell in cells(path)}
+    )
+    _, _, *rows = (tmp_path / "out/toy.md").read_text().strip().splitlines()
+    assert [row.split(" | ")[1:8] for row in rows] == [
+        [variant, "those of the meta-step", "2", "1.50", "1.50", "1.50", "5.00"]
+        for variant in ("leap", "reptile")
+    ]
+    assert all("| 6.50 | 3.50 (" in row for row in rows)
+
+
 def test_what_is_finished_can_be_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
