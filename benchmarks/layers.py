@@ -28,13 +28,15 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness import experiment
-from benchmarks.harness.agents import Curve, compared, draw_curves, learn, summary_of
+from benchmarks.harness.agents import Curve, compared, learn, summary_of
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.app.initializations import find_initialization, read_theta0
 from leap_rl.app.policies import make_tasks
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse, spelled
 from leap_rl.envs.state import Actions
+from leap_rl.evaluation.plots import draw
+from leap_rl.evaluation.transfer_plots import reward_panels
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import Layout, load_parameters
 from leap_rl.tasks.factory import ConfiguredTasks
@@ -207,7 +209,13 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
             lines.append(f"| {game} | {name} | {' | '.join([*gains, *held])} |")
     table = given.out / "layers.md"
     table.write_text("\n".join([*lines, ""]))
-    experiment.announce([table, *draw_curves(summary, table.with_suffix(""))])
+    drawn = draw(
+        reward_panels(summary),
+        table.with_suffix(""),
+        columns=len(given.games),
+        names=summary.evaluation.initializations,
+    )
+    experiment.announce([table, *drawn])
 
 
 def _before_and_after(found: Sequence[Mapping[str, Any]], name: str, form: str) -> str:

@@ -28,10 +28,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import experiment
-from benchmarks.harness.agents import Curve, compared, draw_curves, summary_of
+from benchmarks.harness.agents import Curve, compared, summary_of
 from benchmarks.harness.agents import learn as learn_task
 from benchmarks.harness.cells import Cell
 from leap_rl.config import TrainConfig
+from leap_rl.evaluation.plots import draw
+from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.evaluation.verdict import verdict_of
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
@@ -204,7 +206,10 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
     ]
     table = given.out / f"sb3_{given.question}.md"
     table.write_text("\n".join([*head, *rows, "", verdict_of(comparison), ""]))
-    experiment.announce([table, *draw_curves(summary, table.with_suffix(""))])
+    panels = [*reward_panels(summary), *mean_panels(summary)]
+    columns = len(given.games)
+    drawn = draw(panels, table.with_suffix(""), columns=columns, names=(reference, name))
+    experiment.announce([table, *drawn])
 
 
 def main(words: Sequence[str] | None = None) -> int:

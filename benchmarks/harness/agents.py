@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -12,10 +11,8 @@ from torch import Tensor
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.results import Evaluation, LearningCurve
 from leap_rl.evaluation.summary import Comparison, Summary
-from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.tasks.task import Task
 
 INTERVALS: Final = 100
@@ -105,14 +102,3 @@ def compared(summary: Summary, comparison: Comparison, game: str) -> list[str]:
         *(f"{final:.1f}" for final in finals),
         "" if found.final is None else experiment.shown(found.final, "+.1f"),
     ]
-
-
-def draw_curves(summary: Summary, path: Path) -> list[Path]:
-    """Draw rewards and returns by agent steps, a column a game; returns the files."""
-    evaluation = summary.evaluation
-    return draw(
-        [*reward_panels(summary), *mean_panels(summary)],
-        path,
-        columns=len(evaluation.games),
-        names=evaluation.initializations,
-    )

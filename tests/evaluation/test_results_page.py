@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import meta_training, sb3
+from benchmarks import layers, meta_training, sb3
 from benchmarks.harness.cells import CellFile
 
 ROOT = Path(__file__).parents[2]
@@ -14,12 +14,17 @@ RESULTS = ROOT / "docs/results"
 PAGE = (ROOT / "docs/results.md").read_text()
 _MINATAR = ["--games", "MinAtar/Breakout-v1", "MinAtar/SpaceInvaders-v1"]
 _ATARI = ["--games", "breakout", "--seeds", "3", "--agent_steps", "200000"]
-PEERS = {
-    "sb3_starts": ("docs/your_own_code.md", ["starts"]),
-    "sb3_agents": ("docs/results.md", ["agents", *_MINATAR]),
-    "sb3_agents_atari": ("docs/results.md", ["agents", *_ATARI]),
+GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
+_LAYERS = ["--init", "pretrained:minatar-leap", "--agent_steps", "200000"]
+_LAYERS += ["--games", *(f"MinAtar/{game}-v1" for game in GAMES)]
+AGENTS = {
+    "sb3_starts": (sb3, "sb3_starts.md", "docs/your_own_code.md", ["starts"]),
+    "sb3_agents": (sb3, "sb3_agents.md", "docs/results.md", ["agents", *_MINATAR]),
+    "sb3_agents_atari": (sb3, "sb3_agents.md", "docs/results.md", ["agents", *_ATARI]),
+    "layers": (layers, "layers.md", "docs/results.md", _LAYERS),
 }
-NAMES = sorted({path.name for path in RESULTS.iterdir()} - PEERS.keys())
+"""Experiments without a protocol: their command, table, page, and arguments."""
+NAMES = sorted({path.name for path in RESULTS.iterdir()} - AGENTS.keys())
 
 
 def protocol_of(name: str) -> Path:
@@ -52,17 +57,17 @@ def test_the_page_says_what_was_asked_and_how_it_was_run(name: str) -> None:
     assert str(path) in PAGE
 
 
-@pytest.mark.parametrize("name", PEERS)
-def test_tables_beside_another_library_are_made_again_from_their_cells(
-    name: str, tmp_path: Path
+@pytest.mark.parametrize("name", AGENTS)
+def test_tables_of_agents_are_made_again_from_their_cells(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page, words = PEERS[name]
-    given = sb3.options().parse_args([*words, "--out", str(tmp_path)])
-    sb3.report(given, CellFile(RESULTS / name / "cells.jsonl").read())
-    made = tmp_path / f"sb3_{words[0]}.md"
-    table = made.read_text()
-    assert table == (RESULTS / name / made.name).read_text()
-    assert table.strip() in (ROOT / page).read_text()
-    plot = made.with_suffix(".svg").name
+    monkeypatch.setattr("leap_rl.evaluation.plots.FORMATS", ("svg",))
+    command, table, page, words = AGENTS[name]
+    given = command.options().parse_args([*words, "--out", str(tmp_path)])
+    command.report(given, CellFile(RESULTS / name / "cells.jsonl").read())
+    made = (tmp_path / table).read_text()
+    assert made == (RESULTS / name / table).read_text()
+    assert made.strip() in (ROOT / page).read_text()
+    plot = Path(table).with_suffix(".svg").name
     assert (RESULTS / name / plot).exists()
     assert f"results/{name}/{plot}" in (ROOT / page).read_text()
