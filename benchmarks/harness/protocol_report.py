@@ -52,12 +52,14 @@ def report_training(protocol: Protocol, results: Results, path: Path) -> list[Pa
         for game, seeds in by_game.items():
             row = row_of(game, np.array(seeds), np.array(ends[pool, variant][game]))
             table.append({"pool": pool, "variant": variant, **row})
+            if len(seeds[0]) == 1:
+                continue  # a point is no curve
             spent = [n * each[pool, variant] / 1e6 for n in range(len(seeds[0]))]
             title = title_of(pool, game, of=by_game, pools=len(pools))
             panels.setdefault(title, {})[variant] = band(spent, np.array(seeds))
     label = "agent steps of meta-training, millions"
     drawn = [Panel(lines, label, "mean return", title=at) for at, lines in panels.items()]
-    return [*write_table(table, path), *draw(drawn, path)]
+    return [*write_table(table, path), *(draw(drawn, path) if drawn else [])]
 
 
 def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list[Path]:
@@ -132,15 +134,29 @@ def row_of(game: str, curves: FloatArray, ends: FloatArray) -> dict[str, Any]:
         ends: The mean return at a task's end, likewise.
     """
     last = curves.shape[1] - 1
-    end = ends[:, last].mean()  # NaN where no episode of a seed ended in a task's last part
-    columns = {"first": 0, "1/3": last // 3, "2/3": 2 * last // 3, "last": last}
-    row = {
-        "game": game,
-        "seeds": len(curves),
-        **{name: f"{curves[:, step].mean():.2f}" for name, step in columns.items()},
-        "last, at the task's end": "–" if np.isnan(end) else f"{end:.2f}",
-    }
+    row = {"game": game, "seeds": len(curves)}
     if last:
+        columns = {"first": 0, "1/3": last // 3, "2/3": 2 * last // 3, "last": last}
         rise = curves[:, (last + 1) // 2 :].mean(axis=1) - curves[:, 0]
-        row["later half less first"] = shown(mean_interval(rise), ".2f")
-    return row
+        return {
+            **row,
+            **{name: f"{curves[:, step].mean():.2f}" for name, step in columns.items()},
+            "last, at the task's end": _mean(ends[:, last]),
+            "later half less first": shown(mean_interval(rise), ".2f"),
+        }
+    return {  # agents from random encoders
+        **row,
+        "mean return": _mean(curves[:, 0]),
+        "least to most": _range(curves[:, 0]),
+        "at the end": _mean(ends[:, 0]),
+        "least to most at the end": _range(ends[:, 0]),
+    }
+
+
+def _mean(values: FloatArray) -> str:
+    """NaN stands for a seed in which no episode ended."""
+    return "–" if np.isnan(values).any() else f"{values.mean():.2f}"
+
+
+def _range(values: FloatArray) -> str:
+    return "–" if np.isnan(values).any() else f"{values.min():.2f} to {values.max():.2f}"

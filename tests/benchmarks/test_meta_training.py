@@ -146,6 +146,24 @@ def test_a_pool_that_is_larger_than_a_meta_step_is_shown_as_the_mean_of_what_was
     assert all("| 6.50 | 3.50 (" in row for row in rows)
 
 
+def test_agents_of_one_meta_step_are_shown_with_their_range_and_without_a_curve(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY.replace("meta_steps: 2", "meta_steps: 1"))
+    results = {
+        key_of(cell): {
+            "returns": {"catch": [1.0 + cell["seed"]]},
+            "final_returns": {"catch": [4.0 if cell["seed"] else None]},
+        }
+        for cell in cells(path)
+    }
+    meta_training.report(given(path, tmp_path / "out"), results)
+    _, _, *rows = (tmp_path / "out/toy.md").read_text().strip().splitlines()
+    assert rows[0] == "| catch | leap | catch | 2 | 1.50 | 1.00 to 2.00 | – | – |"
+    assert not (tmp_path / "out/toy.svg").exists()
+
+
 def test_what_is_finished_can_be_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
