@@ -1,0 +1,221 @@
+"""Whatever becomes of the files in a run's folder: the same bits, or one clear line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from leap_rl.cli import EXIT_FAILED, main
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.server.parameter_server import ParameterServer
+
+QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
+QUIET += ["--tracking.console", "quiet"]
+BOWLS = ["--config", "debug", "--task.agent_steps", "40", *QUIET]
+META_STEPS = 4
+
+
+def sums(run: Path) -> dict[str, str]:
+    """The SHA-256 of what the run came to, as it lies there."""
+    folder = RunFolder(run)
+    assert folder.latest() == META_STEPS
+    return dict(folder.read_checkpoint(META_STEPS)[1]["sha256"])
+
+
+def make(run: Path) -> int:
+    return main(["train", *BOWLS, "--meta.meta_steps", str(META_STEPS), "--run_dir", str(run)])
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What an undisturbed run comes to."""
+    run = tmp_path_factory.mktemp("calm") / "run"
+    assert make(run) == 0
+    return sums(run)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped in its third meta-step, with two of four slots complete."""
+    run = tmp_path_factory.mktemp("stopped") / "run"
+    complete = ParameterServer.complete
+    calls: list[object] = []
+
+    def stop(self: ParameterServer, message: object) -> object:
+        answer = complete(self, message)  # type: ignore[arg-type]
+        calls.append(message)
+        if len(calls) == 2 * 4 + 2:
+            raise KeyboardInterrupt
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParameterServer, "complete", stop)
+        assert make(run) == 130
+    assert RunFolder(run).latest() == 2
+    assert len([path for path in RunFolder(run).slots(2).rglob("*") if path.is_file()]) >= 2
+    return run
+
+
+def damage(run: Path, dice: random.Random) -> list[str]:
+    """Truncate, change or remove files of a run; returns what was done."""
+    done = []
+    for _ in range(dice.choice([1, 1, 1, 2, 4])):
+        files = sorted(path for path in run.rglob("*") if path.is_file())
+        path = dice.choice(files)
+        data = bytearray(path.read_bytes())
+        match dice.choice(["flip", "flip", "flip", "cut", "cut", "empty", "remove", "append"]):
+            case "flip" if data:
+                for _ in range(dice.choice([1, 1, 3, 20])):
+                    place = dice.randrange(len(data))
+                    data[place] ^= 1 << dice.randrange(8)
+                    done.append(f"{path.relative_to(run)}: byte {place}")
+                path.write_bytes(data)
+            case "cut" if data:
+                size = dice.randrange(len(data))
+                path.write_bytes(data[:size])
+                done.append(f"{path.relative_to(run)}: cut at {size}")
+            case "remove":
+                path.unlink()
+                done.append(f"{path.relative_to(run)}: removed")
+            case "append":
+                path.write_bytes(bytes(data) + dice.randbytes(dice.randrange(1, 40)))
+                done.append(f"{path.relative_to(run)}: appended to")
+            case _:
+                path.write_bytes(b"")
+                done.append(f"{path.relative_to(run)}: emptied")
+    return done
+
+
+def check_damaged(
+    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str], what: object
+) -> bool:
+    """The run comes to the same bits, or ends in one clear line; returns which."""
+    capsys.readouterr()
+    status = main(["resume", str(run)])
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert all(line.startswith("leap-rl: ") for line in lines), (what, captured.err)
+    assert "Traceback" not in captured.err, (what, captured.err)
+    if status == 0:
+        assert sums(run) == calm, what
+        return True
+    assert status in (1, 2), what
+    assert lines, what
+    assert str(run) in lines[-1], (what, lines)
+    return False
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 8), pytest.param(1000, 400, marks=pytest.mark.slow)]
+)
+def test_damage_is_mended_or_told(
+    stopped: Path,
+    calm: dict[str, str],
+    first: int,
+    count: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mended = 0
+    for seed in range(first, first + count):
+        run = tmp_path / "run"
+        shutil.copytree(stopped, run)
+        what = damage(run, random.Random(seed))
+        mended += check_damaged(run, calm, capsys, (seed, what))
+        shutil.rmtree(run)
+    assert count / 4 < mended < count  # both happen
+
+
+def test_a_damaged_checkpoint_is_named_and_made_again(
+    stopped: Path, calm: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped, run)
+    for number in (2, 1):
+        path = run / f"checkpoints/{number:06d}/initialization.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+    assert main(["resume", str(run)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("leap-rl: ")
+    assert line.endswith(
+        "000002/initialization.safetensors: is damaged (its SHA-256 is not the one recorded); "
+        "resuming from checkpoint 0, which is whole"
+    )
+    assert sums(run) == calm
+
+
+def test_damaged_rows_are_written_again_from_the_checkpoints(
+    stopped: Path, calm: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped, run)
+    metrics = run / "metrics.jsonl"
+    rows = metrics.read_bytes()
+    metrics.write_bytes(rows[1:])
+    assert main(["resume", str(run)]) == 2
+    assert "metrics.jsonl, line 1: not a JSON object" in capsys.readouterr().err
+    metrics.unlink()
+    assert main(["resume", str(run)]) == 0
+    assert metrics.read_bytes().startswith(rows)
+    assert sums(run) == calm
+
+
+def test_a_run_with_no_whole_checkpoint_is_one_line(
+    stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped, run)
+    for path in run.glob("checkpoints/*/state.json"):
+        path.unlink()
+    assert main(["resume", str(run)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "000002/state.json: cannot be read" in line
+    assert "no other checkpoint is whole" in line
+
+
+def test_a_disk_that_is_full_at_any_write_costs_nothing_that_was_written(
+    calm: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fsync = os.fsync
+    calls: list[int] = []
+    full_at = -1
+
+    def maybe_full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == full_at:
+            if os.fstat(descriptor).st_nlink == 1:  # a file, of which half was written
+                os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", maybe_full)
+    run = tmp_path / "run"
+    assert make(run) == 0
+    total = len(calls)
+    outcomes = set()
+    for full_at in range(1, total, 40):
+        shutil.rmtree(run)
+        calls.clear()
+        capsys.readouterr()
+        status = make(run)
+        lines = capsys.readouterr().err.splitlines()
+        outcomes.add(status)
+        assert len(lines) == 1, (full_at, lines)
+        assert "No space left on device" in lines[0], full_at
+        calls.extend([0] * total)  # and there is room again
+        if not RunFolder(run).exists():
+            assert status == 2  # it was not even made
+            continue
+        assert status == EXIT_FAILED, full_at
+        assert main(["resume", str(run)]) == 0, full_at
+        assert sums(run) == calm, full_at
+    assert outcomes == {2, EXIT_FAILED}

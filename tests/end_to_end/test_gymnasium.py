@@ -1,0 +1,175 @@
+"""Whole runs over Gymnasium environments: both runtimes, a stop in mid-task, and trust."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.training.server.parameter_server import ParameterServer
+from tests.envs.own_games import MODULE, WALK
+
+ROOT = Path(__file__).parents[2]
+QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
+LOCAL = ["--runtime.kind", "local", *QUIET]
+SMALL = ["--task.num_envs", "2", "--task.agent_steps", "200", "--meta.meta_steps", "2"]
+OWN = [
+    *["--task.kind", "gymnasium", "--task.gymnasium.pad", "zeros"],
+    *["--task.games", f"['{WALK}@terminates=7', 'Acrobot-v1', 'leap_rl/CartPole-v1@length=1.0']"],
+    *["--meta.batch_size", "3", *SMALL],
+]
+TRUST = "--trust_imports"
+
+
+def initializations(run: Path) -> list[str]:
+    folder = RunFolder(run)
+    latest = folder.latest()
+    assert latest is not None
+    return [
+        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
+    ]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("calm") / "run"
+    assert main(["train", *OWN, TRUST, *LOCAL, "--run_dir", str(run)]) == 0
+    return run
+
+
+def test_every_meta_step_moves_the_shared_encoder(calm: Path) -> None:
+    assert len(set(initializations(calm))) == 3
+    config = RunFolder(calm).read_config()
+    assert config["agent"]["encoder"] == "mlp"
+    assert config["task"]["gymnasium"]["observation_shape"] == [6]
+    assert "atari" not in config["task"]
+    assert "reward_clip" not in config["agent"]
+
+
+def test_a_stop_in_mid_task_and_a_resume_give_the_same_bits(
+    calm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream, stopped = ParameterServer.stream, set()
+
+    def stop(self: ParameterServer, message: Any) -> object:
+        answer = stream(self, message)
+        place = (message.ticket.round, message.ticket.slot)
+        if message.snapshot is not None and message.n >= 7 and place not in stopped:
+            stopped.add(place)
+            raise KeyboardInterrupt
+        return answer
+
+    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
+    run = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParameterServer, "stream", stop)
+        argv = ["train", *OWN, TRUST, *LOCAL, *often, "--run_dir", str(run)]
+        while (status := main(argv)) == EXIT_INTERRUPTED:
+            argv = ["resume", str(run), TRUST]
+    assert status == 0
+    assert stopped == {(step, slot) for step in range(2) for slot in range(3)}
+    assert initializations(run) == initializations(calm)
+    rows, undisturbed = (read_rows(folder / "metrics.jsonl") for folder in (run, calm))
+    for one, other in zip(rows, undisturbed, strict=True):
+        timed = [key for key in one if key.startswith(("time/", "throughput/"))]
+        assert {key: one[key] for key in one.keys() - timed} == {
+            key: other[key] for key in other.keys() - timed
+        }
+    assert any(key.startswith("return/leap_rl/CartPole-v1@length=1.0/") for key in rows[0])
+    capsys.readouterr()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ray_gives_the_same_bits(calm: Path, processes: int, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ray = ["--runtime.trainers", "2", "--runtime.env_processes", str(processes)]
+    assert main(["train", *OWN, TRUST, *ray, *QUIET, "--run_dir", str(run)]) == 0
+    assert initializations(run) == initializations(calm)
+
+
+def test_agents_learn_games_whose_names_have_a_slash(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    games = ["--task.kind", "gymnasium", "--task.games", '["MinAtar/Breakout-v1"]']
+    argv = [*games, *SMALL[:4], "--agent.encoder", "minatar", *LOCAL]
+    assert main(["learn", *argv, "--run_dir", str(run)]) == 0
+    assert (run / "agents/000_MinAtar+Breakout-v1.safetensors").exists()
+    assert any("return/MinAtar/Breakout-v1/mean" in row for row in read_rows(run / "metrics.jsonl"))
+
+
+def test_finetune_keeps_agents_whose_names_have_a_slash(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    games = "['leap_rl/CartPole-v1', 'leap_rl/CartPole-v1@length=1.0']"
+    argv = ["--task.kind", "gymnasium", "--task.games", games, *SMALL, "--meta.batch_size", "2"]
+    argv += ["--meta.method", "finetune", "--meta.updates_per_round", "3", *LOCAL]
+    assert main(["train", *argv, "--run_dir", str(run)]) == 0
+    agents = {path.name for path in (run / "carried_over").glob("*/*")}
+    assert agents == {
+        "leap_rl+CartPole-v1.safetensors",
+        "leap_rl+CartPole-v1@length=1.0.safetensors",
+    }
+    assert len(set(initializations(run))) == 3
+
+
+# -- modules that a config names --------------------------------------------------------------
+
+
+def one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(argv) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("leap-rl: ")
+    return line
+
+
+def test_no_module_is_imported_that_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "canary_games.py").write_text("open('canary', 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    games = ["--task.kind", "gymnasium", "--task.games", '["canary_games:A-v0"]']
+    for command in ("train", "learn", "plan"):
+        line = one_line([command, *games], capsys)
+        assert "canary_games" in line
+        assert "--trust_imports" in line
+    (tmp_path / "trusting.yaml").write_text("trust_imports: true\n")
+    line = one_line(["train", "--config", "trusting.yaml", *games], capsys)
+    assert "trust_imports: no such option" in line
+    assert "canary_games" not in sys.modules
+    assert not (tmp_path / "canary").exists()
+    line = one_line(["learn", *games, TRUST, *LOCAL], capsys)
+    assert "cannot be made (NameNotFound" in line
+    assert (tmp_path / "canary").exists()
+
+
+def test_a_run_of_somebody_elses_is_not_resumed_unless_it_is_trusted(
+    calm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for argv in (["resume", str(calm)], ["fork", str(calm), "--at", "1"]):
+        assert MODULE in one_line(argv, capsys)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--task.games", '["CartPoll-v1"]'], "'CartPoll-v1' cannot be made (NameNotFound"),
+        (["--task.games", '["Blackjack-v1"]'], "'Blackjack-v1' has observations Tuple"),
+        (["--task.games", '["CartPole-v1", "Acrobot-v1"]'], "task.gymnasium.pad = refuse: "),
+        (["--task.games", '["CartPole-v1"]', "--agent.encoder", "nature"], "takes images"),
+        (["--task.games", '["CartPole-v1"]', "--agent.reward_clip", "1"], "set task.gymnasium.rew"),
+        ([], "task.kind = gymnasium has no pools"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_leaves_no_folder(
+    argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    line = one_line(["learn", "--task.kind", "gymnasium", *argv, "--run_dir", str(run)], capsys)
+    assert message in line
+    assert not run.exists()
