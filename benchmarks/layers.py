@@ -131,17 +131,12 @@ def work(cell: Cell) -> Mapping[str, Any]:
     observations = random_play(tasks, cell["game"])
     with closing(tasks(TaskSpec(game=cell["game"], seed=cell["seed"]))) as task:
         learn(task, start, curve)
-        end = layout.pack(
-            {
-                leaf.name: task.named_parameters()[f"encoder.{leaf.name}"].cpu()
-                for leaf in layout.leaves
-            }
-        )
+        parameters = task.named_parameters()
+    end = layout.pack(
+        {leaf.name: parameters[f"encoder.{leaf.name}"].cpu() for leaf in layout.leaves}
+    )
     moved = float((end - start).norm() / start.norm())
-    held = [
-        features_hold(tasks, layout.named(vector), observations, config=config)
-        for vector in (start, end)
-    ]
+    held = [features_hold(tasks, layout.named(vector), observations) for vector in (start, end)]
     return {**curve.result(), "moved": moved, **{k: [one[k] for one in held] for k in held[0]}}
 
 
@@ -156,20 +151,16 @@ def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
                 if envs.continuous
                 else draws.integers(envs.num_actions, size=envs.num_envs)
             )
-            seen.append(envs.step(actions).observations.copy())
+            seen.append(envs.step(actions).observations)
     return torch.from_numpy(np.concatenate(seen)[:OBSERVATIONS])
 
 
 @torch.no_grad()
 def features_hold(
-    tasks: ConfiguredTasks,
-    parameters: Mapping[str, Tensor],
-    observations: Tensor,
-    *,
-    config: TrainConfig,
+    tasks: ConfiguredTasks, parameters: Mapping[str, Tensor], observations: Tensor
 ) -> dict[str, float]:
     """Return the share of dead units in an encoder's last layer, and its effective rank."""
-    encoder = make_encoder(config.agent.encoder_spec, tasks.observation_shape)
+    encoder = make_encoder(tasks.agent.encoder_spec, tasks.observation_shape)
     load_parameters(encoder, parameters)
     features = encoder(observations)
     dead = (features == 0).all(dim=0).double().mean()
@@ -222,15 +213,10 @@ def _before_and_after(found: Sequence[Mapping[str, Any]], name: str, form: str) 
     return " → ".join(format(np.mean([one[name][i] for one in found]), form) for i in (0, 1))
 
 
-def check(given: argparse.Namespace) -> None:
-    """Refuse an initialization or games that cannot be, before anything is computed."""
-    config_of(given.init, given.games, given.agent_steps)
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     given = options().parse_args(words)
-    return experiment.run(given, cells_of=cells_of, work=work, report=report, check=check)
+    return experiment.run(given, cells_of=cells_of, work=work, report=report)
 
 
 if __name__ == "__main__":
