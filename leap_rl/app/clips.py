@@ -1,4 +1,4 @@
-"""Films the agents of an evaluation: a clip of each initialization in each game."""
+"""Records the agents of an evaluation: a clip of each initialization in each game."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record_clips(
     console: Console,
     check: Callable[[], None],
 ) -> None:
-    """Film the first run's first agent of each initialization in each game, and log the clips.
+    """Record the first run's first agent of each initialization in each game, and log the clips.
 
     A clip that is there already is not made again, but is logged: who logged it last may have died.
     ``check`` is called at each frame, and raises if the command is to stop.

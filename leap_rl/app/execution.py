@@ -162,7 +162,7 @@ def _conclude(
     console: Console,
     interrupts: Interrupts,
 ) -> None:
-    """Film the agents of a complete evaluation, write its report, and log both."""
+    """Record clips of the agents of a complete evaluation, write its report, and log both."""
     from leap_rl.app.report import write_report
 
     if config.clips:

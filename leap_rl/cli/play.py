@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FilmedTask:
+class PlayedTask:
     """How the game is run."""
 
     atari: AtariConfig = field(default_factory=AtariConfig)
@@ -54,7 +54,7 @@ class PlayedAgent:
 
 @dataclass(frozen=True)
 class PlayConfig:
-    """Film a trained agent: every frame of the emulator, at the game's own pace, with the score.
+    """Record a trained agent: every frame of the emulator, at the game's own pace, with the score.
 
     AGENT is a file in RUN/agents, of a run of `leap-rl learn`. How the game is run and what the
     agent acts with is as it was in that run; for a file that lies elsewhere it is what the options
@@ -87,7 +87,7 @@ class PlayConfig:
     overwrite: bool = False
     """Replace the clip if there is one."""
 
-    task: FilmedTask = field(default_factory=FilmedTask)
+    task: PlayedTask = field(default_factory=PlayedTask)
     agent: PlayedAgent = field(default_factory=PlayedAgent)
 
     @property

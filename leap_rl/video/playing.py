@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.envs.atari.camera import FilmedAtari
+from leap_rl.envs.atari.camera import RecordedAtari
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.state import Observations
 from leap_rl.envs.vector import GameVector
@@ -104,7 +104,7 @@ def play(
         max_agent_steps: Stop after so many, over all episodes.
     """
     seed = derive_seed(seed, Purpose.ENVIRONMENTS)
-    camera = FilmedAtari(game, settings=settings)
+    camera = RecordedAtari(game, settings=settings)
     games = GameVector(camera, seed=seed)
     observations = games.reset()
     episode, agent_steps, score, total = 1, 0, 0, 0

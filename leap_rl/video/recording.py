@@ -1,4 +1,4 @@
-"""Films trained agents, from the files of a run."""
+"""Records trained agents, from the files of a run."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.camera import FilmedAtari, frames_per_s
+from leap_rl.envs.atari.camera import RecordedAtari, frames_per_s
 from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import GameVector
@@ -21,7 +21,7 @@ def actions(count: int) -> NDArray[np.int64]:
 def test_what_is_recorded_is_what_is_played(game: str) -> None:
     """Through the ends of episodes, with all frames, their rewards, and nothing else."""
     plain = make_atari(game, num_envs=1, seed=3, settings=SETTINGS)
-    camera = FilmedAtari(game, settings=SETTINGS)
+    camera = RecordedAtari(game, settings=SETTINGS)
     games = GameVector(camera, seed=3)
     assert np.array_equal(games.reset(), plain.reset())
     ends = 0
@@ -42,7 +42,7 @@ def test_what_is_recorded_is_what_is_played(game: str) -> None:
 
 
 def test_each_frame_is_its_own() -> None:
-    camera = FilmedAtari("breakout", settings=AtariSettings(noop_max=0))
+    camera = RecordedAtari("breakout", settings=AtariSettings(noop_max=0))
     games = GameVector(camera, seed=0)
     games.reset()
     for _ in range(10):

@@ -45,7 +45,7 @@ class _Camera:
         return getattr(self._ale, name)
 
 
-class FilmedAtari(AtariEnvs):
+class RecordedAtari(AtariEnvs):
     """One environment of a game, and the frames of its last agent step."""
 
     def __init__(self, game: str, *, settings: AtariSettings) -> None:
