@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,9 @@ Curves = dict[tuple[str, str], dict[str, list[list[float]]]]
 def write_report(protocol: Protocol, results: Results, path: Path) -> list[Path]:
     """Write the tables and the figures of the cells that are finished; returns the files."""
     files = report_training(protocol, results, path)
+    pulled = cosine_rows(protocol, results)
+    if pulled:
+        files += write_table(pulled, path.with_name(f"{path.name}_cosines"))
     evaluated = [
         (cell, results[key_of(cell)])
         for cell in evaluation_cells(protocol)
@@ -60,6 +65,32 @@ def report_training(protocol: Protocol, results: Results, path: Path) -> list[Pa
     label = "agent steps of meta-training, millions"
     drawn = [Panel(lines, label, "mean return", title=at) for at, lines in panels.items()]
     return [*write_table(table, path), *(draw(drawn, path) if drawn else [])]
+
+
+def cosine_rows(protocol: Protocol, results: Results) -> list[dict[str, Any]]:
+    """Return, for pools of several games, how the games' contributions point to each other."""
+    found: dict[tuple[str, str], list[list[tuple[str, str, float]]]] = {}
+    for cell in training_cells(protocol):
+        pairs = results.get(key_of(cell), {}).get("cosines")
+        if pairs:
+            found.setdefault((cell["pool"], cell["variant"]), []).append(pairs)
+    rows = []
+    for (pool, variant), runs in found.items():
+        alike: list[float] = []
+        different: list[float] = []
+        for first, second, cosine in itertools.chain.from_iterable(runs):
+            same = first.partition("@")[0] == second.partition("@")[0]
+            (alike if same else different).append(cosine)
+        rows.append(
+            {
+                "pool": pool,
+                "variant": variant,
+                "seeds": len(runs),
+                "cosine between games": _spread(different),
+                "between variants of one game": _spread(alike),
+            }
+        )
+    return rows
 
 
 def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list[Path]:
@@ -156,6 +187,11 @@ def row_of(game: str, curves: FloatArray, ends: FloatArray) -> dict[str, Any]:
 def _mean(values: FloatArray) -> str:
     """NaN stands for a seed in which no episode ended."""
     return "–" if np.isnan(values).any() else f"{values.mean():.2f}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    """Return the mean of what pairs have, and the least and the most."""
+    return f"{fmean(values):.2f} ({min(values):.2f} to {max(values):.2f})" if values else "–"
 
 
 def _range(values: FloatArray) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyarrow.parquet import read_table
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import evaluate, meta_train, rows_of, words
 from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.meta_plots import cosine_table
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import verdict_of
@@ -59,6 +61,7 @@ def train_run(cell: Cell, *, out: Path) -> dict[str, Any]:
         "final_returns": {game: [end.get(game) for end in ends] for game in games},
         "meta": {name: [row.get(f"meta/{name}") for row in rows] for name in META},
         "path": {name: mean_series(rows, name) for name in PATH},
+        "cosines": cosines_of(rows),
         "working_s": sum(row["time/working_s"] for row in rows),
     }
 
@@ -130,6 +133,13 @@ def final_returns(run: Path, meta_step: int, budget: int) -> dict[str, float]:
         if row["agent_steps"] > (1 - FINAL_PART) * budget:
             found.setdefault(row["game"], []).append(row["episode_return"])
     return {game: fmean(returns) for game, returns in found.items()}
+
+
+def cosines_of(rows: Rows) -> list[tuple[str, str, float]]:
+    """Return each pair of games and the mean cosine of their contributions over the meta-steps."""
+    games, means = cosine_table(rows)
+    pairs = itertools.combinations(range(len(games)), 2)
+    return [(games[a], games[b], means[a, b]) for a, b in pairs if np.isfinite(means[a, b])]
 
 
 def mean_series(rows: Rows, name: str) -> list[float | None]:

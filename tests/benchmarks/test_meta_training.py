@@ -18,7 +18,7 @@ from benchmarks.harness.protocol import (
     read_protocol,
     training_cells,
 )
-from benchmarks.harness.protocol_runs import run_cell
+from benchmarks.harness.protocol_runs import cosines_of, run_cell
 from benchmarks.harness.runs import words
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse
@@ -162,6 +162,28 @@ def test_agents_of_one_meta_step_are_shown_with_their_range_and_without_a_curve(
     _, _, *rows = (tmp_path / "out/toy.md").read_text().strip().splitlines()
     assert rows[0] == "| catch | leap | catch | 2 | 1.50 | 1.00 to 2.00 | – | – |"
     assert not (tmp_path / "out/toy.svg").exists()
+
+
+def test_cosines_are_told_apart_by_whether_they_are_of_one_game(tmp_path: Path) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY.replace("[catch]", "[a, 'a@mode=1', b/c]"))
+    games = ["a", "a@mode=1", "b/c"]
+    rows = [
+        {f"loss/{game}/total": 0.0 for game in games}
+        | {"cosine/a/a@mode=1": 0.4 + 0.2 * step, "cosine/a/b/c": -0.1, "cosine/a/a": 0.9}
+        for step in range(2)
+    ]
+    pairs = sorted(tuple(sorted(games)) for *games, _ in cosines_of(rows))
+    assert pairs == [("a", "a@mode=1"), ("a", "b/c")], "not a game with itself"
+    finished = {"returns": {"a": [1.0, 2.0]}, "final_returns": {"a": [1.0, 2.0]}}
+    first, *_ = cells(path)
+    results = {key_of(first): {**finished, "cosines": cosines_of(rows)}}
+    results |= {key_of(cell): finished for cell in cells(path)[1:]}  # of before they were kept
+    meta_training.report(given(path, tmp_path / "out"), results)
+    _, _, *rows_shown = (tmp_path / "out/toy_cosines.md").read_text().strip().splitlines()
+    assert rows_shown == [
+        "| catch | leap | 1 | -0.10 (-0.10 to -0.10) | 0.50 (0.50 to 0.50) |",
+    ]
 
 
 def test_what_is_finished_can_be_shown(
