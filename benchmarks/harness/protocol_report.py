@@ -68,7 +68,7 @@ def report_training(protocol: Protocol, results: Results, path: Path) -> list[Pa
 
 
 def cosine_rows(protocol: Protocol, results: Results) -> list[dict[str, Any]]:
-    """Return, for pools of several games, how the games' contributions point to each other."""
+    """Return, of each pool's runs, how the contributions of tasks point to each other."""
     found: dict[tuple[str, str], list[list[tuple[str, str, float]]]] = {}
     for cell in training_cells(protocol):
         pairs = results.get(key_of(cell), {}).get("cosines")
@@ -87,7 +87,7 @@ def cosine_rows(protocol: Protocol, results: Results) -> list[dict[str, Any]]:
                 "variant": variant,
                 "seeds": len(runs),
                 "cosine between games": _spread(different),
-                "between variants of one game": _spread(alike),
+                "within a game": _spread(alike),
             }
         )
     return rows

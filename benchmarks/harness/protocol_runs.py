@@ -136,9 +136,12 @@ def final_returns(run: Path, meta_step: int, budget: int) -> dict[str, float]:
 
 
 def cosines_of(rows: Rows) -> list[tuple[str, str, float]]:
-    """Return each pair of games and the mean cosine of their contributions over the meta-steps."""
+    """Return each pair of games and the mean cosine of their contributions over the meta-steps.
+
+    A game that filled several slots of a meta-step makes a pair with itself.
+    """
     games, means = cosine_table(rows)
-    pairs = itertools.combinations(range(len(games)), 2)
+    pairs = itertools.combinations_with_replacement(range(len(games)), 2)
     return [(games[a], games[b], means[a, b]) for a, b in pairs if np.isfinite(means[a, b])]
 
 

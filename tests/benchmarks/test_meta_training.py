@@ -174,7 +174,7 @@ def test_cosines_are_told_apart_by_whether_they_are_of_one_game(tmp_path: Path) 
         for step in range(2)
     ]
     pairs = sorted(tuple(sorted(games)) for *games, _ in cosines_of(rows))
-    assert pairs == [("a", "a@mode=1"), ("a", "b/c")], "not a game with itself"
+    assert pairs == [("a", "a"), ("a", "a@mode=1"), ("a", "b/c")]
     finished = {"returns": {"a": [1.0, 2.0]}, "final_returns": {"a": [1.0, 2.0]}}
     first, *_ = cells(path)
     results = {key_of(first): {**finished, "cosines": cosines_of(rows)}}
@@ -182,7 +182,7 @@ def test_cosines_are_told_apart_by_whether_they_are_of_one_game(tmp_path: Path) 
     meta_training.report(given(path, tmp_path / "out"), results)
     _, _, *rows_shown = (tmp_path / "out/toy_cosines.md").read_text().strip().splitlines()
     assert rows_shown == [
-        "| catch | leap | 1 | -0.10 (-0.10 to -0.10) | 0.50 (0.50 to 0.50) |",
+        "| catch | leap | 1 | -0.10 (-0.10 to -0.10) | 0.70 (0.50 to 0.90) |",
     ]
 
 
