@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,33 @@ def test_tables_of_agents_are_made_again_from_their_cells(
     plot = Path(table).with_suffix(".svg").name
     assert (RESULTS / name / plot).exists()
     assert f"results/{name}/{plot}" in (ROOT / page).read_text()
+
+
+IN_SHORT = {
+    "| Breakout | Breakout |": ("single_game", "MinAtar Breakout"),
+    "| six sides of Breakout |": ("orientations", "Breakout from six sides"),
+    "| three turns of Breakout, mirrored too |": ("unseen_turn", "Breakout in three turns"),
+    "| four other games |": ("leave_one_out", "without Breakout"),
+}
+"""Rows of the table in short, by how they begin: their experiment and its pool."""
+
+
+@pytest.mark.parametrize("start", IN_SHORT)
+@pytest.mark.parametrize("page", [PAGE, (ROOT / "README.md").read_text()], ids=["page", "readme"])
+def test_what_is_said_in_short_is_what_the_verdicts_say(start: str, page: str) -> None:
+    name, pool = IN_SHORT[start]
+    verdicts = (RESULTS / name / f"{name}_evaluation_verdicts.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith(start))
+    for method, cell in zip(
+        ("leap", "reptile", "pretraining"), row.strip("| ").split(" | ")[-3:], strict=True
+    ):
+        said = re.search(
+            rf"^\* {pool}: {method} against random: .*?area under the curve ([+-]\d+) % "
+            r"\(95 % interval ([+-]\d+) % to ([+-]\d+) %\)",
+            verdicts,
+            re.MULTILINE,
+        )
+        assert said
+        shown = re.fullmatch(r"([+-]?\d+) % \((-?\d+) to (-?\d+)\)", cell)
+        assert shown
+        assert [int(value) for value in shown.groups()] == [int(value) for value in said.groups()]
