@@ -6,7 +6,8 @@ Meta-trains each variant of a protocol on each of its pools of games, with each 
 shows the mean return over a task's whole budget by meta-step: what an agent gets while it learns.
 Where the protocol asks for it, new agents then learn from what was meta-trained and from random
 encoders, and `leap-rl evaluate` compares them. A table of cosines says how the contributions of two
-tasks point to each other, over pairs of games and of variants of one. A protocol is a YAML file with
+tasks point to each other, over pairs of games and over variants of one. A protocol is a YAML file
+with
 
     question:   what is asked, in a sentence
     train:      options of `leap-rl train` that all cells share, nested as in a config
