@@ -21,6 +21,9 @@ from leap_rl.evaluation.statistics import FloatArray, mean_interval
 SAMPLED = "those of the meta-step"
 """In place of a game, where a meta-step has some of the pool's."""
 
+COLUMNS = 4
+"""Panels beside each other in a figure, at most."""
+
 Curves = dict[tuple[str, str], dict[str, list[list[float]]]]
 """By pool and variant and by game: a list of series over the meta-steps, one a seed."""
 
@@ -64,7 +67,7 @@ def report_training(protocol: Protocol, results: Results, path: Path) -> list[Pa
             panels.setdefault(title, {})[variant] = band(spent, np.array(seeds))
     label = "agent steps of meta-training, millions"
     drawn = [Panel(lines, label, "mean return", title=at) for at, lines in panels.items()]
-    return [*write_table(table, path), *(draw(drawn, path) if drawn else [])]
+    return [*write_table(table, path), *(draw(drawn, path, columns=COLUMNS) if drawn else [])]
 
 
 def cosine_rows(protocol: Protocol, results: Results) -> list[dict[str, Any]]:
@@ -104,6 +107,7 @@ def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list
             lines = {
                 name: band(steps, np.array(by_game[game]))
                 for name, by_game in result["rewards"].items()
+                if not name.endswith("@0")  # random starts too, and alike in all methods
             }
             label = "reward per 1,000 agent steps"
             title = title_of(cell["pool"], game, of=games, pools=len(evaluated))
@@ -115,7 +119,7 @@ def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list
     verdicts = path.with_name(f"{path.name}_verdicts.md")
     lines_of = (f"* {cell['pool']}: {said}" for cell, r in evaluated for said in r["verdicts"])
     verdicts.write_text("\n".join(lines_of) + "\n")
-    return [*write_table(rows, path), *draw(panels, path), verdicts]
+    return [*write_table(rows, path), *draw(panels, path, columns=COLUMNS), verdicts]
 
 
 def title_of(pool: str, game: str, *, of: Collection[str], pools: int) -> str:
@@ -123,7 +127,7 @@ def title_of(pool: str, game: str, *, of: Collection[str], pools: int) -> str:
     if len(of) == 1 and pools > 1:
         return pool
     short = game.removeprefix("MinAtar/").removesuffix("-v1")
-    return short if pools == 1 else f"{pool}: {short}"
+    return short if pools == 1 else f"{pool}:\n{short}"
 
 
 def band(x: Sequence[float], series: FloatArray) -> Line:
