@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -195,7 +194,8 @@ def _mean(values: FloatArray) -> str:
 
 def _spread(values: Sequence[float]) -> str:
     """Return the mean of what pairs have, and the least and the most."""
-    return f"{fmean(values):.2f} ({min(values):.2f} to {max(values):.2f})" if values else "–"
+    cosines = np.array(values)
+    return f"{_mean(cosines)} ({_range(cosines)})" if values else "–"
 
 
 def _range(values: FloatArray) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,9 +12,9 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
-from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.storage.run_folder import INITIALIZATION
-from leap_rl.training.server.parameter_server import ParameterServer
+from tests.end_to_end.whole_runs import train_with_stops
 
 ROOT = Path(__file__).parents[2]
 TRUST = "--trust_imports"
@@ -68,24 +67,8 @@ def test_each_of_its_parameters_is_learned(calm: Path) -> None:
 
 
 def test_a_stop_in_mid_task_and_a_resume_give_the_same_bits(calm: Path, tmp_path: Path) -> None:
-    stream, stopped = ParameterServer.stream, set()
-
-    def stop(self: ParameterServer, message: Any) -> object:
-        answer = stream(self, message)
-        place = (message.ticket.round, message.ticket.slot)
-        if message.snapshot is not None and message.n >= 7 and place not in stopped:
-            stopped.add(place)
-            raise KeyboardInterrupt
-        return answer
-
     run = tmp_path / "run"
-    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ParameterServer, "stream", stop)
-        argv = ["train", *TRAIN, TRUST, *LOCAL, *often, "--run_dir", str(run)]
-        while (status := main(argv)) == EXIT_INTERRUPTED:
-            argv = ["resume", str(run), TRUST]
-    assert status == 0
+    stopped = train_with_stops(run, [*TRAIN, TRUST, *LOCAL], TRUST)
     assert len(stopped) == 4
     assert_same(parameters(run, 2), parameters(calm, 2))
 

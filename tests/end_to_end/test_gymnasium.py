@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
-from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.server.parameter_server import ParameterServer
+from tests.end_to_end.whole_runs import initializations, train_with_stops
 from tests.envs.own_games import MODULE, WALK
 
 ROOT = Path(__file__).parents[2]
@@ -24,15 +23,6 @@ OWN = [
     *["--meta.batch_size", "3", *SMALL],
 ]
 TRUST = "--trust_imports"
-
-
-def initializations(run: Path) -> list[str]:
-    folder = RunFolder(run)
-    latest = folder.latest()
-    assert latest is not None
-    return [
-        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +44,8 @@ def test_every_meta_step_moves_the_shared_encoder(calm: Path) -> None:
 def test_a_stop_in_mid_task_and_a_resume_give_the_same_bits(
     calm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stream, stopped = ParameterServer.stream, set()
-
-    def stop(self: ParameterServer, message: Any) -> object:
-        answer = stream(self, message)
-        place = (message.ticket.round, message.ticket.slot)
-        if message.snapshot is not None and message.n >= 7 and place not in stopped:
-            stopped.add(place)
-            raise KeyboardInterrupt
-        return answer
-
-    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
     run = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ParameterServer, "stream", stop)
-        argv = ["train", *OWN, TRUST, *LOCAL, *often, "--run_dir", str(run)]
-        while (status := main(argv)) == EXIT_INTERRUPTED:
-            argv = ["resume", str(run), TRUST]
-    assert status == 0
+    stopped = train_with_stops(run, [*OWN, TRUST, *LOCAL], TRUST)
     assert stopped == {(step, slot) for step in range(2) for slot in range(3)}
     assert initializations(run) == initializations(calm)
     rows, undisturbed = (read_rows(folder / "metrics.jsonl") for folder in (run, calm))

@@ -26,6 +26,7 @@ from leap_rl.training.initialization import load_tensors
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+from tests.end_to_end.whole_runs import initializations
 from tests.tasks.omniglot_images import write_zip
 
 ALPHABETS = {"Greek": 20, "Korean": 20, "Latin": 20}
@@ -48,15 +49,6 @@ def options(data: Path, *more: str) -> list[str]:
 
 
 METHODS = {"leap": ["--meta.loss_difference", "same_batch"], "maml": ["--meta.method", "maml"]}
-
-
-def initializations(run: Path) -> list[str]:
-    folder = RunFolder(run)
-    latest = folder.latest()
-    assert latest is not None
-    return [
-        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
-    ]
 
 
 @pytest.fixture(scope="module", params=METHODS)

@@ -32,6 +32,7 @@ from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slot_files import SlotFiles
+from tests.end_to_end.whole_runs import initializations
 
 BOWLS = ["--config", "debug", "--task.agent_steps", "400"]
 
@@ -92,16 +93,6 @@ def finish(process: subprocess.Popen[bytes], *, status: int = 0) -> str:
     output, _ = process.communicate(timeout=170)
     assert process.returncode == status, output.decode()
     return output.decode()
-
-
-def initializations(run: Path) -> list[str]:
-    """The SHA-256 of each version's file, as its checkpoint records it and as it is."""
-    folder = RunFolder(run)
-    latest = folder.latest()
-    assert latest is not None
-    return [
-        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
-    ]
 
 
 Undisturbed = tuple[list[str], Path]

@@ -1,0 +1,55 @@
+"""Whole runs through the command line: what they come to, and runs that are stopped on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leap_rl.cli import EXIT_INTERRUPTED, main
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.training.server.parameter_server import ParameterServer
+
+
+def initializations(run: Path) -> list[str]:
+    """The SHA-256 of each version's file, as its checkpoint records it and as it is."""
+    folder = RunFolder(run)
+    latest = folder.latest()
+    assert latest is not None
+    return [
+        folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
+    ]
+
+
+def train_with_stops(run: Path, options: Sequence[str], *resuming: str) -> set[tuple[int, int]]:
+    """Train, stop once in the middle of each task, and resume until it is done.
+
+    Args:
+        run: The run's folder.
+        options: Of `leap-rl train`.
+        resuming: Options of `leap-rl resume`.
+
+    Returns:
+        The meta-steps and slots in which it was stopped.
+    """
+    stream = ParameterServer.stream
+    stopped: set[tuple[int, int]] = set()
+
+    def stop(self: ParameterServer, message: Any) -> object:
+        answer = stream(self, message)
+        place = (message.ticket.round, message.ticket.slot)
+        if message.snapshot is not None and message.n >= 7 and place not in stopped:
+            stopped.add(place)
+            raise KeyboardInterrupt
+        return answer
+
+    often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParameterServer, "stream", stop)
+        argv = ["train", *options, *often, "--run_dir", str(run)]
+        while (status := main(argv)) == EXIT_INTERRUPTED:
+            argv = ["resume", str(run), *resuming]
+    assert status == 0
+    return stopped
