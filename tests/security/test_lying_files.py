@@ -1,0 +1,176 @@
+"""Files that are not what their names say run no code, and get one clear line."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.sealed import seal
+from tests.security.runs import META_STEPS, lines_of, make
+
+pytestmark = pytest.mark.usefixtures("without_plots")
+
+
+FLOATS = np.zeros(32, dtype=np.float32).tobytes()
+
+
+class Attack:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (str(self.canary), "w")
+
+
+def safetensors(header: object, body: bytes = FLOATS) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def theta(**changes: object) -> dict[str, object]:
+    entry = {"dtype": "F32", "shape": [32], "data_offsets": [0, 128]}
+    return {"theta": {**entry, **changes}}
+
+
+def pickled(canary: Path) -> bytes:
+    return pickle.dumps(Attack(canary))
+
+
+def pickled_array(canary: Path) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.array([Attack(canary)], dtype=object), allow_pickle=True)
+    return file.getvalue()
+
+
+ENTRY = '"theta":{"dtype":"F32","shape":[32],"data_offsets":[0,128]}'
+
+LIES: dict[str, Callable[[Path], bytes]] = {
+    "pickle": pickled,
+    "array of objects": pickled_array,
+    "header without end": lambda _: (2**63).to_bytes(8, "little") + b"{}",
+    "header beyond the file": lambda _: (1000).to_bytes(8, "little") + b"{}",
+    "header of a gigabyte": lambda _: (2**30).to_bytes(8, "little") + b"{" + b" " * 1000,
+    "deep header": lambda _: safetensors(b'{"a":' * 20_000),
+    "offsets beyond the file": lambda _: safetensors(theta(shape=[2**20], data_offsets=[0, 2**22])),
+    "offsets below zero": lambda _: safetensors(theta(data_offsets=[-128, 0])),
+    "offsets that overlap": lambda _: safetensors({**theta(), "other": theta()["theta"]}),
+    "size that overflows": lambda _: safetensors(theta(shape=[2**62, 2**62])),
+    "size of nothing": lambda _: safetensors(theta(shape=[0, 2**62])),
+    "objects": lambda _: safetensors(theta(dtype="O")),
+    "numbers that NumPy lacks": lambda _: safetensors(theta(dtype="BF16", shape=[64])),
+    "a name twice": lambda _: safetensors(f"{{{ENTRY},{ENTRY}}}".encode()),
+    "metadata that is none": lambda _: safetensors({"__metadata__": 7, **theta()}),
+    "no object": lambda _: safetensors([1, 2, 3]),
+    "other name": lambda _: safetensors({"../../theta": theta()["theta"]}),
+    "not finite": lambda _: safetensors(theta(), np.full(32, np.nan, np.float32).tobytes()),
+    "nothing": lambda _: b"",
+}
+
+
+IN_SHORT = {"pickle", "offsets beyond the file", "numbers that NumPy lacks"}
+CASES = [lie if lie in IN_SHORT else pytest.param(lie, marks=pytest.mark.chaos) for lie in LIES]
+
+
+def test_the_attack_is_one(tmp_path: Path) -> None:
+    pickle.loads(pickled(tmp_path / "raw"))
+    np.load(io.BytesIO(pickled_array(tmp_path / "array")), allow_pickle=True)
+    assert (tmp_path / "raw").exists()
+    assert (tmp_path / "array").exists()
+
+
+@pytest.mark.parametrize("lie", CASES)
+def test_slots_that_lie_are_computed_again(
+    lie: str, run: Path, calm: dict[str, str], canary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slots = RunFolder(run).slots(2)
+    names = ["000.safetensors", "001.lease", "001.snapshot"]
+    for name in names:
+        (slots / name).write_bytes(LIES[lie](canary))
+    assert main(["resume", str(run)]) == 0
+    assert "Traceback" not in capsys.readouterr().err
+    assert dict(RunFolder(run).read_state(META_STEPS)["sha256"]) == calm
+
+
+@pytest.mark.parametrize("lie", CASES)
+@pytest.mark.parametrize("name", ["initialization.safetensors", "outer_optimizer.safetensors"])
+def test_checkpoints_that_lie_consistently_are_one_line(
+    name: str, lie: str, run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(run)
+    files, state = folder.read_checkpoint(2)
+    state = {key: state[key] for key in state.keys() - {"schema", "number", "sha256"}}
+    folder.write_checkpoint(2, {**files, name: LIES[lie](canary)}, state)  # its sums are right
+    status = main(["resume", str(run)])
+    (line,) = lines_of(capsys)
+    assert status in (1, EXIT_USAGE)
+    # What can be read is another start than the one that the task of the snapshot grew from.
+    assert "checkpoints/000002" in line or "the task's snapshot cannot be resumed from" in line
+    assert folder.latest() == 2
+
+
+@pytest.mark.parametrize("lie", CASES)
+def test_initializations_that_lie_are_one_line(
+    lie: str, tmp_path: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    init = tmp_path / "init.safetensors"
+    init.write_bytes(LIES[lie](canary))
+    status = make(tmp_path / "new", "--meta.init", str(init))
+    if lie == "a name twice":
+        assert status == 0
+        return
+    (line,) = lines_of(capsys)
+    assert status == EXIT_USAGE
+    assert f"meta.init = {init}: " in line
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_pickle_in_a_sealed_snapshot_is_one_line(
+    run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from leap_rl.storage.sealed import unseal
+
+    path = RunFolder(run).slots(2) / "001.snapshot"
+    arrays, header = unseal(path.read_bytes())
+    attack = np.frombuffer(pickled(canary), dtype=np.uint8)
+    path.write_bytes(seal({**arrays, "snapshot": attack}, header))
+    assert main(["resume", str(run)]) == 1
+    (line,) = lines_of(capsys)
+    assert "the task's snapshot cannot be resumed from" in line
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"rows": [1]},
+        {"rows": [{"axis": "meta_step", "values": {"meta_step": "1"}}]},
+        {"rows": [{"axis": [], "values": {}}]},
+        {"slots": 3},
+        {"slots": [{"attempt": "1"}]},
+        {"agent_steps": "many"},
+    ],
+    ids=str,
+)
+def test_a_state_that_lies_consistently_is_one_line(
+    state: dict[str, object], run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(run)
+    files, true = folder.read_checkpoint(2)
+    true = {key: true[key] for key in true.keys() - {"schema", "number", "sha256"}}
+    folder.write_checkpoint(2, files, {**true, **state})
+    for number in (0, 1):
+        shutil.rmtree(folder.checkpoint(number))
+    assert main(["resume", str(run)]) == EXIT_USAGE
+    (line,) = lines_of(capsys)
+    assert "checkpoints/000002" in line
