@@ -1,4 +1,4 @@
-"""Machines that share an object store."""
+"""Machines that share an object store, and an undisturbed run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from uuid import uuid4
 
 import pytest
 
+from leap_rl.cli import main
 from leap_rl.storage import run_lock, store_lock
+from leap_rl.storage.run_folder import RunFolder
+from tests.storage.short_runs import BOWLS
 
 
 @pytest.fixture
@@ -72,3 +75,11 @@ def s3_url(s3_server: str, machine: object, monkeypatch: pytest.MonkeyPatch) -> 
     bucket = f"b{uuid4().hex}"
     urllib.request.urlopen(urllib.request.Request(f"{s3_server}/{bucket}", method="PUT")).close()
     return f"s3://{bucket}/runs/mine"
+
+
+@pytest.fixture(scope="session")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Three meta-steps on a disk."""
+    run = tmp_path_factory.mktemp("straight") / "run"
+    assert main(["train", *BOWLS, "--meta.meta_steps", "3", "--run_dir", str(run)]) == 0
+    return RunFolder(run)
