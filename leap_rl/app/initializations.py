@@ -70,9 +70,13 @@ def read_theta0(path: str, layout: Layout) -> tuple[Tensor, str]:
 
     Raises:
         ValueError: There is no such file, or its parameters do not fit.
+        RunFolderError: It lies in a run, and is damaged.
     """
-    exported = pretrained.find(path)
-    return read_initialization(path if exported is None else str(exported.file), layout)
+    if (exported := pretrained.find(path)) is not None:
+        path = str(exported.file)
+    elif Path(path).is_file():
+        _of_file(path, Path(path))
+    return read_initialization(path, layout)
 
 
 def find_group(given: str) -> FoundGroup:
@@ -188,7 +192,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     if not file.exists():
         removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
         raise ValueError(f"init = {given}: {file} is missing{removed}")
-    folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
+    _check(folder, number, run.record.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at
         path = file_in(folder.url, file.relative_to(folder.path).as_posix())
@@ -201,6 +205,13 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         run=folder.place,
         chosen_from=run.config.validation.agents if version == BEST else None,
     )
+
+
+def _check(folder: RunFolder, number: int, fingerprint: str) -> None:
+    """Raise a RunFolderError for an initialization that is damaged, or another run's."""
+    state = folder.read_state(number)
+    folder.refuse_foreign(state, fingerprint)
+    folder.read_file(INITIALIZATION, state)
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:
@@ -223,7 +234,7 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
         if checkpoint.name.isdecimal():
             number = int(checkpoint.name)
             name = f"{path.name}@{number}"
-            folder.refuse_foreign(folder.read_state(number), run.record.fingerprint)
+            _check(folder, number, run.record.fingerprint)
         if isinstance(run.config, TrainConfig):
             return FoundInitialization(
                 given=given, path=str(file), name=name, options=run.options, run=str(path)

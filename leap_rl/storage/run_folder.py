@@ -251,17 +251,22 @@ class RunFolder(LockedFolder):
             RunFolderError: Something is missing or is not what was written.
         """
         state = self.read_state(number)
-        files = {}
-        for name, digest in state["sha256"].items():
-            path = self.checkpoint(number) / name
-            try:
-                data = read_regular(path)
-            except OSError as error:
-                raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
-            if hashlib.sha256(data).hexdigest() != digest:
-                raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
-            files[name] = data
-        return files, state
+        return {name: self.read_file(name, state) for name in state["sha256"]}, state
+
+    def read_file(self, name: str, state: Mapping[str, Any]) -> bytes:
+        """Return a file of the checkpoint whose state is given, its sum checked.
+
+        Raises:
+            RunFolderError: It is missing or is not what was written.
+        """
+        path = self.checkpoint(state["number"]) / name
+        try:
+            data = read_regular(path)
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != state["sha256"].get(name):
+            raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
+        return data
 
     def thin_out(self, keep: int) -> None:
         """Remove parameters but of the ``keep`` newest checkpoints, the first and the best."""

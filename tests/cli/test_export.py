@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -176,6 +177,32 @@ def test_damage_is_noticed(folders: Path, tmp_path: Path) -> None:
     (convolutions / CARD).write_text(card.replace("share: encoder", "share: convolutions"))
     with pytest.raises(ValueError, match="holds the convolutions alone"):
         pretrained.load(convolutions)
+
+
+def test_a_damaged_checkpoint_gives_no_initialization(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    shutil.copytree(folders / "run", run)
+    file = run / "checkpoints/000002" / INITIALIZATION
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1  # of the last parameter, which stays a number
+    file.write_bytes(data)
+    few = ["--games", "catch", "--seeds", "1"]
+    for words in (
+        ["export", str(run), "--out", str(out)],
+        ["export", str(file), "--out", str(out)],
+        ["evaluate", "--init", str(run), *few, *LOCALLY, "--out", str(out)],
+        ["learn", *CATCH, "--init", str(file), *LOCALLY, "--run_dir", str(out)],
+        ["train", *CATCH, "--meta.init", str(file), *LOCALLY, "--run_dir", str(out)],
+    ):
+        assert main(words) == EXIT_USAGE, words
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{file}: is damaged (its SHA-256 is not the one recorded)" in line
+        assert not out.exists()
+    with pytest.raises(ValueError, match="is damaged"):
+        leap_rl.load_encoder(run)
+    assert main(["export", f"{run}@1", "--out", str(out)]) == 0
 
 
 def test_an_unknown_name_is_told_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
