@@ -18,7 +18,7 @@ from leap_rl.app.initializations import (
 )
 from leap_rl.app.policies import make_evaluation, make_tasks
 from leap_rl.config import EvaluateConfig, flatten
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.config.parsing import config_parser, options_given, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.families import family_of
@@ -51,7 +51,8 @@ def configure(
     first = groups[0].runs[0]
     defaults: dict[str, Any] = {"task": {"games": "held_out"}}
     if first.options is not None:
-        kind = _asked(options, "task.kind") or first.options["task"]["kind"]
+        asked = options_given(EvaluateConfig, options)
+        kind = asked.get("task.kind") or first.options["task"]["kind"]
         ignored = family_of(kind).ignored_agent_options
         defaults["task"] = {**first.options["task"], **defaults["task"]}
         if ignored != "all":
@@ -59,7 +60,7 @@ def configure(
             defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
         if first.options["meta"]["method"] == "finetune":
             del defaults["task"]["agent_steps"]  # which were a round's
-            if _asked(options, "task.agent_steps") is None:
+            if asked.get("task.agent_steps") is None:
                 raise ValueError(
                     "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
                     f"{first.name} was finetuned, whose tasks have no budget"
@@ -69,16 +70,6 @@ def configure(
     words = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
     config = parse(parser, EvaluateConfig, words, defaults=defaults, trusts_imports=trusts_imports)
     return resolve(config), groups
-
-
-def _asked(options: Sequence[str], name: str) -> str | None:
-    """Return the value of an option among the words of a command line."""
-    words, asked = iter(options), None
-    for word in words:
-        option, equals, value = word.partition("=")
-        if option == f"--{name}":
-            asked = value if equals else next(words, "")  # the last one counts
-    return asked
 
 
 def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from argparse import ArgumentError, RawDescriptionHelpFormatter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, fields
 from difflib import get_close_matches
@@ -176,23 +176,50 @@ def parse(
     Raises:
         ValueError: Something in it cannot be; one line.
     """
-    try:
+    with _in_one_line(parser):
         if defaults is not None:
             whole = _options_of_mappings(cast(Any, config))
             parser.set_defaults(flatten(defaults, whole=whole))
         options = parser.instantiate(parser.parse_args(_with_files(argv)))
-    except (ArgumentError, ValueError, KeyError) as error:
-        raise ValueError(_one_line(str(error), parser)) from None
-    except TypeError:
-        raise ValueError(
-            "config: a group of options, such as meta or task, must be a mapping of its options"
-        ) from None
     named = [field.name for field in fields(config)]  # type: ignore[arg-type]
     made: Any = config(**{name: options[name] for name in named if name in options})
     refuse_passwords(flatten(asdict(made)))
     if not trusts_imports:
         _refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)
+
+
+def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
+    """Return the options that a command line and its files give, none of the config's defaults.
+
+    Args:
+        config: The config's class.
+        argv: The command's arguments.
+
+    Returns:
+        What was given, by dotted name.
+
+    Raises:
+        ValueError: Something in it cannot be; one line.
+    """
+    parser = config_parser(config, program="leap-rl")
+    printing = ("-h", "--help", "--print_config")
+    words = [word for word in _with_files(argv) if word.split("=")[0] not in printing]
+    with _in_one_line(parser):
+        return flatten(parser.parse_args(words, defaults=False).as_dict())
+
+
+@contextmanager
+def _in_one_line(parser: jsonargparse.ArgumentParser) -> Iterator[None]:
+    """Raise what a parser raises as a ValueError of one line, in the words of the options."""
+    try:
+        yield
+    except (ArgumentError, ValueError, KeyError) as error:
+        raise ValueError(_one_line(str(error), parser)) from None
+    except TypeError:
+        raise ValueError(
+            "config: a group of options, such as meta or task, must be a mapping of its options"
+        ) from None
 
 
 def _refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:

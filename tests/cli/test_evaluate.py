@@ -342,6 +342,24 @@ def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
     assert config.task.gymnasium.minatar == "palette"
 
 
+@pytest.mark.parametrize("how", ["word", "group", "file"])
+def test_a_budget_is_seen_however_it_is_given(how: str, trained: Path, tmp_path: Path) -> None:
+    """The rounds of a finetuned run have another budget than agents of theirs would have."""
+    run = tmp_path / "run"
+    few = [*CATCH, *LOCALLY, "--meta.method", "finetune", "--meta.updates_per_round", "1"]
+    assert main(["train", *few, "--meta.meta_steps", "1", "--run_dir", str(run)]) == 0
+    with pytest.raises(ValueError, match="agent_steps: say how many each agent learns for"):
+        configure([str(run)], [])
+    (tmp_path / "options.yaml").write_text("task:\n  agent_steps: 40\n")
+    words = {
+        "word": ["--task.agent_steps", "40"],
+        "group": ["--task", '{"agent_steps": 40}'],
+        "file": ["--config", str(tmp_path / "options.yaml")],
+    }[how]
+    config, _ = configure([str(run)], ["--task.games", "catch", *words])
+    assert config.task.agent_steps == 40
+
+
 def test_what_is_no_evaluation_cannot_be_read_as_one(trained: Path) -> None:
     with pytest.raises(ValueError, match="is no evaluation"):
         read_evaluation(RunFolder(trained))
