@@ -47,6 +47,8 @@ def supervise(config: Config, folder: RunFolder, call: Invocation) -> int:
         while True:
             # What a finished run says on stdout is said here, once.
             driver = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
+            if asked:  # while it was started, so nobody has told it
+                driver.send_signal(asked)
             status = driver.wait()
             if status >= 0 or asked:
                 return status if status >= 0 else 128 + asked

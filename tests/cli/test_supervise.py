@@ -9,11 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from leap_rl.app.invocation import Invocation
+from leap_rl.app.supervise import supervise
 from leap_rl.cli import EXIT_TERMINATED, main
 from leap_rl.compute.machine import descendants
+from leap_rl.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +63,22 @@ def test_a_driver_that_is_killed_is_started_again(tmp_path: Path) -> None:
     ]
     assert out.count("Meta-trained for 3 meta-steps.") == 1
     assert folder.read_state(3)["sha256"] == calm.read_state(3)["sha256"]
+
+
+def test_a_driver_that_is_being_started_is_told_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_process = subprocess.Popen
+
+    def start_as_the_signal_comes(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        signal.raise_signal(signal.SIGTERM)
+        return start_process([sys.executable, "-c", "import time; time.sleep(60)"], **options)
+
+    config = TrainConfig.from_yaml("debug", {"runtime.max_driver_restarts": 5})
+    monkeypatch.setattr(subprocess, "Popen", start_as_the_signal_comes)
+    call = Invocation(started_s=time.monotonic())
+    status = supervise(config, RunFolder(tmp_path), call)
+    assert status == 128 + signal.SIGTERM
 
 
 @pytest.mark.slow
