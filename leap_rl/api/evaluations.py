@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +41,7 @@ class Evaluation(Run):
         super().__init__(place)
         if not isinstance(self.config, EvaluateConfig):
             raise ValueError(f"{place}: is a run of leap-rl {self.config.command}, no evaluation")
+        self._whole: Summary | None = None
 
     @property
     def verdict(self) -> str:
@@ -69,11 +69,15 @@ class Evaluation(Run):
         call(["report", self.place], quiet=True)
         return self.path / "report" / "index.html"
 
-    @cached_property
+    @property
     def _summary(self) -> Summary:
+        if self._whole is not None:
+            return self._whole
         summary = read_summary(self._folder)
         if not summary.evaluation.curves:
             raise ValueError(f"{self.place}: no agent is finished yet; resume it")
+        if summary.evaluation.complete:  # otherwise more agents may finish
+            self._whole = summary
         return summary
 
 

@@ -74,12 +74,13 @@ def call(
 
 def _relay(stderr: IO[str], reasons: list[str], quiet: bool) -> None:
     """Pass the command's messages on, and note those that say why it failed."""
-    for line in stderr:
-        if line.startswith(_PREFIX):
-            reasons.append(line.removeprefix(_PREFIX).strip())
-        if not quiet:
-            sys.stderr.write(line)
-            sys.stderr.flush()
+    with stderr:
+        for line in stderr:
+            if line.startswith(_PREFIX):
+                reasons.append(line.removeprefix(_PREFIX).strip())
+            if not quiet:
+                sys.stderr.write(line)
+                sys.stderr.flush()
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from leap_rl.api.process import call
 from leap_rl.app.creation import new_folder
@@ -21,6 +21,7 @@ from leap_rl.tracking.jsonl import read_rows
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+R = TypeVar("R", bound="Run")
 Row = Mapping[str, Any]
 Callback = Callable[["Run", Row], object]
 """Called with the run and each new row of its metrics: of a meta-step, if the run meta-trains."""
@@ -139,6 +140,28 @@ def learn(
     return _make(config, callbacks, trust_imports=trust_imports, quiet=quiet)
 
 
+@overload
+def resume(
+    run: R,
+    callbacks: Sequence[Callback] = ...,
+    *,
+    options: Mapping[str, Any] | None = ...,
+    trust_imports: bool = ...,
+    quiet: bool = ...,
+) -> R: ...
+
+
+@overload
+def resume(
+    run: str | Path,
+    callbacks: Sequence[Callback] = ...,
+    *,
+    options: Mapping[str, Any] | None = ...,
+    trust_imports: bool = ...,
+    quiet: bool = ...,
+) -> Run: ...
+
+
 def resume(
     run: Run | str | Path,
     callbacks: Sequence[Callback] = (),
@@ -157,14 +180,17 @@ def resume(
         trust_imports: Whether modules may be imported that the config names.
         quiet: Whether the run says nothing on stderr.
 
+    Returns:
+        The run, as an `Evaluation` if it was given as one.
+
     Raises:
         ValueError: There is no run, or an option cannot be changed.
         RunFailedError: The run failed, or its process was killed.
     """
-    place = place_of(run)
+    place, kind = place_of(run), type(run) if isinstance(run, Run) else Run
     words, seen = ["resume", place, *spelled(options or {})], len(Run(place).rows())
     follow(place, words, callbacks, seen=seen, trust_imports=trust_imports, quiet=quiet)
-    return Run(place)
+    return kind(place)
 
 
 def _make(

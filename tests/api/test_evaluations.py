@@ -13,6 +13,8 @@ import leap_rl
 from leap_rl import Evaluation, Run
 from leap_rl.cli import main
 from leap_rl.config.parsing import spelled
+from leap_rl.training.messages import Complete
+from leap_rl.training.runtime.local import LocalLink
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -61,6 +63,30 @@ def test_an_evaluation_says_what_its_folder_says(
     )
     assert found.report().read_text().startswith("<!doctype html>")
     assert reports == [["report", str(tmp_path / "one")]]
+
+
+def test_an_evaluation_says_more_once_it_is_resumed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    completed = []
+    complete = LocalLink.complete
+
+    def complete_thrice(link: LocalLink, message: Complete) -> object:
+        if len(completed) == 3:
+            raise KeyboardInterrupt
+        completed.append(message)
+        return complete(link, message)
+
+    words = ["evaluate", "--init", run.place, "--games", "catch", "--seeds", "2"]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalLink, "complete", complete_thrice)
+        assert main([*words, *spelled(LOCALLY), "--run_dir", str(tmp_path / "one")]) == 130
+    found = Evaluation(tmp_path / "one")
+    assert len(found.agents()) == 3
+    before = found.verdict
+    resumed = leap_rl.resume(found, quiet=True)
+    assert len(found.agents()) == len(resumed.agents()) == 4
+    assert found.verdict == resumed.verdict != before
 
 
 def test_what_is_no_evaluation_is_said(run: Run) -> None:
