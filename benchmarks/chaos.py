@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,6 +184,8 @@ def main() -> int:
         return EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILED
     report(outcome)
     print("same bits" if outcome.same_bits else f"NOT the same; see {folder}", flush=True)
+    if outcome.same_bits and given.run_dir is None:
+        shutil.rmtree(folder)
     return 0 if outcome.same_bits else EXIT_FAILED
 
 

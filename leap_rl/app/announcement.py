@@ -9,6 +9,7 @@ from textwrap import fill
 from leap_rl.app.display import program, shown
 from leap_rl.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.tracking.console_lines import counted
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 
@@ -30,7 +31,7 @@ def _announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     number = folder.latest()
     assert number is not None
     initialization = shown(folder.checkpoint(number) / INITIALIZATION)
-    print(f"\nMeta-trained for {number} meta-steps.")
+    print(f"\nMeta-trained for {counted(number, 'meta-step')}.")
     print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")
     print(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")

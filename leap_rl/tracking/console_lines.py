@@ -46,10 +46,10 @@ class History:
 def start_line(status: RunStatus) -> str:
     """Return what the run is to do."""
     if status.command in _SLOTS:
-        return f"learning: {_count(status.slots_total, _SLOTS[status.command])}"
+        return f"learning: {counted(status.slots_total, _SLOTS[status.command])}"
     start = f"from meta-step {status.round}, " if status.round else ""
-    batch = _count(status.slots_total, "task")
-    return f"training: {start}{_count(status.rounds, 'meta-step')} in all, {batch} each"
+    batch = counted(status.slots_total, "task")
+    return f"training: {start}{counted(status.rounds, 'meta-step')} in all, {batch} each"
 
 
 def progress_line(status: RunStatus, eta_s: float | None) -> str:
@@ -73,7 +73,7 @@ def place(status: RunStatus) -> str:
 def slots(status: RunStatus) -> str:
     """Return how many slots are complete."""
     noun = _SLOTS.get(status.command, "task")
-    return f"{status.slots_complete} of {_count(status.slots_total, noun)} done"
+    return f"{status.slots_complete} of {counted(status.slots_total, noun)} done"
 
 
 def pace(status: RunStatus, eta_s: float | None) -> str:
@@ -114,7 +114,7 @@ def _finished_line(row: Row, rounds: int) -> str:
         "tasks/cut_off": "cut off",
     }.items():
         if row.get(key, 0) > 0:
-            parts.append(f"{_count(int(row[key]), 'task')} {what}")
+            parts.append(f"{counted(int(row[key]), 'task')} {what}")
     return ", ".join(parts) + _scores(row)
 
 
@@ -140,7 +140,8 @@ def _listed(items: list[str]) -> str:
     return ", ".join(items[:GAMES_IN_A_LINE]) + (f", and {more} more" if more > 0 else "")
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Return a number of things, as `1 task` or `2 tasks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
