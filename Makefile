@@ -1,6 +1,6 @@
 # The first of these that you call sets up .venv with the locked versions.
 #
-#   make demo                    meta-train on four real games, a few minutes on two cores
+#   make demo                    meta-train on Breakout, some five minutes on two cores
 #   make test                    the default tests
 #   make lint                    ruff, mypy, import contracts
 #   make docs                    the page of all options, and the site of the docs in site/

@@ -105,7 +105,6 @@ def write_card(card: Card) -> str:
 
 ```bash
 leap-rl evaluate --init FOLDER --games GAMES    # against random starts
-leap-rl learn --init FOLDER
 ```
 
 ```python
