@@ -23,6 +23,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from leap_rl.compute.machine import cores
+
 HERE = Path(__file__).resolve().parent
 
 TARGET_GAMES = [
@@ -246,7 +248,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--games", nargs="+", default=TARGET_GAMES, metavar="GAME")
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS, metavar="PEER")
     parser.add_argument("--ours_only", action="store_true")
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--processes", type=int, default=cores())
     parser.add_argument("--envs", type=int, default=32, help="of each process")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=2)

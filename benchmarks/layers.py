@@ -34,7 +34,7 @@ from leap_rl.app.initializations import find_initialization, read_theta0
 from leap_rl.app.policies import make_tasks
 from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse, spelled
-from leap_rl.envs.state import Actions
+from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import reward_panels
 from leap_rl.networks.encoders import make_encoder
@@ -146,11 +146,7 @@ def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
     with closing(tasks.make_envs(game)(0)) as envs:
         seen.append(envs.reset())
         while len(seen) * len(seen[0]) < OBSERVATIONS:
-            actions: Actions = (
-                draws.uniform(-1, 1, size=(envs.num_envs, envs.num_actions))
-                if envs.continuous
-                else draws.integers(envs.num_actions, size=envs.num_envs)
-            )
+            actions = random_actions(envs, envs.num_envs, draws)
             seen.append(envs.step(actions).observations)
     return torch.from_numpy(np.concatenate(seen)[:OBSERVATIONS])
 

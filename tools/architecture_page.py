@@ -6,6 +6,7 @@ A row imports from rows below it alone; a test compares the page with what this 
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -32,17 +33,15 @@ def levels(imports: dict[str, set[str]]) -> list[list[str]]:
     """Return the rooms from the top down, those that need not know each other in one level.
 
     Raises:
-        ValueError: There is a circle.
+        graphlib.CycleError: There is a circle.
     """
-    height: dict[str, int] = {}
-    while len(height) < len(imports):
-        ready = [room for room in imports if room not in height and imports[room] <= height.keys()]
-        if not ready:
-            raise ValueError(f"a circle among {sorted(imports.keys() - height.keys())}")
-        for room in ready:
-            height[room] = 1 + max((height[other] for other in imports[room]), default=0)
-    top = max(height.values())
-    return [sorted(r for r in height if height[r] == level) for level in range(top, 0, -1)]
+    order = TopologicalSorter(imports)
+    order.prepare()
+    found: list[list[str]] = []
+    while order.is_active():
+        found.append(sorted(order.get_ready()))
+        order.done(*found[-1])
+    return found[::-1]
 
 
 def table() -> str:

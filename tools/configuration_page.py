@@ -49,18 +49,7 @@ GROUPS: dict[str, type] = {
 }
 """What commands share, by the name that their options begin with."""
 
-OTHERS = (
-    "resume",
-    "fork",
-    "report",
-    "verify",
-    "watch",
-    "export",
-    "push",
-    "pretrained",
-    "games",
-    "doctor",
-)
+OTHERS = tuple(name for name in COMMANDS if name not in (*CONFIGS, "bench"))
 """Commands without a config: their help says what they take."""
 
 WORDS: dict[object, str] = {

@@ -12,6 +12,7 @@ from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.evaluation.statistics import shown
 from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.tasks.task import Task
 
@@ -98,7 +99,7 @@ def compared(summary: Summary, comparison: Comparison, game: str) -> list[str]:
     sides = (comparison.reference, comparison.initialization)
     finals = [np.mean(summary.values(one, game, "final")) for one in sides]
     return [
-        "" if found.gain is None else experiment.shown(found.gain, "+.0f", scale=100),
+        "" if found.gain is None else shown(found.gain, "+.0f", scale=100),
         *(f"{final:.1f}" for final in finals),
-        "" if found.final is None else experiment.shown(found.final, "+.1f"),
+        "" if found.final is None else shown(found.final, "+.1f"),
     ]

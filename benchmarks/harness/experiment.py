@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.cells import Cell, CellFile, compute_cells
-from leap_rl.evaluation.statistics import Estimate, FloatArray
+from leap_rl.compute.machine import cores
+from leap_rl.evaluation.statistics import FloatArray
 from leap_rl.training.errors import RunFailedError
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -30,7 +29,7 @@ def add_processes(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--processes",
         type=positive,
-        default=len(os.sched_getaffinity(0)),
+        default=cores(),
         help="cells at a time, each on one core",
     )
 
@@ -91,18 +90,6 @@ def run(
         for stop, handler in before.items():
             signal.signal(stop, handler)
     return 0
-
-
-def shown(mean: Estimate, form: str, *, scale: float = 1.0) -> str:
-    """Return a mean and, where it is of several repetitions, its interval.
-
-    Args:
-        mean: What to show.
-        form: Of each number, as `format` takes it.
-        scale: What each is multiplied by, 100 for percent.
-    """
-    middle, low, high = (format(scale * each, form) for each in mean)
-    return middle if math.isinf(mean.low) else f"{middle} ({low} to {high})"
 
 
 def announce(files: Sequence[Path]) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.cells import Cell, key_of
-from benchmarks.harness.experiment import Results, shown
+from benchmarks.harness.experiment import Results
 from benchmarks.harness.protocol import Protocol, evaluation_cells, training_cells
 from benchmarks.harness.protocol_runs import BINS
 from benchmarks.harness.tables import write_table
 from leap_rl.evaluation.plots import Line, Panel, draw
-from leap_rl.evaluation.statistics import FloatArray, mean_interval
+from leap_rl.evaluation.statistics import FloatArray, mean_interval, shown
 
 SAMPLED = "those of the meta-step"
 """In place of a game, where a meta-step has some of the pool's."""

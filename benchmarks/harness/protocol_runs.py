@@ -14,12 +14,14 @@ import numpy as np
 from pyarrow.parquet import read_table
 
 from benchmarks.harness.cells import Cell, key_of
-from benchmarks.harness.runs import evaluate, meta_train, rows_of, words
+from benchmarks.harness.runs import evaluate, meta_train, rows_of
+from leap_rl.config.parsing import spelled
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.meta_plots import cosine_table
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import verdict_of
+from leap_rl.tracking.metrics import by_game
 
 Rows = list[dict[str, Any]]
 
@@ -51,7 +53,7 @@ def train_run(cell: Cell, *, out: Path) -> dict[str, Any]:
     options = dict(cell["options"])
     meta_steps = options.pop("meta.meta_steps")
     run = run_of(cell, out=out)
-    meta_train(run, [*words(options), "--seed", str(cell["seed"])], meta_steps=meta_steps)
+    meta_train(run, [*spelled(options), "--seed", str(cell["seed"])], meta_steps=meta_steps)
     rows = rows_of(run)[:meta_steps]
     budget = options["task.agent_steps"]
     ends = [final_returns(run, meta_step, budget) for meta_step in range(meta_steps)]
@@ -117,12 +119,7 @@ def reward_curves(agents: Sequence[LearningCurve]) -> list[list[float]]:
 
 def games_of(rows: Rows) -> list[str]:
     """Return the games whose episodes the rows tell of, sorted."""
-    keys = {key for row in rows for key in row}
-    return sorted(
-        key.removeprefix("return/").removesuffix("/mean")
-        for key in keys
-        if key.startswith("return/") and key.endswith("/mean")
-    )
+    return sorted({game for row in rows for game in by_game(row, "return", "mean")})
 
 
 def final_returns(run: Path, meta_step: int, budget: int) -> dict[str, float]:
@@ -147,12 +144,5 @@ def cosines_of(rows: Rows) -> list[tuple[str, str, float]]:
 
 def mean_series(rows: Rows, name: str) -> list[float | None]:
     """Return the mean over a row's games of a metric of their paths, by meta-step."""
-    found: list[float | None] = []
-    for row in rows:
-        values = [
-            value
-            for key, value in row.items()
-            if key.startswith("path/") and key.endswith(f"/{name}")
-        ]
-        found.append(fmean(values) if values else None)
-    return found
+    of_games = (by_game(row, "path", name).values() for row in rows)
+    return [fmean(values) if values else None for values in of_games]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,28 +67,9 @@ def evaluate(path: Path, argv: Sequence[str], *, trainers: int = 1) -> Evaluatio
     return read_evaluation(folder)
 
 
-def words(options: Mapping[str, Any]) -> list[str]:
-    """Return dotted options as words of a command line."""
-    return [
-        word
-        for name, value in options.items()
-        for word in (f"--{name}", value if isinstance(value, str) else json.dumps(value))
-    ]
-
-
 def rows_of(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a run's metrics."""
     return read_rows(path / "metrics.jsonl")
-
-
-def mean_over_games(row: dict[str, Any], area: str, stat: str) -> float:
-    """Return the mean over a row's games of one of their metrics, such as loss and total."""
-    values = [
-        value
-        for key, value in row.items()
-        if key.startswith(f"{area}/") and key.endswith(f"/{stat}")
-    ]
-    return float(sum(values) / len(values))
 
 
 def _leap_rl(*argv: str) -> None:

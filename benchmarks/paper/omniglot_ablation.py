@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
-from benchmarks.harness.runs import mean_over_games, meta_train, rows_of, words
+from benchmarks.harness.runs import meta_train, rows_of
 from benchmarks.harness.tables import write_table
+from leap_rl.config.parsing import spelled
 from leap_rl.evaluation.plots import Line, Panel, draw
-from leap_rl.evaluation.statistics import mean_interval
+from leap_rl.evaluation.statistics import mean_interval, shown
+from leap_rl.tracking.metrics import by_game
 
 CONFIGURATIONS = [
     {"p": p, "loss_in_path": loss_in_path, "stabilizer": stabilizer}
@@ -64,7 +66,7 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     meta_train(run, training_options(cell, data), meta_steps=cell["meta_steps"])
     rows = rows_of(run)[: cell["meta_steps"]]
     series = {
-        name: [mean_over_games(row, area, stat) for row in rows]
+        name: [fmean(by_game(row, area, stat).values()) for row in rows]
         for name, (area, stat) in SERIES.items()
     }
     return {**series, "trained_s": time.monotonic() - began_s}
@@ -72,7 +74,7 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
 
 def training_options(cell: Cell, data: str) -> list[str]:
     """Return the options of `leap-rl train` for a cell's configuration."""
-    return words(
+    return spelled(
         omniglot_options.training(cell, data)
         | {
             "meta.p": cell["p"],
@@ -124,7 +126,7 @@ def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
     return [
         {"configuration": name}
         | {
-            f"{series.replace('_', ' ')}, last {last} meta-steps": experiment.shown(
+            f"{series.replace('_', ' ')}, last {last} meta-steps": shown(
                 mean_interval(at_the_end(of_one, series, last)), FORM
             )
             for series in SERIES
@@ -148,7 +150,7 @@ def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[s
         row = {"of": name_of(one), "in place of": name_of(other)}
         for series in SERIES:
             ends = [at_the_end(found[name_of(each)], series, last) for each in (other, one)]
-            row[f"less {series.replace('_', ' ')}"] = experiment.shown(
+            row[f"less {series.replace('_', ' ')}"] = shown(
                 mean_interval(experiment.differences(*ends)), FORM
             )
         rows.append(row)

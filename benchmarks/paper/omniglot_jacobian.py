@@ -21,7 +21,7 @@ from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.jacobian import jacobian_blocks, relative_precision
 from benchmarks.harness.tables import write_table
 from leap_rl.evaluation.plots import Line, Panel, draw
-from leap_rl.evaluation.statistics import mean_interval
+from leap_rl.evaluation.statistics import mean_interval, shown
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
@@ -95,7 +95,7 @@ def report(given: argparse.Namespace, results: experiment.Results) -> None:
             for update in updates
         ]
         for update, mean in zip(updates, found, strict=True):
-            row = {"learning rate": lr, "updates": update, "ρ": experiment.shown(mean, ".2e")}
+            row = {"learning rate": lr, "updates": update, "ρ": shown(mean, ".2e")}
             rows.append(row)
         lines[f"α = {lr}"] = Line(updates, [mean.value for mean in found])
     files = write_table(rows, given.out / "jacobian")

@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import Curve, learn, moving_average
-from benchmarks.harness.runs import meta_train, words
+from benchmarks.harness.runs import meta_train
 from benchmarks.harness.tables import write_table
+from leap_rl.config.parsing import spelled
 from leap_rl.evaluation.plots import Line, Panel, draw
-from leap_rl.evaluation.statistics import Estimate, mean_interval
+from leap_rl.evaluation.statistics import Estimate, mean_interval, shown
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.config import TaskConfig
@@ -146,7 +147,7 @@ def training_options(cell: Cell, data: str) -> list[str]:
         options |= {"meta.optimizer": "sgd", "meta.meta_lr": cell["meta_lr"]}
     if method == "leap":
         options["meta.p"] = 1
-    return words(options)
+    return spelled(options)
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:
@@ -220,8 +221,8 @@ def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
                 {
                     "pretraining alphabets": pretraining,
                     "method": method,
-                    "validation error, %": shown(means(of_method, "validation_error")),
-                    "area under training error, %": shown(means(of_method, "area")),
+                    "validation error, %": percent(means(of_method, "validation_error")),
+                    "area under training error, %": percent(means(of_method, "area")),
                     **gains(of_method, found.get((0, "none"))),
                     published: PUBLISHED.get(pretraining, {}).get(method, ""),
                 }
@@ -288,7 +289,7 @@ def gains(
     if ours is others:
         return dict.fromkeys(columns, "")
     return {
-        column: shown(
+        column: percent(
             mean_interval(
                 experiment.differences(by_repetition(others, measure), by_repetition(ours, measure))
             )
@@ -297,9 +298,9 @@ def gains(
     }
 
 
-def shown(mean: Estimate) -> str:
+def percent(mean: Estimate) -> str:
     """Return a mean and its interval in percent."""
-    return experiment.shown(mean, ".1f", scale=100.0)
+    return shown(mean, ".1f", scale=100.0)
 
 
 def options() -> argparse.ArgumentParser:

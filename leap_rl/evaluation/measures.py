@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import FloatArray
+from leap_rl.training.rounds.validation import RATE_UNIT
 
 PAPER_WINDOW = 500
 """Episodes of the paper's moving mean."""
 WINDOW_SHARE = 0.1
 """The largest part of an agent's episodes that a window takes."""
-RATE_UNIT = 1000
-"""Agent steps that rewards are counted by."""
 GRID_POINTS = 200
 END_SHARE = 0.1
 """The part of the budget at its start and its end that the first and final performance are of."""

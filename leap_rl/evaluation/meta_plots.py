@@ -5,7 +5,6 @@ docs/metrics.md explains the rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from scipy.spatial.distance import squareform
 
 from leap_rl.evaluation.plots import AnyPanel, HeatMap, Line, Panel, title_of
 from leap_rl.evaluation.statistics import FloatArray
+from leap_rl.tracking.metrics import by_game
 
 Row = Mapping[str, float]
 
@@ -66,17 +66,15 @@ def path_points(rows: Sequence[Row], which: str) -> dict[str, list[tuple[float, 
     """Return by game the meta-steps that drew it, and its path's energy or length in each."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        for key, value in row.items():
-            if match := re.fullmatch(f"path/(.+)/{which}", key):
-                found.setdefault(match[1], []).append((row["meta_step"], value))
+        for game, value in by_game(row, "path", which).items():
+            found.setdefault(game, []).append((row["meta_step"], value))
     return found
 
 
 def cosine_table(rows: Sequence[Row]) -> CosineTable:
     """Return the mean cosine of each pair of games over meta-steps."""
     found: dict[tuple[str, str], list[float]] = {}
-    losses = (re.fullmatch("loss/(.+)/total", key) for row in rows for key in row)
-    known = {match[1] for match in losses if match}
+    known = {game for row in rows for game in by_game(row, "loss", "total")}
     for row in rows:
         for key, value in row.items():
             if key.startswith("cosine/"):

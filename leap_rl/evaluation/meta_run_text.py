@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from leap_rl.evaluation.meta_plots import path_points
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.metrics import by_game
 
 _COLUMNS = {
     "mean return": ("return", "mean", "{:,.1f}"),
@@ -100,8 +100,7 @@ def _mean_of(points: Sequence[tuple[float, float]]) -> float:
 
 def game_rows(rows: Sequence[Mapping[str, float]]) -> list[dict[str, str]]:
     """Return a table of games: how often each was drawn, and its metrics' means."""
-    of_games = (re.fullmatch("loss/(.+)/total", key) for row in rows for key in row)
-    games = sorted({found[1] for found in of_games if found})
+    games = sorted({game for row in rows for game in by_game(row, "loss", "total")})
     table = [
         {
             "game": game,

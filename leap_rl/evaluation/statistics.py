@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 CONFIDENCE = 0.95
+POWER = 0.8
 PART = 2_000
 """Resamples that are compared at once."""
 RESAMPLES = 10_000
@@ -45,6 +46,18 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+
+def shown(found: Estimate, form: str, *, scale: float = 1.0) -> str:
+    """Return a value and, where it has one, its interval.
+
+    Args:
+        found: What to show.
+        form: Of each number, as `format` takes it.
+        scale: What each is multiplied by, 100 for percent.
+    """
+    value, low, high = (format(scale * each, form) for each in found)
+    return value if math.isinf(found.low) else f"{value} ({low} to {high})"
 
 
 def mean_interval(values: Sequence[float] | FloatArray) -> Estimate:
@@ -187,8 +200,8 @@ def half_width(pairs: int) -> float:
     return _student(pairs - 1) / math.sqrt(pairs)
 
 
-def detectable_effect(pairs: int, *, power: float = 0.8) -> float:
-    """Return the true difference that shows with probability `power`, in deviations of the pairs.
+def detectable_effect(pairs: int) -> float:
+    """Return the true difference that shows with probability `POWER`, in deviations of the pairs.
 
     It shows if Student's interval of at least 2 pairs leaves out 0: from the non-central
     distribution.
@@ -196,8 +209,8 @@ def detectable_effect(pairs: int, *, power: float = 0.8) -> float:
     quantile, root = _student(pairs - 1), math.sqrt(pairs)
 
     def missed(effect: float) -> float:
-        # The chance to find an effect of the wrong sign is nothing beside `power`.
-        return float(stats.nct.sf(quantile, pairs - 1, effect * root)) - power
+        # The chance to find an effect of the wrong sign is nothing beside `POWER`.
+        return float(stats.nct.sf(quantile, pairs - 1, effect * root)) - POWER
 
     return float(optimize.brentq(missed, 0.0, 2 * quantile / root))
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from leap_rl.evaluation.page import Table
-from leap_rl.evaluation.statistics import Estimate
+from leap_rl.evaluation.statistics import Estimate, shown
 from leap_rl.evaluation.summary import Comparison, Measure, Summary, whole_seeds
 from leap_rl.evaluation.two_level import two_level_mean
 
@@ -45,7 +45,7 @@ def summary_tables(summary: Summary) -> list[Table]:
                 "initialization": name,
                 "measure": measures[measure],
                 "normalised by": yardsticks[yardstick],
-                "interquartile mean": interval(found.interquartile_mean, 2),
+                "interquartile mean": shown(found.interquartile_mean, ".2f"),
                 "games": ", ".join(found.games),
             }
             for (name, measure, yardstick), found in summary.aggregates.items()
@@ -58,21 +58,15 @@ def summary_tables(summary: Summary) -> list[Table]:
     return tables
 
 
-def interval(found: Estimate, digits: int) -> str:
-    """Return a value with its interval, where it has one."""
-    value, low, high = (f"{each:,.{digits}f}" for each in found)
-    return value if math.isinf(found.low) else f"{value} ({low} to {high})"
-
-
 def _difference(comparison: Comparison, game: str) -> dict[str, str]:
     found = comparison.games[game]
-    gain = found.gain and Estimate(*(100 * each for each in found.gain))
     digits = _digits(found.area)
+    share = "–" if found.gain is None else shown(found.gain, ",.0f", scale=100) + " %"
     return {
         "game": game,
         "seeds": str(comparison.seeds[game]),
         "area": _or_dash(found.area, digits),
-        "area, as a share": "–" if gain is None else interval(gain, 0) + " %",
+        "area, as a share": share,
         "final return": _or_dash(found.final, _digits(found.final)),
         "drawdown": _or_dash(found.drawdown, 2),
         "probability of improvement": f"{found.improvement.value:.2f}",
@@ -118,7 +112,7 @@ def _level_reached(agent_steps: list[float]) -> str:
 
 
 def _or_dash(found: Estimate | None, digits: int) -> str:
-    return "–" if found is None else interval(found, digits)
+    return "–" if found is None else shown(found, f",.{digits}f")
 
 
 def _digits(found: Estimate | None) -> int:

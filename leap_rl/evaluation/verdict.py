@@ -7,9 +7,14 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from leap_rl.evaluation.measures import PAPER_WINDOW
-from leap_rl.evaluation.statistics import CONFIDENCE, ENOUGH_SEEDS, Estimate, what_seeds_can_say
+from leap_rl.evaluation.statistics import (
+    CONFIDENCE,
+    ENOUGH_SEEDS,
+    Estimate,
+    shown,
+    what_seeds_can_say,
+)
 from leap_rl.evaluation.summary import Comparison, Differences, Summary
-from leap_rl.evaluation.summary_tables import interval
 
 Conclusion: TypeAlias = Literal["better", "worse", "open"]
 MANY_COMPARISONS = 5
@@ -60,11 +65,11 @@ def _final_conclusion(comparison: Comparison, final: Estimate) -> str:
 
 def _further(comparison: Comparison, found: Differences) -> str:
     """What the area's mean does not say: how often, how typical, and what it costs in the end."""
-    parts = [f"Probability of improvement {interval(found.improvement, 2)}"]
+    parts = [f"Probability of improvement {shown(found.improvement, '.2f')}"]
     middle = comparison.middle
     if middle is not None and comparison.reference_middle is not None:
         parts.append(
-            f"interquartile mean of normalised areas {interval(middle, 2)} against "
+            f"interquartile mean of normalised areas {shown(middle, '.2f')} against "
             f"{comparison.reference_middle.value:.2f}"
         )
     final = found.final

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leap_rl.tracking.metrics import Row, Unit
+from leap_rl.tracking.metrics import Row, Unit, by_game
 from leap_rl.tracking.status import RunStatus
 
 GAMES_IN_A_LINE = 4
@@ -124,12 +124,8 @@ def _scores(row: Row) -> str:
         ("return", "mean", "{:.1f}", "mean return"),
         ("error", "validation", "{:.0%}", "validation error"),
     ):
-        values = [
-            # The whole name, slash and all: MinAtar/Asterix-v1.
-            f"{key.removeprefix(f'{area}/').removesuffix(f'/{stat}')} {form.format(value)}"
-            for key, value in row.items()
-            if key.startswith(f"{area}/") and key.endswith(f"/{stat}")
-        ]
+        games = by_game(row, area, stat).items()
+        values = [f"{game} {form.format(value)}" for game, value in games]
         if values:
             return f"; {words}: {_listed(values)}"
     return ""

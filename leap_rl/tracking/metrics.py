@@ -6,6 +6,7 @@ Keys are `<area>/<name>[/<stat>]`; `docs/metrics.md` has each one's unit and mea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -14,6 +15,12 @@ AXES: tuple[Axis, ...] = ("meta_step", "agent_steps", "examples")
 Unit = Literal["agent_steps", "examples"]
 """What the budgets of a run's tasks count: actions, or examples that an update learns from."""
 Row = Mapping[str, float | int]
+
+
+def by_game(row: Row, area: str, stat: str) -> dict[str, float]:
+    """Return a metric of games by their names, which may have slashes: of `AREA/GAME/STAT`."""
+    found = ((re.fullmatch(f"{area}/(.+)/{stat}", key), value) for key, value in row.items())
+    return {match[1]: value for match, value in found if match}
 
 
 def axis_of(row: Row) -> Axis:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.harness.curves import Curve, learn, moving_average
-from benchmarks.harness.runs import mean_over_games, meta_train
+from benchmarks.harness.runs import meta_train
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
@@ -36,11 +36,6 @@ def test_an_alphabet_is_learned_to_the_metrics_of_its_task(tmp_path: Path) -> No
     assert list(curve.training_errors) == [each["training_error"] for each in figures]
     assert curve.final_validation_error == figures[-1]["validation_error"]
     assert not torch.equal(theta0, task.end_point(with_grad=False).theta)
-
-
-def test_a_mean_over_games_takes_one_figure_alone() -> None:
-    row = {"loss/a/total": 1.0, "loss/b/total": 3.0, "loss/a/validation": 9.0, "meta_step": 0}
-    assert mean_over_games(row, "loss", "total") == 2.0
 
 
 def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
