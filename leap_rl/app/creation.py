@@ -97,6 +97,8 @@ def make_run(
     )
     if config.run_dir is None:
         folder = new_folder("fork" if origin else config.command)
+    elif not config.run_dir:
+        raise ValueError("run_dir = '': must name a folder, or be null for a new one in runs")
     else:
         try:
             folder = run_folder(config.run_dir)

@@ -55,6 +55,7 @@ class BenchAgent:
     Args:
         config: The task, of one game.
         agent: The agent's settings.
+        index: Of the trainer, whose task and encoder are its own.
         method: What watches the gradient path.
         loss_difference: Whether to compute each batch's loss after the update too.
         env_processes: Processes that the emulators are spread over.
@@ -64,6 +65,7 @@ class BenchAgent:
         self,
         config: TaskConfig,
         agent: AgentConfig,
+        index: int = 0,
         *,
         method: Method,
         loss_difference: LossDifference = "next_batch",
@@ -73,10 +75,10 @@ class BenchAgent:
             task=config, agent=agent, loss_difference=loss_difference, env_processes=env_processes
         )
         (game,) = config.resolved_games
-        task = tasks(TaskSpec(game=game, seed=derive_seed(0, Purpose.TASK)))
+        task = tasks(TaskSpec(game=game, seed=derive_seed(index, Purpose.TASK)))
         assert isinstance(task, ActorCriticTask)
         self.task = task
-        self.task.start(tasks.random_initialization(derive_seed(0, Purpose.INITIALIZATION)))
+        self.task.start(tasks.random_initialization(derive_seed(index, Purpose.INITIALIZATION)))
         self._agent_steps_per_update = config.agent_steps_per_update
         self._envs = self.task.envs._envs
         self._has_emulators = config.has_emulators

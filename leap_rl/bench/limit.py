@@ -89,6 +89,7 @@ def make_limit(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvi
     shared, processes = config.envs, config.env_processes
     count = shared * (share + 1) // processes - shared * share // processes
     if not config.task.has_emulators:
-        return BareEnvironments(replace(config.task, num_envs=count))
+        budget = count * config.unroll  # which nobody counts
+        return BareEnvironments(replace(config.task, num_envs=count, agent_steps=budget))
     (game,) = config.task.resolved_games
     return BareEmulators(game, count=count, settings=config.atari.settings)

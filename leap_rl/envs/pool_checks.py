@@ -61,8 +61,12 @@ def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
 
     It plays a short episode of random actions twice, the second time after another one.
     """
-    fresh = _episode(game, remake=remake, palette=palette, after_another=False)
-    used = _episode(game, remake=remake, palette=palette, after_another=True)
+    try:
+        fresh = _episode(game, remake=remake, palette=palette, after_another=False)
+        used = _episode(game, remake=remake, palette=palette, after_another=True)
+    except Exception as error:  # whatever somebody's own environment may raise
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"task.games: {game!r} failed when it was tried ({reason})") from error
     if fresh == used:
         return
     if not remake and fresh == _episode(game, remake=remake, palette=palette, after_another=False):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from ctypes import c_byte
 from itertools import pairwise
 from multiprocessing import get_context
@@ -69,10 +70,13 @@ def _serve(
         while True:
             command, argument = pipe.recv()
             pipe.send((True, commands[command](argument)))
-    except EOFError:
+    except (EOFError, ConnectionError):
         return
-    except Exception:
-        pipe.send((False, traceback.format_exc()))
+    except Exception as error:
+        # A ValueError is of what was asked: whoever asked says what it means.
+        told = error if isinstance(error, ValueError) else traceback.format_exc()
+        with suppress(OSError):
+            pipe.send((False, told))
 
 
 def _show(shared: NDArray[Any], observations: Observations) -> None:
@@ -175,7 +179,8 @@ class WorkerEnvs(RestorableEnvs):
         """Have every process carry out a command, and return their answers.
 
         Raises:
-            RuntimeError: one of them failed.
+            ValueError: what one was asked cannot be.
+            RuntimeError: one of them failed otherwise.
             ChildProcessError: one of them has died.
         """
         answers = []
@@ -186,6 +191,8 @@ class WorkerEnvs(RestorableEnvs):
                 pipe.send((command, argument))
             for number, pipe in enumerate(self._pipes):
                 done, answer = pipe.recv()
+                if isinstance(answer, ValueError):
+                    raise answer
                 if not done:
                     raise RuntimeError(f"environment process {number} failed:\n{answer}")
                 answers.append(answer)

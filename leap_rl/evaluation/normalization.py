@@ -112,5 +112,6 @@ def reference_scale(of_agents: Iterable[FloatArray]) -> Scale | None:
         return None
     pooled = np.concatenate(values)
     deviation = float(np.std(pooled))
-    # Equal values need not give an exact 0.
-    return Scale(float(np.mean(pooled)), 1.0 if np.ptp(pooled) == 0 else deviation)
+    # Equal values need not give an exact 0, and sums of equal rewards differ by their rounding.
+    equal = np.ptp(pooled) <= 1e-9 * np.abs(pooled).max()
+    return Scale(float(np.mean(pooled)), 1.0 if equal else deviation)

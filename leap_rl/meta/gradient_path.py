@@ -5,6 +5,7 @@ Dimensions: P flattened shared parameters, K updates (and so K segments).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,6 +129,9 @@ class GradientPath(ABC):
             if self._points == 0:
                 raise ValueError("previous_batch_loss: the first observation has no previous batch")
             ends_at = finite_scalar("previous_batch_loss", point.previous_batch_loss, where)
+        if point.step_length is not None and math.isnan(point.step_length):
+            check_finite("theta", point.theta, where)
+            raise NonFiniteError(f"the optimizer's state at {where} is not finite")
         with torch.no_grad():
             self._extend(point, loss, ends_at, where)
             if self._points == 1:
@@ -198,7 +202,7 @@ class GradientPath(ABC):
             if isinstance(value, BlockSum):
                 value.load_state_dict(state, name)
             elif isinstance(value, Tensor):
-                setattr(self, f"_{name}", state[name].clone())
+                setattr(self, f"_{name}", state[name].to(value.device, copy=True))
             else:
                 setattr(self, f"_{name}", type(value)(state[name].item()))
 

@@ -34,7 +34,10 @@ from torch import Tensor
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.point import Point
 from leap_rl.meta.reptile import DisplacementPath
-from leap_rl.meta.vectors import BlockSum, check_finite, dot, norm
+from leap_rl.meta.vectors import BlockSum, NonFiniteError, check_finite, dot, norm
+
+_LARGEST = torch.finfo(torch.float32).max
+"""Of a weight that vectors of float32 are added with."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,10 @@ class LeapPath(DisplacementPath):
                 check_finite("theta", theta, where)
                 difference = theta.double() - self._theta.double()
                 step_length = float(torch.linalg.vector_norm(difference))
-            self._close_segment(theta, step_length, ends_at - self._loss)
+            loss_difference = ends_at - self._loss
+            if max(1.0, self._method.kappa) * abs(loss_difference) > _LARGEST:
+                raise NonFiniteError(f"the loss at {where} rose by {loss_difference:g}: too much")
+            self._close_segment(theta, step_length, loss_difference)
         self._loss = loss
         self._theta = self._held(theta, self._theta)
         if point.grad is not None:

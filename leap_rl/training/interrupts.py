@@ -33,6 +33,9 @@ STOP_WITHIN_S: Final = 6.0
 LATECOMER_S: Final = 0.5
 """A batch system ends all processes of a run together; this one may get its signal last."""
 
+LONGEST_WAIT_S: Final = 86_400.0
+"""`select` takes no times without bound."""
+
 ONE_WISH_S: Final = 0.3
 """Signals so close together are one: `timeout` sends two, to the process and to its group."""
 
@@ -67,18 +70,22 @@ class Interrupts:
     """Ends this process at once, with an exit status."""
     reason: StopReason | None = None
     """Why the run is to stop, if it is."""
-    _wanted: threading.Event = field(default_factory=threading.Event)
+    _wanted: bool = False
+    """No event: a handler that another signal interrupts would wait for that one's lock."""
+    _raised: bool = False
+    """Whether a signal has interrupted the main thread; the next one, of two, would stop its
+    stopping."""
     _depth: int = 0
     _held_back: int = 0
     _cleanups: list[Callable[[], object]] = field(default_factory=list)
 
     def is_set(self) -> bool:
         """Whether the run is to stop."""
-        return self._wanted.is_set()
+        return self._wanted
 
     def check(self) -> None:
         """Raise a KeyboardInterrupt if the run is to stop; cheap, for loops."""
-        if self._wanted.is_set():
+        if self._wanted:
             raise KeyboardInterrupt
 
     @contextmanager
@@ -87,7 +94,10 @@ class Interrupts:
         try:
             yield
         except failures:
-            if self._wanted.wait(LATECOMER_S):
+            until_s = time.monotonic() + LATECOMER_S
+            while not self._wanted and time.monotonic() < until_s:
+                time.sleep(0.01)
+            if self._wanted:
                 raise KeyboardInterrupt from None
             raise
 
@@ -156,13 +166,14 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._want(StopReason(128 + number))
-        if not self._held_back:
+        if not self._held_back and not self._raised:
+            self._raised = True
             raise KeyboardInterrupt
 
     def _want(self, reason: StopReason) -> None:
         if self.reason is None:
             self.reason = reason
-        self._wanted.set()
+        self._wanted = True
 
     # -- in a thread of its own ---------------------------------------------------------------
 
@@ -172,7 +183,9 @@ class Interrupts:
         own = 0  # signals sent from here, which are no new wish
         until_s = None if self.stop_after_s is None else self.started_s + self.stop_after_s
         while True:
-            wait_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+            wait_s = None
+            if until_s is not None:
+                wait_s = min(max(0.0, until_s - time.monotonic()), LONGEST_WAIT_S)
             if select.select([self._outlet], [], [], wait_s)[0]:
                 numbers = os.read(self._outlet, 64)
                 if 0 in numbers:
@@ -182,7 +195,8 @@ class Interrupts:
                     reasons.remove(StopReason.INTERRUPTED)
                     own -= 1
             else:
-                reasons = [StopReason.TIME_OVER]
+                assert until_s is not None
+                reasons = [StopReason.TIME_OVER] if time.monotonic() >= until_s else []
             for reason in reasons:
                 now = time.monotonic()
                 if wished_s is None:

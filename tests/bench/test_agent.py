@@ -53,6 +53,12 @@ def test_gymnasium_environments_have_a_limit_and_a_split(game: str) -> None:
     assert window.agent_steps_per_s > agent.run(0.1).agent_steps_per_s
 
 
+def test_environments_that_processes_do_not_divide_have_a_limit() -> None:
+    config = ThroughputConfig(game="CartPole-v1", envs=32, env_processes=3)
+    shares = [make_limit(config, index) for index in range(3)]
+    assert sum(share.run(0.01).agent_steps > 0 for share in shares) == 3
+
+
 def test_the_limits_emulators_are_shared_out_as_the_agents_are() -> None:
     config = ThroughputConfig(
         game="pong", envs=5, env_processes=2, atari=AtariConfig(preset="machado", frameskip=3)

@@ -235,3 +235,10 @@ def test_games_names_the_modes_of_a_game_that_lacks_one(
 ) -> None:
     line = error_of(capsys, "games", "asteroids@mode=99")
     assert "asteroids has no mode 99; its modes are 0 to 31, 128" in line
+
+
+def test_a_folder_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """As from an unset "$RUN"."""
+    assert "run_dir = '': must name a folder" in error_of(
+        capsys, "train", "--config", "debug", "--run_dir", ""
+    )

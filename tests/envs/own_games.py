@@ -43,11 +43,12 @@ class Walk(gymnasium.Env[Any, Any]):
         leaks: bool = False,
         wild: bool = False,
         continuous: bool = False,
+        breaks: bool = False,
     ) -> None:
         self.observation_space = SPACES[sees]
         self.action_space = Box(-2, 4, (1,)) if continuous else Discrete(3, start=first_action)
         self.sees, self.leaks, self.wild = sees, leaks, wild
-        self.continuous = continuous
+        self.continuous, self.breaks = continuous, breaks
         self.first_action = first_action
         self.ends = (terminates, truncates)
         self.total = 0  # over all episodes
@@ -61,6 +62,8 @@ class Walk(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action)
+        if self.breaks:
+            raise OSError("gone")
         self.action = float(action[0]) if self.continuous else action - self.first_action
         self.position += self.action - 1
         self.count += 1

@@ -18,6 +18,7 @@ from leap_rl.envs.gymnasium.ids import GymnasiumGame, parse_game
             "FrozenLake-v1",
             {"map_name": "8x8", "is_slippery": False, "x": -0.5, "y": 0.001, "z": None},
         ),
+        ("A-v0@x=True,y=False,z=None", "A-v0", {"x": True, "y": False, "z": None}),
     ],
 )
 def test_what_an_entry_means(text: str, id: str, arguments: dict[str, object]) -> None:

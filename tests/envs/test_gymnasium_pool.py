@@ -44,6 +44,11 @@ def test_games_that_repeat_themselves_pass(game: str) -> None:
     check_repeats(game, remake=True)
 
 
+def test_a_game_that_fails_is_named() -> None:
+    with pytest.raises(ValueError, match=r"@breaks=true' failed when it was tried \(OSError: gone"):
+        check_repeats(f"{WALK}@breaks=true", remake=False)
+
+
 def test_games_that_do_not_are_told_and_why() -> None:
     with pytest.raises(ValueError, match=r"reset leaves something .*gymnasium\.remake = true"):
         check_repeats(f"{WALK}@leaks=true", remake=False)

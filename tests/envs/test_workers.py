@@ -15,6 +15,7 @@ from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.replayed import make_gymnasium
 from leap_rl.envs.vector import GameVector
 from leap_rl.envs.workers import WorkerEnvs
+from tests.envs.own_games import WALK
 
 SETTINGS = AtariSettings(max_frames=40, sticky=0.25, life_loss_ends=True)
 
@@ -50,6 +51,16 @@ def test_processes_change_no_bit_and_their_states_are_the_same() -> None:
 def workers_of(games: GameVector) -> list[Any]:
     assert isinstance(games._envs, WorkerEnvs)
     return games._envs._workers
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_game_that_plays_otherwise_is_told_alike_from_processes(processes: int) -> None:
+    games = make_gymnasium(f"{WALK}@wild=true", num_envs=2, seed=0, shape=(4,), processes=processes)
+    games.reset()
+    play(games, 3)
+    with pytest.raises(ValueError, match=r"task\.games: "):
+        games.restore(games.state())
+    games.close()
 
 
 def test_a_workers_error_and_its_death_are_told_and_close_ends_all() -> None:

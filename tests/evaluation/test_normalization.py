@@ -39,6 +39,8 @@ def test_the_baselines_episodes_have_mean_0_and_deviation_1() -> None:
 
 
 def test_equal_returns_are_counted_in_raw_points() -> None:
+    rounded = np.nextafter(-100.0, 0.0)  # of intervals that differ in their length
+    assert reference_scale([np.array([-100.0, rounded])]) == (pytest.approx(-100.0), 1.0)
     scale = reference_scale([np.array([0.1, 0.1, 0.1])])
     assert scale is not None
     assert scale.unit == 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -54,3 +55,26 @@ def test_the_null_path_state_is_restored():
     assert second.segments == 3
     with pytest.raises(RuntimeError, match="finished"):
         second.finish(torch.ones(3), 1.0)
+
+
+@pytest.mark.parametrize("method", [NoMethod(), Reptile(), Leap(), Leap(metric="optimizer")])
+def test_an_optimizer_that_overflowed_is_told(method: Method):
+    """Its parameters would stand still from then on, all of them finite."""
+    path = method.start(torch.ones(3))
+    path.observe(torch.ones(3), 1.0, torch.ones(3))
+    with pytest.raises(NonFiniteError, match="the optimizer's state at the start of segment 1"):
+        path.observe(torch.ones(3), 1.0, torch.ones(3), step_length=math.nan)
+    assert path.segments == 0
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "optimizer"])
+@pytest.mark.parametrize(("loss_scale", "loss"), [(1.0, 4e38), (1e6, 4e26), (1.0, 1e200)])
+def test_a_loss_difference_that_no_weight_can_hold_is_told(
+    metric: Any, loss_scale: float, loss: float
+):
+    path = Leap(metric=metric, loss_scale=loss_scale).start(torch.ones(3))
+    path.observe(torch.ones(3), 0.0, torch.ones(3))
+    before = path.metrics()
+    with pytest.raises(NonFiniteError, match="the loss at the start of segment 1 rose by"):
+        path.observe(torch.zeros(3), loss, torch.ones(3))
+    assert (path.segments, path.metrics()) == (0, before)

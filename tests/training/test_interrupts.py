@@ -35,6 +35,16 @@ def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> None:
         time.sleep(0.005)
 
 
+def test_the_second_of_two_signals_does_not_interrupt_the_stopping() -> None:
+    with Interrupts(stop_after_s=1e300) as stop:
+        with pytest.raises(KeyboardInterrupt):
+            kill_self(signal.SIGTERM)
+        kill_self(signal.SIGTERM)
+        assert stop.reason is StopReason.TERMINATED
+        with pytest.raises(KeyboardInterrupt):
+            stop.check()
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
 )

@@ -22,6 +22,8 @@ _WORD = re.compile(r"[\w.+-]+")
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _WORDS: Mapping[str, Scalar] = {"true": True, "false": False, "null": None}
+_PYTHONS_WORDS: Mapping[str, Scalar] = {"True": True, "False": False, "None": None}
+"""Which as texts would be true, all three."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +78,9 @@ def parse_game(text: str) -> GymnasiumGame:
 
 
 def _value(word: str, text: str) -> Scalar:
-    if word in _WORDS:
-        return _WORDS[word]
+    for words in (_WORDS, _PYTHONS_WORDS):
+        if word in words:
+            return words[word]
     if _INTEGER.fullmatch(word):
         return int(word)
     if not _NUMBER.fullmatch(word):

@@ -45,7 +45,7 @@ class CarriedAgents:
         except (OSError, SealError, KeyError) as error:
             raise RunFolderError(
                 f"{path}: cannot be resumed from ({error}); a fork of the run at checkpoint "
-                f"{number} starts with new agents"
+                f"{self._folder.latest()} starts with new agents"
             ) from None
         return agent
 

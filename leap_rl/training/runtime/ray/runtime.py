@@ -55,8 +55,15 @@ class RayRuntime:
             RunFailedError: The run cannot continue, or there is no cluster.
             RunFolderError: The run's folder is damaged.
         """
+        with self.interrupts:
+            try:
+                self._run(run_spec, report)
+            finally:
+                self.interrupts.insist()  # Ray's shutdown puts SIGTERM's default in place
+
+    def _run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         cores_wanted = (self.trainers or 0) * self.share.cores
-        with self.interrupts, cluster(self.address, cores_wanted, self.metrics_port):
+        with cluster(self.address, cores_wanted, self.metrics_port):
             self.interrupts.insist()
             self.share.check(living_nodes())
             # On this node: the server writes the run's folder, which this process reads.
