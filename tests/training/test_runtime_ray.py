@@ -119,7 +119,7 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
     os.kill(victim, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, err
-    assert out.startswith("\nMeta-trained for 1 meta-steps."), out  # Ray prints nothing of its own
+    assert out.startswith("\nMeta-trained for 1 meta-step."), out  # Ray prints nothing of its own
     assert addresses
     assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
     assert modes == {private.name: 0o700, "token": 0o600}
