@@ -187,7 +187,8 @@ def resume(
         ValueError: There is no run, or an option cannot be changed.
         RunFailedError: The run failed, or its process was killed.
     """
-    place, kind = place_of(run), type(run) if isinstance(run, Run) else Run
+    place = place_of(run)
+    kind = type(run) if isinstance(run, Run) else Run
     words, seen = ["resume", place, *spelled(options or {})], len(Run(place).rows())
     follow(place, words, callbacks, seen=seen, trust_imports=trust_imports, quiet=quiet)
     return kind(place)
