@@ -124,7 +124,9 @@ class LeapPath(DisplacementPath):
                 step_length = float(torch.linalg.vector_norm(difference))
             loss_difference = ends_at - self._loss
             if max(1.0, self._method.kappa) * abs(loss_difference) > _LARGEST:
-                raise NonFiniteError(f"the loss at {where} changed by {loss_difference:g}: too much")
+                raise NonFiniteError(
+                    f"the loss at {where} changed by {loss_difference:g}: too much"
+                )
             self._close_segment(theta, step_length, loss_difference)
         self._loss = loss
         self._theta = self._held(theta, self._theta)
