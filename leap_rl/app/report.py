@@ -56,6 +56,8 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     out = out or page_of(folders[0])
     if out.is_dir():
         raise ValueError(f"out = {out}: is a folder; name a file, such as {out / 'index.html'}")
+    if out.suffix not in (".html", ".htm"):
+        raise ValueError(f"out = {out}: must end in .html, such as {out.with_suffix('.html')}")
     out = out.absolute()  # as the folders are
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
     with TemporaryDirectory(prefix="leap_rl-") as aside:

@@ -115,11 +115,13 @@ def test_what_cannot_be_reported_is_one_line(
         ([alone], EXIT_USAGE, "is a run of leap-rl learn"),
         ([damaged], EXIT_USAGE, "line 1: not a JSON object"),
         ([trained, "--out", tmp_path], EXIT_USAGE, "is a folder; name a file"),
+        ([trained, "--out", damaged / "config.yaml"], EXIT_USAGE, "must end in .html, such as"),
         ([trained, "--out", damaged / "config.yaml" / "x.html"], EXIT_FAILED, "config.yaml"),
     ):
         assert main(["report", *map(str, argv)]) == status, argv
         (line,) = capsys.readouterr().err.splitlines()
         assert expected in line
+    RunFolder(damaged).read_config()  # which no page was written over
 
 
 @pytest.mark.parametrize("name", ["atari_paper", "pong_noframeskip", "omniglot_leap", "minatar"])
