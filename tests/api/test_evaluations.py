@@ -13,8 +13,7 @@ import leap_rl
 from leap_rl import Evaluation, Run
 from leap_rl.cli import main
 from leap_rl.config.parsing import spelled
-from leap_rl.training.messages import Complete
-from leap_rl.training.runtime.local import LocalLink
+from tests.end_to_end.whole_runs import stopped_after
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -65,21 +64,9 @@ def test_an_evaluation_says_what_its_folder_says(
     assert reports == [["report", str(tmp_path / "one")]]
 
 
-def test_an_evaluation_says_more_once_it_is_resumed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    completed = []
-    complete = LocalLink.complete
-
-    def complete_thrice(link: LocalLink, message: Complete) -> object:
-        if len(completed) == 3:
-            raise KeyboardInterrupt
-        completed.append(message)
-        return complete(link, message)
-
+def test_an_evaluation_says_more_once_it_is_resumed(run: Run, tmp_path: Path) -> None:
     words = ["evaluate", "--init", run.place, "--games", "catch", "--seeds", "2"]
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalLink, "complete", complete_thrice)
+    with stopped_after(3):
         assert main([*words, *spelled(LOCALLY), "--run_dir", str(tmp_path / "one")]) == 130
     found = Evaluation(tmp_path / "one")
     assert len(found.agents()) == 3

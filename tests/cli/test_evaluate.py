@@ -25,10 +25,9 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.initialization import save_tensors
-from leap_rl.training.messages import Complete
 from leap_rl.training.rounds.evaluation_slots import RANDOM
-from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.trainer.recorder import TaskRecorder
+from tests.end_to_end.whole_runs import stopped_after
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -149,20 +148,10 @@ def test_ray_gives_the_same_curves(evaluated: Path, trained: Path, tmp_path: Pat
 
 
 def test_a_stopped_evaluation_gives_the_same_curves(
-    evaluated: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluated: Path, trained: Path, tmp_path: Path
 ) -> None:
     inits = ["--init", str(trained), "--init", f"{trained}@1"]
-    completed = []
-    complete = LocalLink.complete
-
-    def complete_thrice(link: LocalLink, message: Complete) -> object:
-        if len(completed) == 3:
-            raise KeyboardInterrupt
-        completed.append(message.ticket.slot)
-        return complete(link, message)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalLink, "complete", complete_thrice)
+    with stopped_after(3):
         assert evaluate(*inits, "--out", tmp_path / "stopped") == EXIT_INTERRUPTED
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped").rglob("*")}
     partial = read_evaluation(RunFolder(tmp_path / "stopped"))

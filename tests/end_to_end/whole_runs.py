@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.training.messages import Complete
+from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.server.parameter_server import ParameterServer
 
 
@@ -21,6 +24,22 @@ def initializations(run: Path) -> list[str]:
     return [
         folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
     ]
+
+
+@contextmanager
+def stopped_after(tasks: int) -> Iterator[None]:
+    """Stop the local run inside when one more task than so many is completed."""
+    complete, completed = LocalLink.complete, []
+
+    def complete_some(link: LocalLink, message: Complete) -> object:
+        if len(completed) == tasks:
+            raise KeyboardInterrupt
+        completed.append(message)
+        return complete(link, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalLink, "complete", complete_some)
+        yield
 
 
 def train_with_stops(run: Path, options: Sequence[str], *resuming: str) -> set[tuple[int, int]]:
