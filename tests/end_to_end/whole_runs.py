@@ -29,7 +29,8 @@ def initializations(run: Path) -> list[str]:
 @contextmanager
 def stopped_after(tasks: int) -> Iterator[None]:
     """Stop the local run inside when one more task than so many is completed."""
-    complete, completed = LocalLink.complete, []
+    complete = LocalLink.complete
+    completed: list[Complete] = []
 
     def complete_some(link: LocalLink, message: Complete) -> object:
         if len(completed) == tasks:
