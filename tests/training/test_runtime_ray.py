@@ -193,7 +193,7 @@ def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_sigterm_costs_no_work(tmp_path: Path) -> None:
     """To a trainer, as where a machine is taken away, and to the driver."""
-    options = [*BOWLS, "--task.agent_steps", "100000", "--meta.batch_size", "1"]
+    options = [*BOWLS, "--task.agent_steps", "400000", "--meta.batch_size", "1"]
     calm = RunFolder(tmp_path / "calm")
     assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 

@@ -83,6 +83,11 @@ class RunRounds:
         """Whether there is no more work, be it that the run has failed."""
         return self._open.number >= self.policy.rounds or self._open.failure is not None
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a trainer that claims now gets a task, or hears that there are no more."""
+        return self._finished or any(slot.state is SlotState.PENDING for slot in self._open.slots)
+
     def status(self) -> RunStatus:
         """Return where the run stands."""
         slots = self._open.slots

@@ -8,7 +8,6 @@ times.
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from leap_rl.training.runtime.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
 
 LONG_POLL_S = 10.0
-"""A claim that finds no free slot is held this long before it is answered with Wait."""
+"""A claim that finds no free slot is answered with Wait when there is one, or after this long."""
 
 
 class ServerActor:
@@ -49,6 +48,9 @@ class ServerActor:
         self._run_spec = run_spec
         self._made: ParameterServer | None = None
         self._alone = ExitStack()
+        self._has_work = asyncio.Event()
+        self._all_snapshots = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._no_snapshot_yet: set[tuple[int, int]] = set()
 
     @property
@@ -56,9 +58,6 @@ class ServerActor:
         """The server, made at the first call, on the thread that will run it."""
         if self._made is None:
             configure_torch()
-            self._changed = asyncio.Event()
-            self._all_snapshots = asyncio.Event()
-            self._stopping = asyncio.Event()
             # Until this process ends.
             self._alone.enter_context(RunFolder(self._run_spec.run_dir).serving())
             self._metrics = RunMetrics(Path(self._run_spec.run_dir).absolute().name)
@@ -67,16 +66,17 @@ class ServerActor:
         return self._made
 
     async def claim(self, claim: Claim) -> Work:
-        """Answer a claim, at once or when a slot is free."""
-        deadline = time.monotonic() + LONG_POLL_S
-        while True:
-            work = self._server.claim(claim)
-            left_s = deadline - time.monotonic()
-            if not isinstance(work, Wait) or left_s <= 0:
-                return work
-            self._changed.clear()
+        """Answer a claim: at once, or with Wait when it is time to ask again.
+
+        A claim that waited gets no slot: its trainer may be dead by now, and a slot that loses many
+        trainers stops the run.
+        """
+        work = self._server.claim(claim)
+        if isinstance(work, Wait):
+            self._has_work.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left_s)
+                await asyncio.wait_for(self._has_work.wait(), LONG_POLL_S)
+        return work
 
     async def stream(self, message: Stream) -> Continue | Abandon:
         """Take in a sum so far."""
@@ -89,13 +89,13 @@ class ServerActor:
         """Take in a whole sum."""
         answer = self._server.complete(message)
         self._note_snapshot(message.ticket)
-        self._changed.set()
+        self._wake()
         return answer
 
     async def diverged(self, message: Diverged) -> Abandon:
         """Take in that a task's numbers are no longer finite."""
         answer = self._server.diverged(message)
-        self._changed.set()
+        self._wake()
         return answer
 
     async def heartbeat(self, trainer: str, incarnation: int) -> None:
@@ -105,7 +105,7 @@ class ServerActor:
     async def trainer_lost(self, trainer: str, cause: str) -> None:
         """Free the slot of a dead trainer."""
         self._server.trainer_lost(trainer, cause)
-        self._changed.set()
+        self._wake()
 
     async def is_stopping(self) -> bool:
         """Answer when the run is to stop, or no later than a long poll."""
@@ -134,6 +134,10 @@ class ServerActor:
         self._server.tick()
         status = self._server.status()
         self._metrics.publish(status, self._server.counters)
-        if status.slots_total > status.slots_complete + len(status.running):
-            self._changed.set()
+        self._wake()
         return status
+
+    def _wake(self) -> None:
+        """Answer the claims that wait, if there is something to claim."""
+        if self._server.has_work:
+            self._has_work.set()
