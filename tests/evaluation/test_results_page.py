@@ -78,7 +78,9 @@ IN_SHORT = {
     "| Breakout | Breakout |": ("single_game", "MinAtar Breakout"),
     "| six sides of Breakout |": ("orientations", "Breakout from six sides"),
     "| three turns of Breakout, mirrored too |": ("unseen_turn", "Breakout in three turns"),
-    "| four other games |": ("leave_one_out", "without Breakout"),
+} | {
+    f"| the four other games | {game} |": ("leave_one_out", f"without {game}")
+    for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders")
 }
 """Rows of the table in short, by how they begin: their experiment and its pool."""
 
