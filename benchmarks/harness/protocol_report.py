@@ -116,13 +116,13 @@ def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list
             told = {"pool": cell["pool"], "compared": against}
             rows += [told | row for row in table["rows"] if by_game]
     verdicts = path.with_name(f"{path.name}_verdicts.md")
-    lines = [
+    sentences = [
         f"* {cell['pool']}: {said}"
         for cell, result in evaluated
         for said in result["verdicts"]
         if "@0: " not in said  # which the table has
     ]
-    verdicts.write_text("\n".join(lines) + "\n")
+    verdicts.write_text("\n".join(sentences) + "\n")
     return [*write_table(rows, path), *draw(panels, path, columns=COLUMNS), verdicts]
 
 
