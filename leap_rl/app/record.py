@@ -47,10 +47,16 @@ class Record:
 
     fingerprint: str
     init_sha256: str | None
-    """Of the file that the encoder starts from, if any; of several, in order, with commas."""
+    """Of the file that the encoder starts from, if any; of several, in order, with commas, and of
+    several in one group with pluses."""
     origin: Origin | None = None
     made_by: tuple[Mapping[str, Any], ...]
     """The versions that worked on the run, each from a meta-step on; the newest last."""
+
+    @property
+    def initializations(self) -> list[str]:
+        """The SHA-256 of each file that an encoder starts from."""
+        return (self.init_sha256 or "").replace("+", ",").split(",")
 
     def write(self, folder: RunFolder, config: Config, *, without: Sequence[str] = ()) -> None:
         """Write what it takes to resume or to repeat a run, whose folder's lock must be held.

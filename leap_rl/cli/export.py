@@ -101,8 +101,8 @@ def export(
 
     Raises:
         ValueError: It lies in no run, it is no encoder of agents, the folder is not empty, an
-            evaluation has nothing to say yet, or there is no whole encoder for ONNX or a package
-            for it is missing.
+            evaluation is of other initializations or has nothing to say yet, or there is no whole
+            encoder for ONNX or a package for it is missing.
     """
     if one.run is None or one.file is None:
         raise ValueError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
@@ -122,9 +122,10 @@ def export(
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out}: is there already; name a new folder")
-    verdicts = [verdict for path in evaluations for verdict in _verdicts(path)]
     number = int(one.file.parent.name)
     data = one.file.read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    verdicts = [verdict for path in evaluations for verdict in _verdicts(path, one.given, sha256)]
     agent = family.player(make_tasks(config))
     card = Card(
         name=out.absolute().name,
@@ -139,7 +140,7 @@ def export(
         agent_steps=run.read_state(number)["agent_steps"],
         seed=config.seed,
         leap_rl=__version__,
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=sha256,
         verdicts=tuple(verdicts),
     )
     if to_onnx:
@@ -163,13 +164,19 @@ def _options_of(config: TrainConfig) -> Mapping[str, Any]:
     return options
 
 
-def _verdicts(path: str) -> list[str]:
+def _verdicts(path: str, given: str, sha256: str) -> list[str]:
     from leap_rl.evaluation.comparison import read_summary
     from leap_rl.evaluation.verdict import verdict_of
 
-    summary = read_summary(run_folder(path))
+    folder = run_folder(path)
+    summary = read_summary(folder)
     evaluation = summary.evaluation
     if not evaluation.curves or not summary.comparisons:
         raise ValueError(f"--evaluation {path}: compares nothing yet")
+    if sha256 not in read_run(folder).record.initializations:
+        raise ValueError(
+            f"--evaluation {path}: is of other initializations, not of {given}; leap-rl evaluate "
+            f"--init {given} makes one"
+        )
     where = f"{', '.join(evaluation.games)}, {evaluation.agent_steps:,} agent steps an agent: "
     return [where + verdict_of(comparison) for comparison in summary.comparisons]

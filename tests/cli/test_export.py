@@ -143,6 +143,10 @@ def test_what_cannot_be_exported_is_said(
         ([taken, "--out", str(tmp_path / "a")], f"{taken}: lies in no run"),
         ([f"{run}@7", "--out", str(tmp_path / "b")], "has no version 7"),
         ([run, "--out", str(tmp_path / "c"), "--evaluation", run], "evaluat"),
+        (
+            [run, "--out", str(tmp_path / "d"), "--evaluation", str(folders / "evaluation")],
+            f"--evaluation {folders / 'evaluation'}: is of other initializations, not of {run}",
+        ),
     ]:
         assert main(["export", *arguments]) == EXIT_USAGE
         error = capsys.readouterr().err
