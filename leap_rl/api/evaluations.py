@@ -84,7 +84,7 @@ class Evaluation(Run):
 def evaluate(
     initializations: Initializations,
     *,
-    games: str | Sequence[str] = "held_out",
+    games: str | Sequence[str] | None = None,
     agent_steps: int | None = None,
     seeds: int = 10,
     run_dir: str | Path | None = None,
@@ -100,7 +100,7 @@ def evaluate(
 
     Args:
         initializations: One, several, or several by name; a name's runs are judged together.
-        games: A game, a pool, or several of either.
+        games: A game, a pool, or several of either; none for Atari's pool held_out.
         agent_steps: Of each agent; none for those of the first run's tasks.
         seeds: Agents of each run in each game.
         run_dir: The evaluation's folder, new or empty; none for one in `runs`.
@@ -117,7 +117,8 @@ def evaluate(
         RunFailedError: The evaluation failed, or its process was killed.
     """
     words = ["evaluate", *(f"--init={name}" for name in _named(initializations))]
-    words += [f"--games={games if isinstance(games, str) else json.dumps(list(games))}"]
+    if games is not None:
+        words += [f"--games={games if isinstance(games, str) else json.dumps(list(games))}"]
     words += [f"--seeds={seeds}", *spelled(options or {})]
     words += [] if agent_steps is None else [f"--agent_steps={agent_steps}"]
     with place_for("evaluate", run_dir) as place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
+from shlex import quote
 from typing import Any
 
 from torch import Tensor
@@ -49,12 +50,14 @@ def configure(
     """
     groups = [find_group(init) for init in inits]
     first = groups[0].runs[0]
-    defaults: dict[str, Any] = {"task": {"games": "held_out"}}
+    asked = options_given(EvaluateConfig, options)
+    theirs = {} if first.options is None else first.options["task"]
+    family = family_of(asked.get("task.kind") or theirs.get("kind", "atari"))
+    games = {} if family.evaluation_games is None else {"games": family.evaluation_games}
+    defaults: dict[str, Any] = {"task": games}
     if first.options is not None:
-        asked = options_given(EvaluateConfig, options)
-        kind = asked.get("task.kind") or first.options["task"]["kind"]
-        ignored = family_of(kind).ignored_agent_options
-        defaults["task"] = {**first.options["task"], **defaults["task"]}
+        ignored = family.ignored_agent_options
+        defaults["task"] = {**theirs, **games}
         if ignored != "all":
             agent = first.options.get("agent", {})
             defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
@@ -69,6 +72,11 @@ def configure(
     parser.description = description
     words = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
     config = parse(parser, EvaluateConfig, words, defaults=defaults, trusts_imports=trusts_imports)
+    if not games and asked.get("task.games") is None:
+        raise ValueError(
+            f"games: say which to learn, as --games {quote(config.task.resolved_games[0])}; "
+            f"task.kind = {family.kind} holds none out"
+        )
     return resolve(config), groups
 
 

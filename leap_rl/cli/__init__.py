@@ -7,11 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 from leap_rl.app.invocation import Invocation
 from leap_rl.compute.determinism import prepare_environment
-from leap_rl.config.parsing import TRUST_IMPORTS
 from leap_rl.storage.urls import redacted
 
 COMMANDS: Final = {
@@ -50,23 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         stderr in one line.
     """
     started_s = time.monotonic()
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    call = Invocation(started_s=started_s, trusts_imports=TRUST_IMPORTS in arguments)
-    arguments = [argument for argument in arguments if argument != TRUST_IMPORTS]
-    command, *rest = arguments or ["--help"]
-    if command in ("-h", "--help"):
-        print(_usage())
-        return 0
-    if command == "--version":
-        from leap_rl import __version__
-
-        print(f"leap-rl {__version__}")
-        return 0
-    if command not in COMMANDS:
-        return _fail(f"{command}: no such command; one of {', '.join(COMMANDS)}", EXIT_USAGE)
-    prepare_environment()  # before anything imports torch
     try:
-        status: int = import_module(f"leap_rl.cli.{command}").main(rest, call)
+        status = _run(list(sys.argv[1:] if argv is None else argv), started_s)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, as in `leap-rl games | head`
@@ -85,13 +70,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _run(arguments: Sequence[str], started_s: float) -> int:
+    """Run a command; its errors are raised."""
+    # Imported here, as it takes a third of a second, in which somebody may press Ctrl-C.
+    from leap_rl.config.parsing import TRUST_IMPORTS
+
+    call = Invocation(started_s=started_s, trusts_imports=TRUST_IMPORTS in arguments)
+    command, *rest = [word for word in arguments if word != TRUST_IMPORTS] or ["--help"]
+    if command in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if command == "--version":
+        from leap_rl import __version__
+
+        print(f"leap-rl {__version__}")
+        return 0
+    if command not in COMMANDS:
+        raise ValueError(f"{command}: no such command; one of {', '.join(COMMANDS)}")
+    prepare_environment()  # before anything imports torch
+    status: int = import_module(f"leap_rl.cli.{command}").main(rest, call)
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its errors are one line, as those of commands with a config are."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; {self.prog} --help has all options")
+
+
 def command_parser(command: str, description: str) -> argparse.ArgumentParser:
-    """Return the parser of a command without a config; line breaks in its description stay."""
+    """Return the parser of a command without a config; line breaks in its description stay.
+
+    Its `parse_args` raises ValueError.
+    """
     raw = "\n" in description
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=f"leap-rl {command}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter,
+        allow_abbrev=False,
     )
 
 

@@ -36,8 +36,8 @@ Learn games from initializations and from random encoders, several agents each, 
                       Tasks and agents are set as the first one's run had them.
   --seeds             agents of each run in each game
   --own_start true    compare with the runs' own random starts too, beside fresh ones
-  --games             short for --task.games: a name, a pool, or '["pong", "qbert"]'; held_out if
-                      nothing is said
+  --games             short for --task.games: a name, a pool, or '["pong", "qbert"]'; Atari's
+                      pool held_out if nothing is said
   --agent_steps       short for --task.agent_steps
   --out               short for --run_dir
   --open              show the report in the browser when it is done

@@ -8,6 +8,7 @@ and its C library recurse.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -33,25 +34,48 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+@dataclass
+class _Keys:
+    """The keys of a mapping whose keys and values come in turn."""
+
+    seen: set[str] = field(default_factory=set)
+    is_key: bool = True
+
+    def twice(self, node: yaml.NodeEvent) -> str | None:
+        """Take the next key or value; returns a key that is there already."""
+        is_key, self.is_key = self.is_key, not self.is_key
+        if not is_key or not isinstance(node, yaml.ScalarEvent):
+            return None
+        if node.value in self.seen:
+            return str(node.value)
+        self.seen.add(node.value)
+        return None
+
+
 def check(text: str) -> None:
     """Refuse what is not to be loaded.
 
     Raises:
-        NotPlainError: It is too long, too deep or uses an anchor.
+        NotPlainError: It is too long, too deep, uses an anchor, or has a key twice.
         yaml.YAMLError: It is no YAML.
     """
     if len(text) > LARGEST:
         raise NotPlainError(f"it has {len(text)} characters; no config needs more than {LARGEST}")
-    depth = 0
+    # Of each open mapping its keys so far; none of a list.
+    nested: list[_Keys | None] = []
     for event in yaml.parse(text, Loader=_LOADER):
+        where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
         if isinstance(event, yaml.AliasEvent):
-            where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
             raise NotPlainError(f"{where}*{event.anchor} refers to an anchor; write it out")
+        if isinstance(event, yaml.CollectionEndEvent):
+            nested.pop()
+        elif isinstance(event, yaml.NodeEvent) and nested and nested[-1] is not None:
+            key = nested[-1].twice(event)
+            if key is not None:
+                raise NotPlainError(f"{where}{key} is there already; YAML would drop the first")
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > DEEPEST:
+            nested.append(_Keys() if isinstance(event, yaml.MappingStartEvent) else None)
+        if len(nested) > DEEPEST:
             raise NotPlainError(f"lists and mappings are nested more than {DEEPEST} deep")
 
 

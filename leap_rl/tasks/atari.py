@@ -83,6 +83,7 @@ class AtariFamily(PlayedFamily):
     spreads_environments = True
     # More than ten actions, so not in the pool to pretrain on, and none of the paper's nine either.
     validation_games = ("boxing", "seaquest")
+    evaluation_games = "held_out"
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the games, pools and flavours spelled out."""

@@ -44,6 +44,8 @@ class Family(ABC):
     """Whether its tasks are learned by plain gradient descent, in whose metric eq. 8 is."""
     recordable: ClassVar[bool] = False
     """Whether its agents can be recorded on video."""
+    evaluation_games: ClassVar[str | None] = None
+    """The pool that an evaluation learns where no games are named."""
     validation_games: ClassVar[tuple[str, ...] | None] = None
     """The games that validate a run where none are named."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from leap_rl.rl.config import GAINS, AgentConfig
@@ -28,6 +29,15 @@ class PlayedFamily(Family):
 
         ValueError: a game cannot be made, or the games have no shape in common.
         """
+
+    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str]:
+        """Return how to compare the initialization with random ones in the first game."""
+        trust = " --trust_imports" if self.imports(task) else ""
+        return (
+            "see whether agents learn a game faster from this initialization",
+            f"evaluate --init {run} --games {quote(task.resolved_games[0])} --seeds 3 "
+            f"--agent_steps {task.agent_steps} --open{trust}",
+        )
 
     @abstractmethod
     def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:

@@ -312,6 +312,15 @@ def test_what_has_no_episodes_is_compared_elsewhere(kind: Any, way_out: str) -> 
         EvaluateConfig(init=["file"], task=TaskConfig(kind=kind, games="all", data=data))
 
 
+def test_games_have_to_be_named_where_no_pool_is_held_out(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "--init", str(trained), "--out", str(tmp_path / "out")]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("say which to learn, as --games catch; task.kind = catch holds none out")
+    assert not any(tmp_path.iterdir())
+
+
 def test_what_learns_otherwise_is_told(trained: Path, unlike: Path) -> None:
     (line,) = warnings_of([find_group(str(path)) for path in (trained, unlike)])
     assert line == (

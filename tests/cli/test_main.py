@@ -186,8 +186,11 @@ def test_bad_options_get_one_line_that_names_them(
         ("sed: 1\n", ["sed", "no such option", "seed"]),
         ("meta: 4\n", ["mapping"]),
         ("- 1\n", ["config", "mapping"]),
-        ("", ["config", "mapping"]),
+        ("", ["config.yaml: must hold a mapping"]),
         ("seed: [1\n", ["config"]),
+        ("seed: 1\nmeta:\n\tmeta_steps: 3\n", ["config.yaml: line 3: is no YAML"]),
+        ("meta: {p: 1}\nseed: 2\nmeta: {p: 2}\n", ["config.yaml: line 3: meta is there already"]),
+        ("task: {games: [pong, pong]}\nmeta:\n  p: 1\n  p: 2\n", ["line 4: p is there already"]),
         ("seed: true\n", ["seed = True", "whole number"]),
         ("seed: !!python/object/apply:os.system ['touch /tmp/leap_rl_owned']\n", ["tag"]),
         ("task:\n  class_path: os.system\n  init_args: {}\n", ["class_path = os.system"]),
@@ -204,6 +207,32 @@ def test_bad_files_get_one_line(
     assert all(part in line for part in parts), line
     assert not (tmp_path / "run").exists()
     assert not Path("/tmp/leap_rl_owned").exists()
+
+
+def test_options_are_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
+    line = error_of(capsys, "train", "--config", "debug", "--meta.meta_step", "3")
+    assert "meta.meta_step: no such option; did you mean meta.meta_steps?" in line
+
+
+def test_commands_without_a_config_have_their_errors_in_one_line_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = "the following arguments are required: RUN, --out; leap-rl export --help"
+    assert said in error_of(capsys, "export")
+    assert "unrecognized arguments: --ou x" in error_of(
+        capsys, "export", "a", "--out=b", "--ou", "x"
+    )
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    run = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m leap_rl --help | true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stderr == ""
+    assert run.returncode in (0, 1)  # as it was fast enough, or not
 
 
 def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
