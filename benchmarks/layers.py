@@ -125,7 +125,7 @@ def work(cell: Cell) -> Mapping[str, Any]:
     config = config_of(cell["init"], [cell["game"]], cell["agent_steps"])
     tasks, curve = make_tasks(config), Curve(cell["agent_steps"])
     layout = tasks.shared_layout()
-    learned, _ = read_theta0(find_initialization(cell["init"]).path, layout)
+    learned, _ = read_theta0(find_initialization(cell["init"]), layout)
     random = tasks.random_initialization(cell["seed"])
     start = mixed(layout, random, learned, layer=cell["learned"])
     observations = random_play(tasks, cell["game"])

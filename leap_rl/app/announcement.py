@@ -35,7 +35,7 @@ def _announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")
     print(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
-    advice = config.task.family.advise(config.task, initialization, run=shown(folder))
+    advice = config.task.family.advise(config.task, shown(folder))
     if advice is not None:
         print(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 

@@ -8,9 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from leap_rl import pretrained
 from leap_rl.app.display import program, quoted, shown
-from leap_rl.app.initializations import read_theta0
+from leap_rl.app.initializations import find_initialization, read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
 from leap_rl.app.record import Origin, Record, computes_here, versions_here
 from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig, fingerprint, init_of
@@ -43,11 +42,12 @@ def create_run(config: R) -> tuple[RunFolder, R]:
         theta0 = tasks.random_initialization(seed)
     else:
         try:
-            if (exported := pretrained.find(init)) is not None:
-                init = exported.place  # the same bytes for good: a file, or a commit on the hub
-            theta0, init_sha256 = read_theta0(init, tasks.shared_layout())
+            found = find_initialization(init)
+            theta0, init_sha256 = read_theta0(found, tasks.shared_layout())
         except ValueError as error:
-            raise ValueError(f"{option} = {init}: {error}") from None
+            reason = str(error).removeprefix(f"init = {init}: ")
+            raise ValueError(f"{option} = {init}: {reason}") from None
+        init = found.path  # the same bytes for good: a file, or a commit on the hub
     config = _with_init(config, redacted(init))  # a URL's query is no part of it
     policy = (
         make_meta_training(config) if isinstance(config, TrainConfig) else make_learning(config)

@@ -147,7 +147,7 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
 
 def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
     try:
-        return read_theta0(one.path if one.file is None else str(one.file), layout)
+        return read_theta0(one, layout)
     except ValueError as error:
         raise ValueError(f"init = {one.given}: {error}") from None
 

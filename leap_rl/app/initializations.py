@@ -64,18 +64,13 @@ class FoundGroup:
         return f"{self.name}={paths}" if self.named else paths
 
 
-def read_theta0(path: str, layout: Layout) -> tuple[Tensor, str]:
-    """Return an initialization, float32 [P], of a file, URL or export, and its file's SHA-256.
+def read_theta0(found: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
+    """Return an initialization, float32 [P], and its file's SHA-256.
 
     Raises:
-        ValueError: There is no such file, or its parameters do not fit.
-        RunFolderError: It lies in a run, and is damaged.
+        ValueError: It cannot be read, or does not fit.
     """
-    if (exported := pretrained.find(path)) is not None:
-        path = str(exported.file)
-    elif Path(path).is_file():
-        _of_file(path, Path(path))
-    return read_initialization(path, layout)
+    return read_initialization(found.path if found.file is None else str(found.file), layout)
 
 
 def find_group(given: str) -> FoundGroup:

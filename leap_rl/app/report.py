@@ -27,7 +27,7 @@ from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.links import read_regular
-from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 
 _LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}
@@ -108,8 +108,7 @@ def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures
     latest, where = folder.latest() or 0, quoted(folder)
     next_steps = ["leap-rl resume " + where] if latest < config.meta.meta_steps else []
     if latest:
-        initialization = quoted(folder.checkpoint(latest) / INITIALIZATION)
-        advice = config.task.family.advise(config.task, initialization, run=where)
+        advice = config.task.family.advise(config.task, where)
         next_steps += [f"leap-rl {advice[1]}"] if advice else []
     return Part(
         title=folder.path.name,

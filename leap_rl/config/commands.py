@@ -154,9 +154,9 @@ class LearnConfig(_Options):
     command: ClassVar[str] = "learn"
 
     init: str = "random"
-    """Where the encoders start: random, pretrained:NAME (leap-rl pretrained lists them),
-    hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export wrote, or a file such as
-    RUN/checkpoints/000100/initialization.safetensors. A run keeps the commit that was found."""
+    """Where the encoders start: random, RUN, RUN@12 or RUN@best, pretrained:NAME (leap-rl
+    pretrained lists them), hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export
+    wrote, or a file. A run keeps the file, or the commit, that was found."""
 
 
 @dataclass(frozen=True)

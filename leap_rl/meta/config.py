@@ -103,8 +103,8 @@ class MetaConfig:
     task.omniglot.updates. None takes what these say."""
 
     init: str = "random"
-    """What meta-training starts from: `random`, the initialization.safetensors of a run, a folder
-    that leap-rl export wrote, pretrained:NAME, hf://USER/REPO or hf://USER/REPO@REVISION."""
+    """What meta-training starts from: `random`, RUN, RUN@12 or RUN@best, pretrained:NAME,
+    hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export wrote, or a file."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

@@ -93,7 +93,7 @@ class AtariFamily(PlayedFamily):
         """Return the frames that an action is repeated for."""
         return task.atari.settings.frameskip
 
-    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str]:
+    def advise(self, task: TaskConfig, run: str) -> tuple[str, str]:
         """Return how to compare the initialization with random ones in a game."""
         game = "breakout@mode=12" if "breakout" in task.resolved_games else "breakout"
         agent_steps = task.agent_steps_per_update * max(

@@ -117,7 +117,7 @@ class Family(ABC):
         """
         self.check_processor(tasks)
 
-    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str] | None:
+    def advise(self, task: TaskConfig, run: str) -> tuple[str, str] | None:
         """Return what to try next with a run's initialization, in words and as a command."""
         return None
 

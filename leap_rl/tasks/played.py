@@ -30,7 +30,7 @@ class PlayedFamily(Family):
         ValueError: a game cannot be made, or the games have no shape in common.
         """
 
-    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str]:
+    def advise(self, task: TaskConfig, run: str) -> tuple[str, str]:
         """Return how to compare the initialization with random ones in the first game."""
         trust = " --trust_imports" if self.imports(task) else ""
         return (

@@ -21,6 +21,7 @@ from leap_rl.app import clips
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.config import TrainConfig
 from leap_rl.pretrained import onnx_file
 from leap_rl.pretrained.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
@@ -207,6 +208,18 @@ def test_a_damaged_checkpoint_gives_no_initialization(
     with pytest.raises(ValueError, match="is damaged"):
         leap_rl.load_encoder(run)
     assert main(["export", f"{run}@1", "--out", str(out)]) == 0
+
+
+def test_a_run_may_begin_at_another_ones_by_its_name(folders: Path, tmp_path: Path) -> None:
+    file = folders / "run/checkpoints/000001" / INITIALIZATION
+    for init, name in ((file, "file"), (f"{folders / 'run'}@1", "run")):
+        train = ["train", *CATCH, "--meta.init", str(init), "--meta.meta_steps", "1", *LOCALLY]
+        assert main([*train, "--meta.batch_size", "1", "--run_dir", str(tmp_path / name)]) == 0
+    one, other = (RunFolder(tmp_path / name).read_state(1)["sha256"] for name in ("file", "run"))
+    assert one == other
+    stored = read_run(RunFolder(tmp_path / "run")).config
+    assert isinstance(stored, TrainConfig)
+    assert stored.meta.init == str(file)
 
 
 def test_an_unknown_name_is_told_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,7 +165,7 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
         (["--config", "/nowhere.yaml"], ["config", "/nowhere.yaml"]),
         (["--run_dir"], ["--run_dir", "expected one argument"]),
         (["--run_dir", "az://bucket/x"], ["run_dir = az://bucket/x", "s3://"]),
-        (["--meta.init", "/nowhere"], ["meta.init = /nowhere", "cannot be read"]),
+        (["--meta.init", "/nowhere"], ["meta.init = /nowhere: there is no such run or file"]),
         (["stray"], ["stray", "no such option"]),
     ],
 )

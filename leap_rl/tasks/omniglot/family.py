@@ -69,7 +69,7 @@ class OmniglotFamily(Family):
         open_data(tasks.task)
         self.check_processor(tasks)
 
-    def advise(self, task: TaskConfig, initialization: str, *, run: str) -> tuple[str, str]:
+    def advise(self, task: TaskConfig, run: str) -> tuple[str, str]:
         """Return how to learn alphabets that the run held out."""
         default = OmniglotConfig()
         more = "".join(
@@ -79,7 +79,7 @@ class OmniglotFamily(Family):
         )
         return (
             "learn alphabets that it never saw from this initialization",
-            f"learn --init {initialization} --task.kind omniglot --task.games held_out "
+            f"learn --init {run} --task.kind omniglot --task.games held_out "
             f"--task.data {task.data}{more}",
         )
 
