@@ -123,7 +123,7 @@ def train(
         ValueError: The config cannot be; the message names the field.
         RunFailedError: The run failed, or its process was killed.
     """
-    return _make(config, callbacks, trust_imports=trust_imports, quiet=quiet)
+    return _make(config, TrainConfig, callbacks, trust_imports=trust_imports, quiet=quiet)
 
 
 def learn(
@@ -137,7 +137,7 @@ def learn(
 
     Args and errors are those of `train`.
     """
-    return _make(config, callbacks, trust_imports=trust_imports, quiet=quiet)
+    return _make(config, LearnConfig, callbacks, trust_imports=trust_imports, quiet=quiet)
 
 
 @overload
@@ -195,8 +195,18 @@ def resume(
 
 
 def _make(
-    config: Config, callbacks: Sequence[Callback], *, trust_imports: bool, quiet: bool
+    config: Config,
+    wanted: type[Config],
+    callbacks: Sequence[Callback],
+    *,
+    trust_imports: bool,
+    quiet: bool,
 ) -> Run:
+    if not isinstance(config, wanted):
+        raise ValueError(
+            f"config: is a {type(config).__name__}; give a {wanted.__name__}, such as "
+            f'{wanted.__name__}.from_yaml("debug")'
+        )
     with (
         place_for(config.command, config.run_dir) as place,
         tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file,
@@ -246,7 +256,15 @@ def follow(
         seen: Rows that they are not called with.
         trust_imports: See `call`, as for `quiet` and what is raised.
         quiet: See `call`.
+
+    Raises:
+        ValueError: A callback is no function.
     """
+    if callable(callbacks) or not all(map(callable, callbacks)):
+        raise ValueError(
+            "callbacks: must be functions in a list, as [function]; options are given by name, as "
+            "options={...}"
+        )
     path = run_folder(place).path / "metrics.jsonl"
     run: Run | None = None
     size = 0

@@ -103,7 +103,7 @@ def find(config: str) -> Path:
 def spelled(options: Mapping[str, Any]) -> list[str]:
     """Return options by dotted name as the command line has them."""
     return [
-        f"--{name}={value if isinstance(value, str) else json.dumps(value)}"
+        f"--{name}={value if isinstance(value, str | Path) else json.dumps(value, default=str)}"
         for name, value in options.items()
     ]
 

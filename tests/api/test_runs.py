@@ -68,6 +68,22 @@ def test_what_the_command_refuses_is_raised_with_its_line(
         Run(tmp_path / "nowhere")
 
 
+def test_what_is_given_in_a_wrong_place_is_said(straight: RunFolder, tmp_path: Path) -> None:
+    before = straight.latest()
+    wrong: Any = {"meta.meta_steps": 9}
+    for callbacks in (wrong, print):
+        with pytest.raises(ValueError, match=r"callbacks: must be functions in a list, .*options="):
+            leap_rl.resume(straight.path, callbacks, quiet=True)
+    assert straight.latest() == before
+    for config in ("debug", LearnConfig(run_dir=str(tmp_path / "run"))):
+        with pytest.raises(ValueError, match=r"^config: is a \w+; give a TrainConfig"):
+            leap_rl.train(config, quiet=True)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+    assert TrainConfig.from_yaml("debug", {"run_dir": tmp_path / "run"}).run_dir == str(
+        tmp_path / "run"
+    )
+
+
 def kill(run: Run, row: Any) -> None:
     holder = RunFolder(run.path).worker()
     if holder is not None:  # a row may have come before, with another one behind it
