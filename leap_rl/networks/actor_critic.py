@@ -40,6 +40,13 @@ class ActorCritic(nn.Module):
         self.value = blank(lambda: nn.Linear(features, 1))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, L] and values [N] of the observations, as the encoder takes them."""
+        """Return logits [N, L] and values [N] of the observations.
+
+        Args:
+            observations: uint8 [N, H, W, C], or [N, V]: float32, or uint8, of which the encoder
+                sees 1/255.
+        """
+        if observations.dtype == torch.uint8 and observations.ndim == 2:
+            observations = observations / 255  # an encoder of somebody's own takes float32 vectors
         features = self.encoder(observations)
         return self.policy(features), torch.squeeze(self.value(features), -1)

@@ -62,6 +62,13 @@ class OfOthers(Plain):
         return super().forward(observations[:, :1])
 
 
+class OfVectors(nn.Linear):
+    """Takes float32 alone."""
+
+    def __init__(self, observation_shape: tuple[int, ...]) -> None:
+        super().__init__(*observation_shape, 8)
+
+
 class DrawnByNumpy(Plain):
     def __init__(self, observation_shape: tuple[int, ...]) -> None:
         super().__init__(observation_shape)

@@ -61,6 +61,18 @@ def test_a_tied_parameter_is_one() -> None:
         load_parameters(other, {name: part for name, part in named.items() if name != "offset"})
 
 
+@pytest.mark.parametrize("encoder", ["mlp", spec("OfVectors")])
+def test_vectors_of_bytes_are_scaled_for_it(encoder: str | EncoderSpec) -> None:
+    network = ActorCritic(encoder, observation_shape=(6,), num_logits=4)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, generator=seeded(1))
+    observations = torch.randint(0, 256, (5, 6), generator=seeded(2))
+    for seen, scaled in zip(
+        network(observations.to(torch.uint8)), network(observations / 255), strict=True
+    ):
+        assert torch.equal(seen, scaled)
+
+
 def test_its_passes_are_autograds() -> None:
     network = ActorCritic(spec("Plain"), observation_shape=SHAPE, num_logits=4)
     flat = flatten_parameters(network)
