@@ -46,7 +46,7 @@ def run_folder(given: str | Path) -> RunFolder:
     """
     text = str(given)
     if not is_url(text):
-        return RunFolder(text)
+        return RunFolder(os.path.expanduser(text))  # of --run_dir=~/runs no shell makes a path
     refuse_password(text)
     if text.startswith("file://"):
         where = urlsplit(text)

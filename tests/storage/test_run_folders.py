@@ -204,3 +204,11 @@ def test_working_copies_of_two_urls_are_two(machine: Become) -> None:
     assert working_copy("s3://a/mine") != working_copy("s3://b/mine")
     assert working_copy("s3://a/mine").name == "mine"
     assert working_copy("s3://a/mine?region=eu-west-1").name == "mine"
+
+
+def test_a_tilde_stands_for_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run_folder("~/runs/mine").path == tmp_path / "runs/mine"
+    assert (
+        run_folder("~nobody-of-this-name/mine").path == Path("~nobody-of-this-name/mine").absolute()
+    )
