@@ -3,7 +3,7 @@
 As in the Leap paper, appendix "Experiment details: Atari": "estimating both value function and
 policy through linear layers connected to the final output of a shared convolutional network".
 
-N: observations, L: logits, H, W, C: an observation's height, width and channels.
+N: observations, L: logits, H, W, C: an image's height, width and channels, V: a vector's length.
 """
 
 from __future__ import annotations

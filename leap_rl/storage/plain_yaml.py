@@ -64,19 +64,24 @@ def check(text: str) -> None:
     # Of each open mapping its keys so far; none of a list.
     nested: list[_Keys | None] = []
     for event in yaml.parse(text, Loader=_LOADER):
-        where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
         if isinstance(event, yaml.AliasEvent):
-            raise NotPlainError(f"{where}*{event.anchor} refers to an anchor; write it out")
+            raise NotPlainError(f"{_line(event)}*{event.anchor} refers to an anchor; write it out")
         if isinstance(event, yaml.CollectionEndEvent):
             nested.pop()
         elif isinstance(event, yaml.NodeEvent) and nested and nested[-1] is not None:
             key = nested[-1].twice(event)
             if key is not None:
-                raise NotPlainError(f"{where}{key} is there already; YAML would drop the first")
+                raise NotPlainError(
+                    f"{_line(event)}{key} is there already; YAML would drop the first"
+                )
         if isinstance(event, yaml.CollectionStartEvent):
             nested.append(_Keys() if isinstance(event, yaml.MappingStartEvent) else None)
         if len(nested) > DEEPEST:
             raise NotPlainError(f"lists and mappings are nested more than {DEEPEST} deep")
+
+
+def _line(event: yaml.Event) -> str:
+    return "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
 
 
 def load(text: str) -> Any:
