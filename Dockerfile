@@ -42,8 +42,9 @@ ENV HOME=/home/leap USER=leap
 
 COPY README.md LICENSE ./
 COPY launch/container launch/ray/start-node bin/
+COPY configs configs
 COPY leap_rl leap_rl
-RUN pip install --quiet --no-deps . && rm -rf build leap_rl leap_rl.egg-info
+RUN pip install --quiet --no-deps . && rm -rf build configs leap_rl leap_rl.egg-info
 
 USER leap
 WORKDIR /runs

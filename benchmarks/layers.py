@@ -33,15 +33,15 @@ from benchmarks.harness.cells import Cell, key_of
 from leap_rl.app.initializations import find_initialization, read_theta0
 from leap_rl.app.policies import make_tasks
 from leap_rl.config import TrainConfig
-from leap_rl.config.parsing import config_parser, parse, spelled
+from leap_rl.core.parsing import config_parser, parse, spelled
 from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import reward_panels
+from leap_rl.learners.task import TaskSpec
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import Layout, load_parameters
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.played import PlayedFamily
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 WHOLE: Final = "whole encoder"

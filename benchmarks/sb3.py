@@ -35,8 +35,8 @@ from leap_rl.config import TrainConfig
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.evaluation.verdict import verdict_of
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "sb3_minatar.py"

@@ -28,17 +28,17 @@ from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
 from benchmarks.harness.tables import write_table
-from leap_rl.config.parsing import spelled
+from leap_rl.core.parsing import spelled
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import Estimate, mean_interval, shown
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
+from leap_rl.sharing.initialization import read_initialization
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import OmniglotConfig
 from leap_rl.tasks.omniglot.splits import with_alphabets
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import read_initialization
 
 METHODS = ("leap", "reptile", "finetune", "maml", "fomaml", "none")
 """`none` learns from random starts."""

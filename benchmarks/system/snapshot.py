@@ -16,12 +16,12 @@ from typing import Any
 from benchmarks.system.config import SnapshotConfig
 from leap_rl.bench.agent import BenchAgent
 from leap_rl.bench.machine import MB, Quiet, circumstances
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
+from leap_rl.learners.hardware import check_machine
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.leap import Leap
-from leap_rl.rl.hardware import check_machine
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.config import RuntimeConfig
 from leap_rl.training.server.slot_files import SlotFiles, SlotSnapshot
 from leap_rl.training.trainer.recorder import TaskRecorder

@@ -12,7 +12,7 @@ from leap_rl.bench.config import ThroughputConfig
 from leap_rl.envs.atari.emulator import Emulator
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.games import random_actions
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 

@@ -11,7 +11,7 @@ from leap_rl.tasks.catch import CatchFamily
 from leap_rl.tasks.family import Family
 from leap_rl.tasks.gymnasium import GymnasiumFamily
 from leap_rl.tasks.omniglot.family import OmniglotFamily
-from leap_rl.tasks.quadratic.family import QuadraticFamily
+from leap_rl.tasks.quadratic import QuadraticFamily
 from leap_rl.tasks.rllib import RllibFamily
 
 FAMILIES: dict[str, Family] = {

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from leap_rl.learners.config import AgentConfig
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.networks.parameters import Layout
-    from leap_rl.rl.config import AgentConfig
     from leap_rl.tasks.config import TaskConfig
     from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 class Family(ABC):
@@ -100,13 +100,13 @@ class Family(ABC):
 
     def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
         """Return the agents' settings with each `auto` resolved for this machine."""
-        from leap_rl.rl.hardware import resolve
+        from leap_rl.learners.hardware import resolve
 
         return resolve(tasks.agent)
 
     def check_processor(self, tasks: ConfiguredTasks) -> None:
         """Raise ValueError for a machine without the device, or the precision's units."""
-        from leap_rl.rl.hardware import check_machine
+        from leap_rl.learners.hardware import check_machine
 
         check_machine(tasks.agent)
 

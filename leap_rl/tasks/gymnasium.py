@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from leap_rl.envs.gymnasium.ids import parse_game
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
 
@@ -126,7 +126,7 @@ class GymnasiumFamily(PlayedFamily):
 
     def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
         """Return the agents' settings with an encoder that fits the observations."""
-        from leap_rl.rl.hardware import resolve
+        from leap_rl.learners.hardware import resolve
 
         return resolve(_with_fitting_encoder(tasks.agent, self.observation_shape(tasks.task)))
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from leap_rl.rl.config import GAINS, AgentConfig
+from leap_rl.learners.config import GAINS, AgentConfig
 from leap_rl.tasks.family import Family
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from leap_rl.envs.vector import GameVector
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.networks.parameters import Layout
     from leap_rl.tasks.config import TaskConfig
     from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 class PlayedFamily(Family):
@@ -49,7 +49,7 @@ class PlayedFamily(Family):
 
     def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
         """Make the task of an agent that learns the game."""
-        from leap_rl.tasks.actor_critic import ActorCriticTask
+        from leap_rl.learners.a2c.task import ActorCriticTask
 
         return ActorCriticTask(
             spec,

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.gymnasium import GymnasiumFamily
 
 if TYPE_CHECKING:
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.tasks.config import TaskConfig
     from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class RllibFamily(GymnasiumFamily):
     def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
         """Make the task of a PPO agent that learns the game."""
         # By its name, and when it is needed: it takes Ray, and knows this package itself.
-        make: type[Task] = import_module("leap_rl.rllib.task").PPOTask
+        make: type[Task] = import_module("leap_rl.learners.rllib.task").PPOTask
         return make(  # type: ignore[call-arg]
             spec,
             config=tasks.task,

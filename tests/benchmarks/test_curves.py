@@ -7,11 +7,11 @@ import torch
 
 from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.task import TaskSpec
 from tests.tasks.omniglot_images import write_zip
 
 

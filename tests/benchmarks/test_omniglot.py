@@ -10,9 +10,9 @@ from benchmarks.system.omniglot import (
     PlainLoop,
     RandomImages,
 )
+from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.task import Task
 
 MAKE = RandomImages(OmniglotConfig(updates=3, batch_size=5))
 

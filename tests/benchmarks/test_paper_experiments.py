@@ -11,7 +11,7 @@ import pytest
 from benchmarks.harness.runs import meta_train
 from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scores
 from leap_rl.config import TrainConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
 from tests.tasks.omniglot_images import write_zip
 

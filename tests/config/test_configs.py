@@ -14,7 +14,7 @@ from leap_rl.config import (
     flatten,
     to_mapping,
 )
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.envs.atari.settings import PRESETS
 
 ROOT = Path(__file__).parents[2]

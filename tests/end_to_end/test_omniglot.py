@@ -14,15 +14,15 @@ import yaml
 from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.cli import main
-from leap_rl.compute import processor
 from leap_rl.config import TrainConfig
+from leap_rl.core import processor
+from leap_rl.learners.classifier.task import OmniglotTask
+from leap_rl.learners.classifier.unrolled import gradient_through_descent
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.config import MetaConfig
+from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.supervised.unrolled import gradient_through_descent
 from leap_rl.tasks.omniglot.data import read_omniglot
-from leap_rl.tasks.omniglot.task import OmniglotTask
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import load_tensors
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime

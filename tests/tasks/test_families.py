@@ -9,13 +9,13 @@ import torch
 
 from leap_rl.envs.small.catch import make_catch
 from leap_rl.envs.vector import GameVector
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.families import FAMILIES, OPTIONS
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
-from leap_rl.tasks.task import TaskSpec
 
 
 class Balls(PlayedFamily):

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from leap_rl.envs.vector import VectorStep
-from leap_rl.rl.config import AgentConfig
-from leap_rl.tasks.actor_critic import ActorCriticTask
+from leap_rl.learners.a2c.task import ActorCriticTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import EpisodeEnd, TaskSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.gymnasium import GymnasiumConfig
-from leap_rl.tasks.task import EpisodeEnd, TaskSpec
 from tests.envs.own_games import MODULE, WALK
 
 UPDATES = 8

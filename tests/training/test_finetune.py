@@ -14,16 +14,16 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from leap_rl.cli import main
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.a2c.task import ActorCriticTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.gradient_descent import QuadraticTask, bowl
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Finetune, OuterStep
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.quadratic.task import QuadraticTask, bowl
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.trainer.snapshot import agent_to_carry, carry_over
@@ -166,7 +166,7 @@ def test_a_run_that_is_stopped_gives_the_bits_of_the_loop(tmp_path: Path) -> Non
 
 def test_one_update_a_round_is_synchronous_multi_task_sgd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: theta <- theta - lr mean_g a_g (theta - c_g), in float64."""
-    monkeypatch.setattr("leap_rl.tasks.quadratic.task.NOISE", 0.0)
+    monkeypatch.setattr("leap_rl.learners.gradient_descent.NOISE", 0.0)
     games = BOWLS.task.resolved_games
     theta = BOWLS.random_initialization(1).double().numpy()
     bowls = [bowl(game) for game in games]

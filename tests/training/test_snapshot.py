@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
+from leap_rl.core.errors import RunFailedError
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import Progress, Task, TaskSpec
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod
-from leap_rl.rl.config import AgentConfig
 from leap_rl.storage.sealed import seal
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import Progress, Task, TaskSpec
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.trainer.recorder import TaskRecorder
 from leap_rl.training.trainer.snapshot import restore_snapshot, take_snapshot
@@ -197,7 +197,7 @@ def test_another_process_resumes_the_task(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "import numpy as np\n"
-        "from leap_rl.compute.determinism import configure_torch\n"
+        "from leap_rl.core.determinism import configure_torch\n"
         "configure_torch()\n"
         "from tests.training.test_snapshot import CATCH, Leap, begin, end, restore_snapshot\n"
         "parts = begin(CATCH, Leap(), seed=77)\n"

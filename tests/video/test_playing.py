@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.compute.processor import Precision, has_bfloat16_units
+from leap_rl.core.processor import Precision, has_bfloat16_units
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.video.playing import Frame, Player, play
 
 SETTINGS = AtariSettings(max_frames=64, sticky=0.25)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.family import Family
 from leap_rl.tasks.omniglot.config import CLASSES, POOLS, OmniglotConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.networks.parameters import Layout
     from leap_rl.tasks.config import TaskConfig
     from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 class OmniglotFamily(Family):
@@ -58,7 +58,7 @@ class OmniglotFamily(Family):
 
     def check_processor(self, tasks: ConfiguredTasks) -> None:
         """Refuse a machine without the precision's units."""
-        from leap_rl.compute.processor import check_precision
+        from leap_rl.core.processor import check_precision
 
         check_precision("task.omniglot.precision", tasks.task.omniglot.precision)
 
@@ -85,8 +85,8 @@ class OmniglotFamily(Family):
 
     def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
         """Make the task of learning an alphabet."""
+        from leap_rl.learners.classifier.task import OmniglotTask
         from leap_rl.tasks.omniglot.splits import task_images
-        from leap_rl.tasks.omniglot.task import OmniglotTask
 
         assert tasks.task.data is not None
         config = tasks.task.omniglot
@@ -100,9 +100,9 @@ class OmniglotFamily(Family):
 
     def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
         """Return the layout of what the classifiers share."""
+        from leap_rl.learners.classifier.classifier import shared_layout
         from leap_rl.networks.classifier import make_classifier
         from leap_rl.networks.parameters import layout_of
-        from leap_rl.supervised.classifier import shared_layout
 
         return shared_layout(layout_of(make_classifier(CLASSES)), tasks.task.omniglot.share)
 

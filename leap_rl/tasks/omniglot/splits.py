@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.tasks.omniglot.config import (
     CLASSES,
     MOST_PRETRAINING,

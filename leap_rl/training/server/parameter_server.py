@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors.numpy import save
 
-from leap_rl.training.errors import ProtocolError
+from leap_rl.core.errors import ProtocolError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.messages import (
     Abandon,
