@@ -37,11 +37,11 @@ from leap_rl.core.parsing import config_parser, parse, spelled
 from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import reward_panels
+from leap_rl.learners.game_learner import GameLearner
+from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import Layout, load_parameters
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.played import PlayedFamily
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 WHOLE: Final = "whole encoder"
@@ -75,7 +75,7 @@ def config_of(init: str, games: Sequence[str], agent_steps: int) -> TrainConfig:
     changed = {"task.games": list(games), "task.agent_steps": agent_steps}
     parser = config_parser(TrainConfig, program=TrainConfig.command)
     config = parse(parser, TrainConfig, spelled(changed), defaults=made)
-    if not isinstance(config.task.family, PlayedFamily) or config.agent.share != "encoder":
+    if encoder_shared_by(config.task, config.agent) is None or config.agent.share != "encoder":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"--init {init}: is no whole encoder of an agent of ours ({what})")
     return config
@@ -123,7 +123,8 @@ def mixed(layout: Layout, random: Tensor, learned: Tensor, *, layer: str) -> Ten
 def work(cell: Cell) -> Mapping[str, Any]:
     """Have an agent learn; returns its curve, and what its encoder held before and after."""
     config = config_of(cell["init"], [cell["game"]], cell["agent_steps"])
-    tasks, curve = make_tasks(config), Curve(cell["agent_steps"])
+    tasks = make_game_learner(task=config.task, agent=config.agent)
+    curve = Curve(cell["agent_steps"])
     layout = tasks.shared_layout()
     learned, _ = read_theta0(find_initialization(cell["init"]), layout)
     random = tasks.random_initialization(cell["seed"])
@@ -140,7 +141,7 @@ def work(cell: Cell) -> Mapping[str, Any]:
     return {**curve.result(), "moved": moved, **{k: [one[k] for one in held] for k in held[0]}}
 
 
-def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
+def random_play(tasks: GameLearner, game: str) -> Tensor:
     """Return observations of random play, uint8 [N, H, W, C]; the same in each process."""
     draws, seen = np.random.default_rng(0), []
     with closing(tasks.make_envs(game)(0)) as envs:
@@ -153,7 +154,7 @@ def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
 
 @torch.no_grad()
 def features_hold(
-    tasks: ConfiguredTasks, parameters: Mapping[str, Tensor], observations: Tensor
+    tasks: GameLearner, parameters: Mapping[str, Tensor], observations: Tensor
 ) -> dict[str, float]:
     """Return the share of dead units in an encoder's last layer, and its effective rank."""
     encoder = make_encoder(tasks.agent.encoder_spec, tasks.observation_shape)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from leap_rl.api import Evaluation, Run, StopRun, evaluate, learn, load_encoder, resume, train
     from leap_rl.config import EvaluateConfig, LearnConfig, TrainConfig
     from leap_rl.core.errors import RunFailedError
-
-    __version__: str
+    from leap_rl.core.version import __version__
+    from leap_rl.sharing import pretrained
 
 __all__ = [
     "EvaluateConfig",
@@ -28,6 +28,7 @@ __all__ = [
     "evaluate",
     "learn",
     "load_encoder",
+    "pretrained",
     "resume",
     "train",
 ]
@@ -37,6 +38,7 @@ _HOMES = {
     "LearnConfig": "leap_rl.config",
     "TrainConfig": "leap_rl.config",
     "RunFailedError": "leap_rl.core.errors",
+    "__version__": "leap_rl.core.version",
 }
 
 
@@ -44,15 +46,10 @@ def __getattr__(name: str) -> Any:
     """Import what is public when it is used, so that ``leap_rl.meta`` takes PyTorch alone."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return version("leap-rl")
-        except PackageNotFoundError:  # the package was copied and not installed
-            return "unknown"
     from importlib import import_module
 
+    if name == "pretrained":
+        return import_module("leap_rl.sharing.pretrained")
     return getattr(import_module(_HOMES.get(name, "leap_rl.api")), name)
 
 

@@ -24,12 +24,12 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import mean_interval, shown
 from leap_rl.learners.classifier.task import OmniglotTask
+from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.splits import with_alphabets
+from leap_rl.tasks.images.config import OmniglotConfig
 
 FIRST_LAYER = "encoder.conv1.weight"
 
@@ -37,11 +37,13 @@ FIRST_LAYER = "encoder.conv1.weight"
 def run_cell(cell: Cell, *, data: str) -> dict[str, Any]:
     """Follow the Jacobian of one task; returns ρ by update."""
     began_s = time.monotonic()
-    omniglot = OmniglotConfig(updates=cell["updates"], lr=cell["lr"])
-    config = with_alphabets(
-        TaskConfig(kind="omniglot", games=[cell["alphabet"]], data=data, omniglot=omniglot)
+    omniglot = OmniglotConfig(updates=cell["updates"])
+    task_config = TaskConfig(
+        kind="omniglot", games=[cell["alphabet"]], data=data, omniglot=omniglot
     )
-    tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+    config = task_config.suite.resolve(task_config)
+    agent = AgentConfig(classifier=ClassifierConfig(lr=cell["lr"]))
+    tasks = make_learner(task=config, agent=agent)
     seed = derive_seed(cell["seed"], Purpose.TASK, cell["alphabet"])
     task = tasks(TaskSpec(game=cell["alphabet"], seed=seed))
     assert isinstance(task, OmniglotTask)
@@ -73,7 +75,8 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
     """
     if given.every > given.updates:
         raise ValueError(f"--every {given.every}: looks at none of {given.updates} updates")
-    alphabets = with_alphabets(TaskConfig(kind="omniglot", games="all", data=given.data))
+    every_one = TaskConfig(kind="omniglot", games="all", data=given.data)
+    alphabets = every_one.suite.resolve(every_one)
     common = {
         name: getattr(given, name) for name in ("updates", "every", "columns", "through", "seed")
     }

@@ -32,13 +32,13 @@ from leap_rl.core.parsing import spelled
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import Estimate, mean_interval, shown
+from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.sharing.initialization import read_initialization
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.splits import with_alphabets
+from leap_rl.tasks.images.config import OmniglotConfig
 
 METHODS = ("leap", "reptile", "finetune", "maml", "fomaml", "none")
 """`none` learns from random starts."""
@@ -76,7 +76,8 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     """Meta-train, then learn the held-out alphabets; returns plain values."""
     began_s = time.monotonic()
     task = _task(cell, data)
-    tasks = ConfiguredTasks(task=task, agent=AgentConfig())
+    classifier = ClassifierConfig(share=cell["share"], precision=cell["precision"])
+    tasks = make_learner(task=task, agent=AgentConfig(classifier=classifier))
     theta0 = None
     if cell["method"] != "none":
         # Without the meta-steps: more of them continue the same run.
@@ -125,14 +126,11 @@ def _task(cell: Cell, data: str) -> TaskConfig:
     """Return the held-out alphabets of a cell's split, each with the budget of evaluation."""
     omniglot = OmniglotConfig(
         updates=cell["updates"],
-        share=cell["share"],
-        precision=cell["precision"],
         split=cell["repeat"],
         held_out=cell["held_out"],
     )
-    return with_alphabets(
-        TaskConfig(kind="omniglot", games="held_out", data=data, omniglot=omniglot)
-    )
+    task = TaskConfig(kind="omniglot", games="held_out", data=data, omniglot=omniglot)
+    return task.suite.resolve(task)
 
 
 def training_options(cell: Cell, data: str) -> list[str]:

@@ -17,15 +17,16 @@ from benchmarks.system.config import OmniglotBench
 from leap_rl.bench.machine import circumstances
 from leap_rl.core.determinism import configure_torch
 from leap_rl.learners.classifier.task import OmniglotTask
+from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.meta.leap import Leap
 from leap_rl.networks.classifier import make_classifier
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import CLASSES, OmniglotConfig
-from leap_rl.tasks.omniglot.data import DRAWERS, SIDE
+from leap_rl.tasks.images.config import CLASSES, OmniglotConfig
+from leap_rl.tasks.images.data import DRAWERS, SIDE
 
 UPDATES_A_BLOCK = 5
 """Few, so that a block and its neighbor see the same machine."""
@@ -45,12 +46,18 @@ class RandomImages:
         """Make a task."""
         shape = (CLASSES, DRAWERS, SIDE, SIDE)
         images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-        return OmniglotTask(spec, images=images, config=self.config)
+        return OmniglotTask(
+            spec,
+            images=images,
+            updates=self.config.updates,
+            batch_size=self.config.batch_size,
+            config=ClassifierConfig(),
+        )
 
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P]."""
         task = TaskConfig(kind="omniglot", omniglot=self.config)
-        tasks = ConfiguredTasks(task=task, agent=AgentConfig())
+        tasks = make_learner(task=task, agent=AgentConfig())
         return tasks.random_initialization(seed)
 
 

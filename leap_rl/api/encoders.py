@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from leap_rl.api.runs import Run, place_of
 from leap_rl.app.initializations import find_initialization
-from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig
+from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import load_parameters
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.tasks.played import PlayedFamily
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,12 +50,12 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
         )
     config = read_run(run_folder(one.run)).config
     assert isinstance(config, TrainConfig), "find_initialization refuses others"
-    family = config.task.family
-    if not isinstance(family, PlayedFamily) or config.agent.share != "encoder":
+    shared = encoder_shared_by(config.task, config.agent)
+    if shared is None or config.agent.share != "encoder":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"{given}: has no whole encoder of an agent ({what})")
-    spec = family.player(make_tasks(config)).encoder_spec
+    spec, observation_shape = shared
     check_trust(spec, given, trusts_imports=trust_imports)
-    encoder = make_encoder(spec, family.observation_shape(config.task))
+    encoder = make_encoder(spec, observation_shape)
     load_parameters(encoder, load_tensors(one.file.read_bytes()))
     return encoder

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from textwrap import fill
 
+from leap_rl.app.advice import next_step
 from leap_rl.app.display import program, shown
 from leap_rl.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
@@ -35,7 +36,7 @@ def _announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")
     print(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
-    advice = config.task.family.advise(config.task, shown(folder))
+    advice = next_step(config.task, config.agent, shown(folder))
     if advice is not None:
         print(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 

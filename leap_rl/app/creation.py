@@ -129,11 +129,15 @@ def resolve(config: C) -> C:
         ValueError: This machine lacks what the config asks for, and is to compute it; or the
             images or environments that it names are not there.
     """
-    config = replace(config, task=config.task.family.resolve_task(config.task))
-    family = config.task.family
-    config = replace(config, agent=family.resolve_agent(make_tasks(config)))
+    config = replace(config, task=config.task.suite.resolve(config.task))
+    learner = make_tasks(config)
+    # Now that its module may be imported: of package:Learner nothing was known before.
+    learner.check(config.task, config.agent, config.runtime.env_processes)
+    if isinstance(config, TrainConfig):
+        config.check_method(type(learner))
+    config = replace(config, agent=learner.resolved_agent())
     if computes_here(config):  # otherwise each trainer does so on its own
-        family.check_processor(make_tasks(config))
+        make_tasks(config).check_processor()
     if isinstance(config, EvaluateConfig) and config.clips:
         from leap_rl.video.clip import check_video
 
@@ -142,7 +146,7 @@ def resolve(config: C) -> C:
         return config
     try:
         judging = config.validation.of(config.task)
-        games = judging.family.resolve_task(judging).resolved_games
+        games = judging.suite.resolve(judging).resolved_games
     except ValueError as error:
         raise ValueError(str(error).replace("task.games", "validation.games")) from None
     return replace(config, validation=replace(config.validation, games=list(games)))

@@ -20,9 +20,10 @@ from leap_rl.app.initializations import (
 from leap_rl.app.policies import make_evaluation, make_tasks
 from leap_rl.config import EvaluateConfig, flatten
 from leap_rl.core.parsing import config_parser, options_given, parse
+from leap_rl.learners.registry import LEARNERS
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.families import family_of
+from leap_rl.tasks.suites import suite_of
 
 _FREE = ("task.games", "task.agent_steps", "task.on_divergence")
 """What runs whose initializations are compared may differ in."""
@@ -52,15 +53,17 @@ def configure(
     first = groups[0].runs[0]
     asked = options_given(EvaluateConfig, options)
     theirs = {} if first.options is None else first.options["task"]
-    family = family_of(asked.get("task.kind") or theirs.get("kind", "atari"))
-    games = {} if family.evaluation_games is None else {"games": family.evaluation_games}
+    suite = suite_of(asked.get("task.kind") or theirs.get("kind", "atari"))
+    pool = getattr(suite, "evaluation_games", None)
+    games = {} if pool is None else {"games": pool}
     defaults: dict[str, Any] = {"task": games}
     if first.options is not None:
-        ignored = family.ignored_agent_options
+        agent = first.options.get("agent", {})
+        algorithm = asked.get("agent.algorithm") or agent.get("algorithm", "auto")
+        learner = LEARNERS.get(suite.learned_by if algorithm == "auto" else algorithm)
+        ignored = () if learner is None else learner.ignored()
         defaults["task"] = {**theirs, **games}
-        if ignored != "all":
-            agent = first.options.get("agent", {})
-            defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
+        defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
         if first.options["meta"]["method"] == "finetune":
             del defaults["task"]["agent_steps"]  # which were a round's
             if asked.get("task.agent_steps") is None:
@@ -75,7 +78,7 @@ def configure(
     if not games and asked.get("task.games") is None:
         raise ValueError(
             f"games: say which to learn, as --games {quote(config.task.resolved_games[0])}; "
-            f"task.kind = {family.kind} holds none out"
+            f"task.kind = {suite.kind} holds none out"
         )
     return resolve(config), groups
 

@@ -65,8 +65,8 @@ class Monitor:
                 slots_complete=self._slots_total if status.finished else status.slots_complete,
                 slots_total=self._slots_total,
                 command=self._config.command,
-                agent_steps_total=self._config.task.budget,
-                unit=self._config.task.unit,
+                agent_steps_total=self._config.task.suite.budget(self._config.task),
+                unit=self._config.task.suite.unit,
                 elapsed_s=time.monotonic() - self._started,
                 last_row=self._last_row,
             )

@@ -9,13 +9,13 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from leap_rl import __version__
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
 from leap_rl.core.determinism import processor_kind
 from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.version import __version__
+from leap_rl.learners.registry import package_of
 from leap_rl.storage.checked import checked
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.families import package_of
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
 
 PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "ray")
@@ -149,7 +149,7 @@ def computes_here(config: Config) -> bool:
 
 def versions_here(config: Config, *, meta_step: int) -> dict[str, Any]:
     """Return what a run's bits depend on besides its config, from a meta-step on."""
-    package = package_of(config.task.kind)  # that brings the family of tasks, if one does
+    package = package_of(config.agent.algorithm)  # that brings the learner, if one does
     return {
         "meta_step": meta_step,
         "leap_rl": __version__,

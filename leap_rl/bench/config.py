@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leap_rl.core.machine import cores
+from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.envs.gymnasium.config import GymnasiumConfig
 from leap_rl.learners.config import AgentConfig
-from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.gymnasium import GymnasiumConfig
 
 LONGEST_S = 1e6
 
@@ -66,7 +66,7 @@ class AgentBench:
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
         """The modules that are imported because an option names them, by that option."""
-        return {"game": self.task.imports, "agent.encoder": self.agent.imports}
+        return {"game": self.task.suite.imports(self.task), **self.agent.imports}
 
     @property
     def task(self) -> TaskConfig:
@@ -86,7 +86,8 @@ class AgentBench:
     @property
     def atari_resolved(self) -> dict[str, Any] | None:
         """The emulator's settings, none where there is no emulator."""
-        return self.atari.resolved() if self.task.has_emulators else None
+        has_emulators = self.task.suite.frames_per_agent_step(self.task) > 0
+        return self.atari.resolved() if has_emulators else None
 
 
 @dataclass(frozen=True, kw_only=True)

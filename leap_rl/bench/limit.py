@@ -13,15 +13,15 @@ from leap_rl.envs.atari.emulator import Emulator
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.games import random_actions
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_game_learner
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
 
 
 class BareEnvironments:
     """Gymnasium's environments of a task of one game, stepped with random actions."""
 
     def __init__(self, config: TaskConfig) -> None:
-        tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+        tasks = make_game_learner(task=config, agent=AgentConfig())
         (game,) = config.resolved_games
         self._envs = tasks.make_envs(game)(0)
         self._random = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def make_limit(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvi
     share = index % config.env_processes
     shared, processes = config.envs, config.env_processes
     count = shared * (share + 1) // processes - shared * share // processes
-    if not config.task.has_emulators:
+    if config.task.suite.frames_per_agent_step(config.task) == 0:
         budget = count * config.unroll  # which nobody counts
         return BareEnvironments(replace(config.task, num_envs=count, agent_steps=budget))
     (game,) = config.task.resolved_games

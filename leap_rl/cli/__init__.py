@@ -81,7 +81,7 @@ def _run(arguments: Sequence[str], started_s: float) -> int:
         print(_usage())
         return 0
     if command == "--version":
-        from leap_rl import __version__
+        from leap_rl.core.version import __version__
 
         print(f"leap-rl {__version__}")
         return 0

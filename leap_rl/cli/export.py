@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leap_rl import __version__
 from leap_rl.app.display import shown
 from leap_rl.app.initializations import FoundInitialization, find_initialization
 from leap_rl.app.invocation import Invocation
-from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.cli import command_parser
 from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
 from leap_rl.core import plain_yaml
+from leap_rl.core.version import __version__
+from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
 from leap_rl.sharing.card import CARD, ONNX, OPTIONS, Card, write_card
 from leap_rl.sharing.exported import encoder_of
@@ -24,7 +24,6 @@ from leap_rl.sharing.onnx_file import onnx_of
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.tasks.played import PlayedFamily
 
 _DESCRIPTION = """\
 Write a run's initialization into a folder of its own, to share or to load elsewhere:
@@ -109,8 +108,8 @@ def export(
     run = run_folder(one.run)
     config = read_run(run).config
     assert isinstance(config, TrainConfig), "find_initialization refuses others"
-    family = config.task.family
-    if not isinstance(family, PlayedFamily):
+    shared = encoder_shared_by(config.task, config.agent)
+    if shared is None:
         raise ValueError(
             f"{one.given}: task.kind = {config.task.kind} has no agents; only their encoders are "
             "exported"
@@ -126,13 +125,13 @@ def export(
     data = one.file.read_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
     verdicts = [verdict for path in evaluations for verdict in _verdicts(path, one.given, sha256)]
-    agent = family.player(make_tasks(config))
+    encoder, observation_shape = shared
     card = Card(
         name=out.absolute().name,
-        encoder=agent.encoder,
-        encoder_arguments=agent.encoder_arguments,
-        encoder_sha256=agent.encoder_sha256,
-        observation_shape=family.observation_shape(config.task),
+        encoder=encoder.name,
+        encoder_arguments=encoder.arguments,
+        encoder_sha256=encoder.sha256,
+        observation_shape=observation_shape,
         share=config.agent.share,
         method=config.meta.method,
         games=config.task.resolved_games,

@@ -83,7 +83,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         }
     metrics = plan.plan_run(
         rates,
-        agent_steps=config.task.budget,
+        agent_steps=config.task.suite.budget(config.task),
         batch_size=config.meta.batch_size,
         meta_steps=config.meta.meta_steps,
         trainers=config.planned_trainers,
@@ -105,17 +105,19 @@ def _measured_rates(config: PlanConfig) -> tuple[dict[str, float], dict[str, Any
         ValueError: The tasks are no games, or an environment cannot be made.
     """
     from leap_rl.bench import plan, throughput
-    from leap_rl.tasks.factory import ConfiguredTasks
+    from leap_rl.learners.registry import algorithm_of, make_game_learner
 
     task, meta, env_processes = config.task, config.meta, config.runtime.env_processes
-    if task.kind not in ("atari", "gymnasium"):
+    algorithm = algorithm_of(task, config.agent)
+    if algorithm != "a2c" or not getattr(task.suite, "spreads_environments", False):
         raise ValueError(
-            f"task.kind = {task.kind}: only Atari games and Gymnasium environments are measured; "
-            "give --agent_steps_per_s, the speed of one trainer"
+            f"task.kind = {task.kind}, agent.algorithm = {algorithm}: only Atari games and "
+            "Gymnasium environments are measured, with a2c; give --agent_steps_per_s, the speed of "
+            "one trainer"
         )
     gymnasium = task.gymnasium
-    if not task.has_emulators:
-        shape = ConfiguredTasks(task=task, agent=config.agent).observation_shape
+    if task.suite.frames_per_agent_step(task) == 0:
+        shape = make_game_learner(task=task, agent=config.agent).observation_shape
         gymnasium = replace(gymnasium, observation_shape=list(shape))
     rates: dict[str, float] = {}
     metrics: dict[str, Any] = {}

@@ -14,12 +14,13 @@ from leap_rl.app.display import shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE
+from leap_rl.config.commands import check_recordable
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.core.seeding import SEED_BITS
+from leap_rl.envs.atari.config import AtariConfig
 from leap_rl.envs.atari.games import resolve_games
 from leap_rl.learners.config import AgentConfig, AutoPrecision, Device
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.atari import AtariConfig
 
 if TYPE_CHECKING:
     from leap_rl.video.playing import Frame
@@ -93,7 +94,7 @@ class PlayConfig:
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
         """The modules that are imported because an option names them, by that option."""
-        return {"agent.encoder": AgentConfig(**asdict(self.agent)).imports}
+        return AgentConfig(**asdict(self.agent)).imports
 
     def __post_init__(self) -> None:
         for name, most in (("episodes", None), ("max_agent_steps", None), ("scale", 8)):
@@ -128,11 +129,7 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
     if path.absolute().parent.name != "agents" or not folder.exists():
         return {}, None
     config = read_run(folder).config
-    if not config.task.family.recordable:
-        raise ValueError(
-            f"{path}: learned a task of task.kind = {config.task.kind}; only Atari games are "
-            "recorded"
-        )
+    check_recordable(config.task, config.agent, str(path))
     agent = {one.name: getattr(config.agent, one.name) for one in fields(PlayedAgent)}
     named = re.fullmatch(r"\d{3,}_(.+)", path.stem)
     defaults = {"task": {"atari": config.task.atari.resolved()}, "agent": agent}

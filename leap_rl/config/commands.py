@@ -11,6 +11,8 @@ from leap_rl.config.validation import ValidationConfig
 from leap_rl.core.parsing import config_parser, parse, spelled
 from leap_rl.core.seeding import SEED_BITS
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import declared
 from leap_rl.meta.config import MetaConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
@@ -44,7 +46,9 @@ class _Options:
                 f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
                 f"{task.num_envs}, the emulators that they share"
             )
-        task.family.check(task, self.agent, runtime.env_processes)
+        learner = declared(task, self.agent)
+        if learner is not None:
+            learner.check(task, self.agent, runtime.env_processes)
         share = runtime.gpus_per_trainer
         if share != "auto" and (share > 0) != (device == "cuda"):
             raise ValueError(
@@ -71,7 +75,7 @@ class _Options:
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
         """The modules that a run imports because an option names them, by that option."""
-        return {"task.games": self.task.imports, "agent.encoder": self.agent.imports}
+        return {"task.games": self.task.suite.imports(self.task), **self.agent.imports}
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ class TrainConfig(_Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        meta = self.meta.resolved(plain_descent=self.task.family.plain_descent)
+        learner = declared(self.task, self.agent)
+        meta = self.meta.resolved(plain_descent=learner is not None and learner.plain_descent)
         object.__setattr__(self, "meta", meta)
         if self.validation.every_meta_steps is not None:
             self.validation.of(self.task)
@@ -93,15 +98,27 @@ class TrainConfig(_Options):
         if self.meta.carries_agents:
             # The budget is derived where rounds are given in updates; nobody sets it afterwards.
             object.__setattr__(self, "task", _task_of_rounds(self.meta, self.task))
+        if learner is not None:
+            self.check_method(learner)
+
+    def check_method(self, learner: type[Learner]) -> None:
+        """Raise ValueError for a method that asks for more than the learner can do."""
+        if self.meta.carries_agents and not learner.carries_over:
+            raise ValueError(
+                f"meta.method = {self.meta.method}: agents of agent.algorithm = {learner.name} "
+                "cannot be carried over to another round; take another meta.method, or "
+                f"agent.algorithm = {self.task.suite.learned_by}"
+            )
         if self.meta.differentiates_updates:
-            _check_maml(self.meta, self.task)
+            _check_maml(self.meta, learner)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
         """The modules that a run imports because an option names them, by that option."""
         if self.validation.every_meta_steps is None:
             return super().imports
-        return {**super().imports, "validation.games": self.validation.of(self.task).imports}
+        judging = self.validation.of(self.task)
+        return {**super().imports, "validation.games": judging.suite.imports(judging)}
 
 
 def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
@@ -117,16 +134,16 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
             f"meta.close_after_s = {meta.close_after_s}: meta.method = finetune cannot cut off "
             "agents that continue; leave it out"
         )
-    return task.family.with_updates(task, meta.updates_per_round or task.updates)
+    return task.suite.with_updates(task, meta.updates_per_round or task.updates)
 
 
-def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
+def _check_maml(meta: MetaConfig, learner: type[Learner]) -> None:
     """Refuse tasks that cannot be differentiated through, or may be cut off before that."""
-    if not task.family.differentiable:
+    if not learner.differentiable:
         raise ValueError(
             f"meta.method = maml: differentiates through a task's updates, which takes a loss "
-            f"that can be evaluated at any parameters, and task.kind = {task.kind} has none; "
-            "take another method, or task.kind = omniglot"
+            f"that can be evaluated at any parameters, and agent.algorithm = {learner.name} has "
+            "none; take another method, or task.kind = omniglot"
         )
     if meta.close_after_s is not None:
         raise ValueError(
@@ -139,7 +156,7 @@ def _check_validation(validation: ValidationConfig, meta: MetaConfig, task: Task
     """Refuse validation by tasks of too few updates to tell how fast anything is learned."""
     budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
     if meta.method in budgets:
-        judge = "leap-rl learn --init" if task.family.compared_by else "leap-rl evaluate"
+        judge = "leap-rl learn --init" if task.suite.compared_by else "leap-rl evaluate"
         raise ValueError(
             f"validation.every_meta_steps = {validation.every_meta_steps}: with meta.method = "
             f"{meta.method} a task's budget is {budgets[meta.method]}, too short to judge by; "
@@ -189,20 +206,30 @@ class EvaluateConfig(_Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clips and not self.task.family.recordable:
-            raise ValueError(
-                f"clips = true: task.kind = {self.task.kind} cannot be recorded, Atari games alone"
-            )
+        if self.clips:
+            check_recordable(self.task, self.agent, "clips = true")
         if self.clips:  # they are of agents that are kept
             object.__setattr__(self, "save_agents", True)
         if self.seeds < 1:
             raise ValueError(f"seeds = {self.seeds}: must be at least 1")
         if not (self.init or self.random):
             raise ValueError("init = []: name a run or an initialization, as --init runs/mine")
-        if instead := self.task.family.compared_by:
+        if instead := self.task.suite.compared_by:
             raise ValueError(
                 f"task.kind = {self.task.kind}: has no episodes to compare by; {instead}"
             )
+
+
+def check_recordable(task: TaskConfig, agent: AgentConfig, what: str) -> None:
+    """Raise ValueError for games that are not recorded, or agents that no video can be made of."""
+    if not getattr(task.suite, "records_video", False):
+        raise ValueError(f"{what}: task.kind = {task.kind} cannot be recorded, Atari games alone")
+    learner = declared(task, agent)
+    if learner is None or not learner.saves_player:
+        raise ValueError(
+            f"{what}: agents of agent.algorithm = {agent.algorithm} cannot be recorded, those of "
+            "a2c alone"
+        )
 
 
 Config = TrainConfig | LearnConfig | EvaluateConfig

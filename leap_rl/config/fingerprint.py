@@ -10,6 +10,7 @@ from typing import Any
 
 from leap_rl.config.commands import Config, EvaluateConfig, TrainConfig
 from leap_rl.core.parsing import flatten
+from leap_rl.learners.registry import declared
 
 OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data", "clips"})
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
@@ -24,12 +25,10 @@ def to_mapping(config: Config) -> dict[str, Any]:
     options["task"]["atari"] = config.task.atari.resolved()
     for name in ("resolved_games", *config.task.without_effect):
         del options["task"][name]
-    ignored = config.task.family.ignored_agent_options
-    if ignored == "all":
-        del options["agent"]
-    else:
-        for name in {*ignored, *config.agent.without_effect}:
-            del options["agent"][name]
+    learner = declared(config.task, config.agent)
+    ignored = () if learner is None else learner.ignored()
+    for name in {*ignored, *config.agent.without_effect}:
+        del options["agent"][name]
     return options
 
 

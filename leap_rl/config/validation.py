@@ -47,8 +47,9 @@ class ValidationConfig:
             ValueError: There are no such games, or none is named.
         """
         games = self.games
-        if games is None and task.family.validation_games is not None:
-            games = list(task.family.validation_games)
+        default = getattr(task.suite, "validation_games", None)
+        if games is None and default is not None:
+            games = list(default)
         if games is None:
             raise ValueError(
                 f"validation.games = null: name the games, as task.kind = {task.kind} has no "

@@ -56,6 +56,13 @@ def common_shape(
     return shape
 
 
+def has_continuous_actions(game: str) -> bool:
+    """Return whether a Gymnasium environment's actions are continuous."""
+    games = make_games(game, count=1)
+    games.close()
+    return games.continuous
+
+
 def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
     """Raise ValueError for an environment that does not repeat itself, as far as a trial shows.
 

@@ -23,68 +23,26 @@ from leap_rl.envs.replayed import ReplayedEnvs
 from leap_rl.envs.state import Observations
 
 
-class GameEnv(gymnasium.Env[Observations, Any]):
-    """A game: an Atari game, or any Gymnasium id that our agent can play, MinAtar's among them.
-
-    Observations are uint8 [H, W, C] in 0..255, not scaled, channels last, a stack's oldest frame
-    first; or vectors, uint8 or float32 [L]. The encoders take them as they are. Actions are
-    discrete, or float32 [D], of which -1 and 1 are the game's own bounds.
+class SingleEnv(gymnasium.Env[Observations, Any]):
+    """Environment 0 of a vector of one, in Gymnasium's interface.
 
     Where learning treats the loss of a life as an end (`AtariSettings.life_loss_ends`), the
     episode terminates there, and the next `reset` without a seed resumes the game.
 
     Args:
-        game: As `task.games` spells it: `breakout`, `pong@mode=1`, `MinAtar/Breakout-v1`.
-        atari: How the emulator is run: the name of a preset, or settings. Of Atari games alone.
-        palette: Paint MinAtar's games in common colors, 10 × 10 × 3. Of those games alone.
-        observation_shape: Of an observation; a smaller one gets zeros at its ends. None: the
-            game's own. Of Gymnasium ids alone.
-        remake: Make a Gymnasium environment again for each episode.
+        envs: The vector.
         reward_clip: Rewards are clipped to [-reward_clip, reward_clip], in what an algorithm
             reports too.
-
-    Raises:
-        ValueError: There is no such game or preset, an option is of another kind of game, or the
-            observations do not fit.
     """
 
-    def __init__(
-        self,
-        game: str,
-        *,
-        atari: str | AtariSettings = "paper",
-        palette: bool = False,
-        observation_shape: tuple[int, ...] | None = None,
-        remake: bool = False,
-        reward_clip: float = math.inf,
-    ) -> None:
+    def __init__(self, envs: VectorEnv[Any, Any, Any], *, reward_clip: float = math.inf) -> None:
         if not reward_clip > 0:
             raise ValueError(f"reward_clip = {reward_clip}: must be greater than 0")
-        is_atari = split_name(game)[0] in ACTION_COUNTS
-        given = {
-            "atari": atari != "paper",
-            "palette": palette,
-            "observation_shape": observation_shape is not None,
-            "remake": remake,
-        }
-        for name, is_given in given.items():
-            if is_given and is_atari != (name == "atari"):
-                raise ValueError(f"{name}: has no effect on the game {game!r}; leave it out")
-        self._envs: VectorEnv[Any, Any, Any]
-        if is_atari:
-            if isinstance(atari, str):
-                if atari not in PRESETS:
-                    raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
-                atari = PRESETS[atari]
-            self._envs = AtariEnvs(find_flavour(game).name, num_envs=1, settings=atari)
-        else:
-            wanted = None if observation_shape is None else tuple(observation_shape)
-            shape = common_shape((game,), pad="zeros", palette=palette, wanted=wanted)
-            self._envs = ReplayedEnvs(game, num_envs=1, shape=shape, remake=remake, palette=palette)
+        self._envs = envs
         self._reward_clip = reward_clip
         self._next: Observations | None = None  # of an episode that has begun already
-        self.observation_space = self._envs.single_observation_space
-        self.action_space = self._envs.single_action_space
+        self.observation_space = envs.single_observation_space
+        self.action_space = envs.single_action_space
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -124,3 +82,58 @@ class GameEnv(gymnasium.Env[Observations, Any]):
     def close(self) -> None:
         """Free what the environment holds."""
         self._envs.close()
+
+
+class GameEnv(SingleEnv):
+    """A game: an Atari game, or any Gymnasium id that our agent can play, MinAtar's among them.
+
+    Observations are uint8 [H, W, C] in 0..255, not scaled, channels last, a stack's oldest frame
+    first; or vectors, uint8 or float32 [L]. The encoders take them as they are. Actions are
+    discrete, or float32 [D], of which -1 and 1 are the game's own bounds.
+
+    Args:
+        game: As `task.games` spells it: `breakout`, `pong@mode=1`, `MinAtar/Breakout-v1`.
+        atari: How the emulator is run: the name of a preset, or settings. Of Atari games alone.
+        palette: Paint MinAtar's games in common colors, 10 × 10 × 3. Of those games alone.
+        observation_shape: Of an observation; a smaller one gets zeros at its ends. None: the
+            game's own. Of Gymnasium ids alone.
+        remake: Make a Gymnasium environment again for each episode.
+        reward_clip: See `SingleEnv`.
+
+    Raises:
+        ValueError: There is no such game or preset, an option is of another kind of game, or the
+            observations do not fit.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        atari: str | AtariSettings = "paper",
+        palette: bool = False,
+        observation_shape: tuple[int, ...] | None = None,
+        remake: bool = False,
+        reward_clip: float = math.inf,
+    ) -> None:
+        is_atari = split_name(game)[0] in ACTION_COUNTS
+        given = {
+            "atari": atari != "paper",
+            "palette": palette,
+            "observation_shape": observation_shape is not None,
+            "remake": remake,
+        }
+        for name, is_given in given.items():
+            if is_given and is_atari != (name == "atari"):
+                raise ValueError(f"{name}: has no effect on the game {game!r}; leave it out")
+        envs: VectorEnv[Any, Any, Any]
+        if is_atari:
+            if isinstance(atari, str):
+                if atari not in PRESETS:
+                    raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
+                atari = PRESETS[atari]
+            envs = AtariEnvs(find_flavour(game).name, num_envs=1, settings=atari)
+        else:
+            wanted = None if observation_shape is None else tuple(observation_shape)
+            shape = common_shape((game,), pad="zeros", palette=palette, wanted=wanted)
+            envs = ReplayedEnvs(game, num_envs=1, shape=shape, remake=remake, palette=palette)
+        super().__init__(envs, reward_clip=reward_clip)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from leap_rl.core.processor import Precision
+from leap_rl.learners.classifier_config import ClassifierConfig
+from leap_rl.learners.rllib_config import RllibConfig
 from leap_rl.networks.custom import ENCODERS, EncoderSpec, is_custom
 
 LARGEST = 1e6
 """Rates and coefficients beyond this overflow float32 somewhere along the way."""
+
+LIBRARIES: Final = ("rllib",)
+"""Libraries whose algorithms are named `library:ALGORITHM`."""
 
 Share = Literal["encoder", "convolutions"]
 """Which parameters the tasks share."""
@@ -39,7 +44,14 @@ Device = Literal["auto", "cpu", "cuda"]
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """An advantage actor-critic agent. "Paper" is Leap's appendix "Experiment details: Atari"."""
+    """Who learns, and how. "Paper" is Leap's appendix "Experiment details: Atari"."""
+
+    algorithm: str = "auto"
+    """Who learns. a2c: advantage actor-critic, for games (paper). rllib:PPO: RLlib's PPO, for
+    games. classifier: gradient descent on images. gradient_descent: the same on quadratic bowls.
+    NAME: a learner that an installed package brings. package:Learner: one of your own, which needs
+    --trust_imports on the command line. auto, resolved when a run is made: a2c, or what fits
+    task.kind."""
 
     encoder: str = "mnih2013"
     """The encoder, whose parameters the tasks share. mnih2013: paper ("the same network as in Mnih
@@ -97,9 +109,10 @@ class AgentConfig:
     """Weight of the mean squared error of the values. Not given in the paper; 0.5 is
     customary."""
 
-    reward_clip: float = 5.0
-    """Rewards are clipped to [-reward_clip, reward_clip] for learning, never for reporting. Paper.
-    Infinity clips nothing."""
+    reward_clip: float | Literal["auto"] = "auto"
+    """Rewards are clipped to [-reward_clip, reward_clip] for learning, never for reporting.
+    Infinity clips nothing. auto, resolved when a run is made: 5 (paper), and infinity for
+    task.kind = gymnasium."""
 
     max_grad_norm: float = math.inf
     """The gradient that an update descends is scaled down to this norm where it is longer; the
@@ -120,6 +133,13 @@ class AgentConfig:
     policy + value_coefficient·value − entropy_coefficient·entropy, what the updates descend.
     policy or value: that part alone. Not given in the paper."""
 
+    rllib: RllibConfig = field(default_factory=RllibConfig)
+
+    classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of a learner of your own, such as '{"rate": 0.001}'."""
+
     @property
     def encoder_spec(self) -> EncoderSpec:
         """Which encoder, and what it is made with."""
@@ -133,9 +153,15 @@ class AgentConfig:
         return () if is_custom(self.encoder) else ("encoder_arguments", "encoder_sha256")
 
     @property
-    def imports(self) -> tuple[str, ...]:
-        """The modules that have to be imported to make the encoder."""
-        return (self.encoder.partition(":")[0],) if is_custom(self.encoder) else ()
+    def imports(self) -> dict[str, tuple[str, ...]]:
+        """The modules that are imported because an option names them, by that option."""
+        return {
+            f"agent.{option}": (name.partition(":")[0],) if named else ()
+            for option, name, named in (
+                ("algorithm", self.algorithm, is_own_learner(self.algorithm)),
+                ("encoder", self.encoder, is_custom(self.encoder)),
+            )
+        }
 
     def __post_init__(self) -> None:
         self._check_encoder()
@@ -154,7 +180,7 @@ class AgentConfig:
             ("entropy_coefficient", 0 <= self.entropy_coefficient <= LARGEST, weight),
             ("value_coefficient", 0 <= self.value_coefficient <= LARGEST, weight),
             ("value_gain", gain is None or 0 < gain <= LARGEST, f"{rate}, or null"),
-            ("reward_clip", self.reward_clip > 0, bound),
+            ("reward_clip", self.reward_clip == "auto" or self.reward_clip > 0, bound),
             ("max_grad_norm", self.max_grad_norm > 0, bound),
         ):
             if not holds:
@@ -179,6 +205,11 @@ class AgentConfig:
                     f"agent.{name} = {value}: has no effect with agent.encoder = {self.encoder}; "
                     "leave it out"
                 )
+
+
+def is_own_learner(algorithm: str) -> bool:
+    """Return whether `agent.algorithm` is `package:Learner`: a class that a user names."""
+    return is_custom(algorithm) and algorithm.partition(":")[0] not in LIBRARIES
 
 
 _CHOICES = {

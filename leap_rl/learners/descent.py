@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.core.choices import LossDifference
 from leap_rl.learners.task import EpisodeEnd, Progress, TaskState
 from leap_rl.meta.point import Point
-
-if TYPE_CHECKING:
-    from leap_rl.tasks.config import LossDifference
 
 _PREVIOUS_BATCH_LOSS = "previous_batch_loss"
 

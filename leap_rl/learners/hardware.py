@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from leap_rl.core.choices import REWARD_CLIP
 from leap_rl.core.processor import check_precision, has_bfloat16_units
 from leap_rl.learners.config import AgentConfig
 from leap_rl.networks.custom import check_source, source_sha256
@@ -17,20 +18,27 @@ def resolve(config: AgentConfig) -> AgentConfig:
     The file of a custom encoder is written down, too. A run does so once, when it is made: all of
     its agents then compute alike.
     """
-    device, precision = config.device, config.precision
-    spec = config.encoder_spec
-    if spec.is_custom and spec.sha256 is None:
-        config = replace(config, encoder_sha256=source_sha256(spec))
+    config = with_source(config)
+    device, precision, clip = config.device, config.precision, config.reward_clip
     if device == "auto":
         device = "cpu"
     if precision == "auto":
         # Units for bfloat16 speed large convolutions up; the loops for a small one know float32
         # alone, and of a vector bfloat16 would round off what counts. Of a custom encoder nothing
         # is known.
-        large = config.encoder not in ("minatar", "mlp") and not spec.is_custom
+        large = config.encoder not in ("minatar", "mlp") and not config.encoder_spec.is_custom
         fast = device == "cpu" and has_bfloat16_units() and large
         precision = "bfloat16" if fast else "float32"
-    return replace(config, device=device, precision=precision)
+    clip = REWARD_CLIP if clip == "auto" else clip  # of an agent without games
+    return replace(config, device=device, precision=precision, reward_clip=clip)
+
+
+def with_source(config: AgentConfig) -> AgentConfig:
+    """Return the config with the SHA-256 of the file that defines a custom encoder."""
+    spec = config.encoder_spec
+    if spec.is_custom and spec.sha256 is None:
+        return replace(config, encoder_sha256=source_sha256(spec))
+    return config
 
 
 def check_machine(config: AgentConfig) -> None:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from leap_rl import __version__
 from leap_rl.core.urls import redacted
+from leap_rl.core.version import __version__
 from leap_rl.sharing.card import FILES, ONNX
 
 PREFIX: Final = "hf://"

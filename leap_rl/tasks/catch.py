@@ -1,27 +1,25 @@
-"""Catch, a small pixel game of our own, for trying things out."""
+"""Catch, a small pixel game, for trying things out. Importing this imports no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from leap_rl.tasks.family import check_games
-from leap_rl.tasks.played import PlayedFamily
+from leap_rl.tasks.options import TaskOptions
+from leap_rl.tasks.suite import GameSuite, check_games
 
 if TYPE_CHECKING:
-    from leap_rl.envs.vector import GameVector
-    from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
+    from leap_rl.envs.workers import Slice
 
 CATCH_GAMES = ("catch", "catch_mirrored", "catch_up", "catch_dark")
 """The variants, see `leap_rl.envs.small.catch`."""
 
 
-class CatchFamily(PlayedFamily):
+class CatchSuite(GameSuite):
     """The variants of Catch."""
 
     kind = "catch"
-    options = ("agent_steps", "num_envs", "unroll_length", "atari")
+    options = ("agent_steps", "num_envs", "unroll_length")
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         """Return the variants; pretraining and all are all of them."""
@@ -29,12 +27,12 @@ class CatchFamily(PlayedFamily):
             return CATCH_GAMES
         return check_games(self.kind, tuple(games), CATCH_GAMES)
 
-    def observation_shape(self, task: TaskConfig) -> tuple[int, ...]:
+    def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
         """Return height, width and channels of a screen."""
         return (84, 84, 3)
 
-    def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
-        """Return what makes a variant's B environments from a seed."""
-        from leap_rl.envs.small.catch import make_catch
+    def environments(self, task: TaskOptions, game: str) -> Slice:
+        """Return what makes a variant's environments."""
+        from leap_rl.envs.small.catch import CatchEnvs
 
-        return lambda seed: make_catch(game, num_envs=tasks.task.num_envs, seed=seed)
+        return lambda *, num_envs, first: CatchEnvs(game, num_envs=num_envs)

@@ -12,7 +12,7 @@ from benchmarks.system.omniglot import (
 )
 from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
-from leap_rl.tasks.omniglot.config import OmniglotConfig
+from leap_rl.tasks.images.config import OmniglotConfig
 
 MAKE = RandomImages(OmniglotConfig(updates=3, batch_size=5))
 

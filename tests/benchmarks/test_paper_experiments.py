@@ -35,7 +35,7 @@ def test_every_method_is_trained_as_the_paper_says() -> None:
         assert (config.seed, config.task.omniglot.split) == (1, 1)
         assert (config.meta.batch_size, config.task.omniglot.pretraining) == (3, 3)
         assert (config.task.data, config.task.omniglot.held_out) == ("images", 2)
-        assert (config.task.omniglot.lr, config.task.omniglot.batch_size) == (0.1, 20)
+        assert (config.agent.classifier.lr, config.task.omniglot.batch_size) == (0.1, 20)
         assert config.task.games == "pretraining"
         rounds = omniglot_scores.rounds(cell)
         meta = config.meta

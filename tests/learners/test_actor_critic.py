@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from leap_rl.core.choices import LossDifference
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import Leap
 from leap_rl.meta.point import Point
-from leap_rl.tasks.config import LossDifference, TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.config import TaskConfig
 
 ENVS, UNROLL, UPDATES = 4, 5, 6
 CONFIG = TaskConfig(
@@ -21,8 +23,8 @@ CONFIG = TaskConfig(
 )
 
 
-def tasks(loss_difference: LossDifference = "next_batch", **agent: object) -> ConfiguredTasks:
-    return ConfiguredTasks(
+def tasks(loss_difference: LossDifference = "next_batch", **agent: object) -> Learner:
+    return make_learner(
         task=CONFIG,
         agent=AgentConfig(**agent),  # type: ignore[arg-type]
         loss_difference=loss_difference,
@@ -45,7 +47,7 @@ class Watcher:
         self.previous.append(None if previous is None else float(previous))
 
 
-def run(make: ConfiguredTasks, seed: int = 0) -> tuple[ActorCriticTask, Watcher, list[Progress]]:
+def run(make: Learner, seed: int = 0) -> tuple[ActorCriticTask, Watcher, list[Progress]]:
     task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=seed)))
     task.start(make.random_initialization(1))
     watcher, progress = Watcher(), []
@@ -148,7 +150,7 @@ def test_a_value_head_may_start_near_zero() -> None:
 def test_episodes_are_those_that_were_played() -> None:
     """Ten balls an episode; the sum over all episodes is checked against the very steps."""
     config = TaskConfig(kind="catch", agent_steps=2000, num_envs=4, unroll_length=5)
-    make = ConfiguredTasks(task=config, agent=AgentConfig())
+    make = make_learner(task=config, agent=AgentConfig())
     task = cast(ActorCriticTask, make(TaskSpec(game="catch", seed=4)))
     seen: list[tuple[np.ndarray, np.ndarray]] = []
     step = task.envs.step
@@ -226,7 +228,7 @@ def test_the_agent_learns_a_game(seed: int) -> None:
     # a hundred times as long as the later ones, throw one agent in three off; with torch's initial
     # weights, one in five.
     agent = AgentConfig(lr=2e-3, rmsprop_eps=1e-3, max_grad_norm=0.5, initial_weights="he")
-    make = ConfiguredTasks(task=config, agent=agent)
+    make = make_learner(task=config, agent=agent)
     task = make(TaskSpec(game="catch", seed=seed))
     task.start(make.random_initialization(seed))
     returns: list[float] = []

@@ -13,11 +13,11 @@ import torch
 
 from leap_rl.cli import main
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks import families
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "reinforce"
 GAME = "MinAtar/Breakout-v1"
@@ -49,7 +49,7 @@ def make(seed: int, **options: Any) -> Task:
         kind="reinforce", games=[GAME], agent_steps=80, num_envs=4, unroll_length=5, **options
     )
     agent = AgentConfig(encoder="minatar", precision="float32")
-    return ConfiguredTasks(task=task, agent=agent)(TaskSpec(game=GAME, seed=seed))
+    return make_learner(task=task, agent=agent)(TaskSpec(game=GAME, seed=seed))
 
 
 def learn(task: Task, updates: int, *, theta0: torch.Tensor | None = None) -> list[torch.Tensor]:

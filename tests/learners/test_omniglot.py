@@ -6,17 +6,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.core.choices import LossDifference
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.classifier.classifier import Share
 from leap_rl.learners.classifier.task import OmniglotTask
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import MAML, Leap
 from leap_rl.meta.point import Point
-from leap_rl.tasks.config import LossDifference, TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import OmniglotConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.images.config import OmniglotConfig
 
 RANDOM = np.random.default_rng(0)
 # Twenty patterns and twenty noisy copies of each: what can be learned in a few updates.
@@ -43,9 +45,9 @@ def make_task(
     )
 
 
-def tasks(share: Share = "all_but_last") -> ConfiguredTasks:
+def tasks(share: Share = "all_but_last") -> Learner:
     config = TaskConfig(kind="omniglot", omniglot=OmniglotConfig(share=share))
-    return ConfiguredTasks(task=config, agent=AgentConfig())
+    return make_learner(task=config, agent=AgentConfig())
 
 
 def initialization(share: Share = "all_but_last") -> Tensor:

@@ -14,14 +14,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from leap_rl.cli import main
+from leap_rl.envs.gymnasium.config import GymnasiumConfig
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
+from leap_rl.learners.rllib_config import RllibConfig
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap
 from leap_rl.meta.point import Point
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.gymnasium import GymnasiumConfig
-from leap_rl.tasks.rllib import RllibConfig
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def _ray() -> None:
     make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
 
 
-def make_tasks(*, reward_clip: float = np.inf, lr: float = 1e-3, **given: Any) -> ConfiguredTasks:
+def make_tasks(*, reward_clip: float = np.inf, lr: float = 1e-3, **given: Any) -> Learner:
     task = TaskConfig(
         kind="rllib",
         games=[GAME],
@@ -45,11 +46,11 @@ def make_tasks(*, reward_clip: float = np.inf, lr: float = 1e-3, **given: Any) -
         rllib=RllibConfig(num_epochs=2, minibatch_size=32),
     )
     agent = AgentConfig(encoder="minatar", lr=lr, precision="float32")
-    return ConfiguredTasks(task=task, agent=agent, **given)
+    return make_learner(task=task, agent=agent, **given)
 
 
 def learn(
-    tasks: ConfiguredTasks, *, stop_after: int = 99, spec: TaskSpec = SPEC
+    tasks: Learner, *, stop_after: int = 99, spec: TaskSpec = SPEC
 ) -> tuple[Any, list[Point], list[Any]]:
     """Learn a task; returns it, the points that were observed, and what each batch did."""
     task, points, progress = tasks(spec), [], []
@@ -81,7 +82,7 @@ def test_it_starts_from_the_initialization_and_observes_every_update() -> None:
 def test_it_learns_continuous_actions_and_repeats_itself() -> None:
     config = make_tasks().task
     pendulum = replace(config, games=["Pendulum-v1"], gymnasium=GymnasiumConfig())
-    tasks = ConfiguredTasks(task=pendulum, agent=AgentConfig(encoder="mlp", precision="float32"))
+    tasks = make_learner(task=pendulum, agent=AgentConfig(encoder="mlp", precision="float32"))
     states = []
     for _ in range(2):
         task, points, _ = learn(tasks, spec=TaskSpec(game="Pendulum-v1", seed=5))
@@ -169,8 +170,8 @@ def run(folder: Path, *words: str) -> Tensor:
         "--task.agent_steps": 128,
         "--task.num_envs": 4,
         "--task.unroll_length": 16,
-        "--task.rllib.minibatch_size": 32,
-        "--task.rllib.num_epochs": 2,
+        "--agent.rllib.minibatch_size": 32,
+        "--agent.rllib.num_epochs": 2,
         "--meta.batch_size": 1,
         "--meta.meta_steps": 2,
     }
@@ -193,8 +194,8 @@ def test_a_run_meta_trains_ppo_without_ray(tmp_path: Path) -> None:
     [
         (["--agent.share", "convolutions"], "agent.share = convolutions: has no effect"),
         (["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect"),
-        (["--task.rllib.minibatch_size", "4096"], "must be at most task.num_envs"),
-        (["--task.rllib.clip", "0"], "task.rllib.clip = 0.0: must be greater than 0"),
+        (["--agent.rllib.minibatch_size", "4096"], "must be at most task.num_envs"),
+        (["--agent.rllib.clip", "0"], "agent.rllib.clip = 0.0: must be greater than 0"),
         (["--meta.method", "finetune"], "agents of task.kind = rllib cannot be carried over"),
     ],
 )

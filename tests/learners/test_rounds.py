@@ -11,18 +11,19 @@ import torch
 from torch import Tensor
 
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, Task, TaskSpec
 from leap_rl.meta import FOMAML
 from leap_rl.meta.point import Point
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.training.trainer.trainer import end_of_path
 
-BOWLS = ConfiguredTasks(
+BOWLS = make_learner(
     task=TaskConfig(kind="quadratic", games="all", agent_steps=12, num_envs=2, unroll_length=1),
     agent=AgentConfig(lr=0.01),
 )
-CATCH = ConfiguredTasks(
+CATCH = make_learner(
     task=TaskConfig(kind="catch", games="all", agent_steps=120, num_envs=4, unroll_length=5),
     agent=AgentConfig(lr=1e-3, max_grad_norm=0.5),
 )
@@ -46,12 +47,12 @@ class Watcher:
         self.lengths.append(point.step_length)
 
 
-def with_updates(make: ConfiguredTasks, updates: int) -> ConfiguredTasks:
+def with_updates(make: Learner, updates: int) -> Learner:
     budget = updates * make.task.agent_steps_per_update
     return replace(make, task=replace(make.task, agent_steps=budget))
 
 
-def begin(make: ConfiguredTasks, seed: int = 3) -> Task:
+def begin(make: Learner, seed: int = 3) -> Task:
     return make(TaskSpec(game=make.task.resolved_games[0], seed=seed))
 
 
@@ -70,7 +71,7 @@ def assert_same(one: list[tuple[Tensor, float, Tensor]], two: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [BOWLS, CATCH, POLICY], ids=["bowls", "catch", "policy"])
-def test_the_end_point_is_what_one_more_update_would_see(make: ConfiguredTasks) -> None:
+def test_the_end_point_is_what_one_more_update_would_see(make: Learner) -> None:
     theta0 = make.random_initialization(1)
     longer = begin(with_updates(make, make.task.updates + 1))
     longer.start(theta0)
@@ -115,7 +116,7 @@ def test_the_end_point_is_what_one_more_update_would_see(make: ConfiguredTasks) 
 
 
 @every_kind
-def test_a_round_that_starts_from_the_last_ones_end_is_no_break(make: ConfiguredTasks) -> None:
+def test_a_round_that_starts_from_the_last_ones_end_is_no_break(make: Learner) -> None:
     theta0 = make.random_initialization(1)
     whole = begin(with_updates(make, 2 * make.task.updates))
     whole.start(theta0)
@@ -139,7 +140,7 @@ def test_a_round_that_starts_from_the_last_ones_end_is_no_break(make: Configured
 
 @every_kind
 def test_all_but_shared_parameters_and_budget_is_carried_over(
-    make: ConfiguredTasks,
+    make: Learner,
 ) -> None:
     first = begin(make)
     first.start(make.random_initialization(1))
@@ -167,7 +168,7 @@ def test_all_but_shared_parameters_and_budget_is_carried_over(
 
 
 @every_kind
-def test_neither_a_batch_nor_a_step_precedes_the_first_of_a_round(make: ConfiguredTasks) -> None:
+def test_neither_a_batch_nor_a_step_precedes_the_first_of_a_round(make: Learner) -> None:
     make = replace(make, loss_difference="same_batch")
     first = begin(make)
     first.start(make.random_initialization(1))

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.data import decode, downsample, read_omniglot
-from leap_rl.tasks.omniglot.splits import (
+from leap_rl.tasks.images.config import OmniglotConfig
+from leap_rl.tasks.images.data import decode, downsample, read_omniglot
+from leap_rl.tasks.images.splits import (
     alphabet_pools,
     open_data,
     resolve_alphabets,

@@ -91,6 +91,8 @@ class A2CLearner:
         """
         self.config = config = resolve(config)
         assert config.precision != "auto"
+        assert config.reward_clip != "auto"
+        self._reward_clip = config.reward_clip
         self.policies = policies
         self.action_generator = action_generator
         self.network = ActorCritic(
@@ -189,7 +191,7 @@ class A2CLearner:
         predictions, batch = self._unroll.finish(
             next_observations,
             value_of=lambda observations: self.passes.forward(observations).values.cpu(),
-            reward_clip=self.config.reward_clip,
+            reward_clip=self._reward_clip,
             gamma=self.config.gamma,
         )
         self._unroll = Unroll()

@@ -10,29 +10,23 @@ Dimensions: P flattened shared parameters, N images in a batch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.core.choices import LossDifference
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.classifier.augmentation import random_affine
 from leap_rl.learners.classifier.classifier import Batch, ClassifierLearner
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
+from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
 from leap_rl.meta.point import Point
-from leap_rl.tasks.omniglot.config import (
-    CLASSES,
-    TRAINING_IMAGES,
-    VALIDATION_IMAGES,
-    OmniglotConfig,
-)
-
-if TYPE_CHECKING:
-    from leap_rl.tasks.config import LossDifference
+from leap_rl.tasks.images.config import CLASSES, TRAINING_IMAGES, VALIDATION_IMAGES
 
 
 class OmniglotTask(DescentTask):
@@ -41,7 +35,9 @@ class OmniglotTask(DescentTask):
     Args:
         spec: The alphabet, and the seed that the last layer, batches and augmentation come from.
         images: uint8 [20 characters, 20 drawers, H, W], the last five drawers for validation.
-        config: The budget and how it is learned.
+        updates: The budget, K.
+        batch_size: Images in an update's batch.
+        config: How it is learned.
         loss_difference: Whether to compute each batch's loss after the update too.
         second_order: Whether the end's gradient is by the start, through all updates, on the
             validation images ("MAML differs from Leap in that it evaluates the meta objective on
@@ -53,13 +49,15 @@ class OmniglotTask(DescentTask):
         spec: TaskSpec,
         *,
         images: NDArray[np.uint8],
-        config: OmniglotConfig,
+        updates: int,
+        batch_size: int,
+        config: ClassifierConfig,
         loss_difference: LossDifference = "next_batch",
         second_order: bool = False,
     ) -> None:
         super().__init__(
-            updates=config.updates,
-            agent_steps_per_update=config.batch_size,
+            updates=updates,
+            agent_steps_per_update=batch_size,
             loss_difference=loss_difference,
         )
         self._seed = spec.seed
@@ -133,7 +131,7 @@ class OmniglotTask(DescentTask):
 
     def batch(self, update: int) -> Batch:
         """Return the batch of an update, from 0: images in a random order, all before any again."""
-        size, count = self.config.batch_size, len(self._training)
+        size, count = self._agent_steps_per_update, len(self._training)
         places = range(update * size, (update + 1) * size)
         indices = torch.stack([self._order(place // count)[place % count] for place in places])
         images = self._augmented(self._training[indices], "training", update)

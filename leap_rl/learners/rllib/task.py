@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,15 +23,12 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from torch import Tensor
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.learners.config import AgentConfig
-from leap_rl.learners.rllib.env import LeapEnv
-from leap_rl.learners.rllib.learner import ObservedPPOLearner
+from leap_rl.envs.single import SingleEnv
+from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.rllib.module import LeapEncoderModule
+from leap_rl.learners.rllib.observed import ObservedPPOLearner
 from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.meta.point import Point
-
-if TYPE_CHECKING:
-    from leap_rl.tasks.config import LossDifference, TaskConfig
 
 _SEEDS = 2**31
 """What numpy's global stream is seeded with lies below twice that."""
@@ -45,28 +42,21 @@ class PPOTask:
     our agent: encoder, initial weights, rates.
     """
 
-    def __init__(
-        self,
-        spec: TaskSpec,
-        *,
-        config: TaskConfig,
-        agent: AgentConfig,
-        observation_shape: tuple[int, ...],
-        loss_difference: LossDifference,
-    ) -> None:
-        self._config = config
+    def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
+        self._config = learner.task
+        self._options = learner.agent.rllib
         logging.getLogger("ray").setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of RLlib's own deprecated calls
-            made = _ppo(spec, config, agent, observation_shape)
+            made = _ppo(learner, spec)
             make_runner: Any = SingleAgentEnvRunner  # whose methods have no types
             self._runner = make_runner(config=made, worker_index=0)
-            learner = made.build_learner(
+            built = made.build_learner(
                 env=self._runner.env.unwrapped, spaces=self._runner.get_spaces()
             )
-        assert isinstance(learner, ObservedPPOLearner)
-        learner.evaluates_again = loss_difference == "same_batch"
-        self._learner = learner
+        assert isinstance(built, ObservedPPOLearner)
+        built.evaluates_again = learner.loss_difference == "same_batch"
+        self._learner = built
         self._start = torch.zeros(0)
         self._iterations = 0
         self._agent_steps = 0
@@ -102,7 +92,7 @@ class PPOTask:
         # are not counted: curves of several agents have their points at the same agent steps.
         self._agent_steps += self._config.agent_steps_per_update
         episodes, rewards = self._account(samples)
-        self._update(samples, num_epochs=self._config.rllib.num_epochs)
+        self._update(samples, num_epochs=self._options.num_epochs)
         self._show_runner()
         self._iterations += 1
         losses, learner.losses = learner.losses, []
@@ -142,7 +132,9 @@ class PPOTask:
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         """Raise ValueError: RLlib's agents cannot be carried over."""
-        raise ValueError("agents of task.kind = rllib cannot be carried over to another round")
+        raise ValueError(
+            "agents of agent.algorithm = rllib:PPO cannot be carried over to another round"
+        )
 
     def named_parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters, named encoder.*, policy.* and value.*."""
@@ -160,7 +152,7 @@ class PPOTask:
             episodes=samples,
             timesteps={"num_env_steps_sampled_lifetime": self._agent_steps},
             num_epochs=num_epochs,
-            minibatch_size=self._config.rllib.minibatch_size,
+            minibatch_size=self._options.minibatch_size,
             shuffle_batch_per_epoch=True,
         )
 
@@ -188,22 +180,24 @@ class PPOTask:
         return np.concatenate(parts)
 
 
-def _ppo(
-    spec: TaskSpec, config: TaskConfig, agent: AgentConfig, observation_shape: tuple[int, ...]
-) -> Any:
+class _TaskEnv(SingleEnv):
+    """One of a task's environments, made as RLlib makes one: with a mapping."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(config["make"](), reward_clip=config["reward_clip"])
+
+
+def _ppo(learner: GameLearner, spec: TaskSpec) -> Any:
     """Return the config of PPO, all of it in this process."""
-    own = config.rllib
+    config, agent, own = learner.task, learner.agent_config, learner.agent.rllib
     clip = agent.max_grad_norm
     make: Any = PPOConfig  # likewise
     return (
         make()
         .environment(
-            LeapEnv,
+            _TaskEnv,
             env_config={
-                "game": spec.game,
-                "palette": config.gymnasium.palette,
-                "observation_shape": observation_shape,
-                "remake": config.gymnasium.remake,
+                "make": lambda: learner.suite.make_single(config, spec.game),
                 "reward_clip": agent.reward_clip,
             },
         )

@@ -1,6 +1,6 @@
 """Initializations by name, for other code too: it takes neither Ray nor a game.
 
-    from leap_rl.sharing import pretrained
+    from leap_rl import pretrained
 
     encoder = pretrained.load("minatar-leap")  # a torch.nn.Module: uint8 [N, H, W, C] to features
 

@@ -20,7 +20,7 @@ from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due, Link, Trainer
 
 if TYPE_CHECKING:
-    from leap_rl.tasks.config import OnDivergence
+    from leap_rl.core.choices import OnDivergence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,7 +39,7 @@ from leap_rl.training.server.run_rounds import RunRounds
 from leap_rl.training.server.slots import Slot, SlotState
 
 if TYPE_CHECKING:
-    from leap_rl.tasks.config import OnDivergence
+    from leap_rl.core.choices import OnDivergence
 
 MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""

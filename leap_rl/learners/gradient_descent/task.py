@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
-
-if TYPE_CHECKING:
-    from leap_rl.tasks.config import LossDifference, TaskConfig
 
 DIMENSION = 32
 """P: few enough to look at, and more than one cache line of the flat vector."""
@@ -63,14 +60,8 @@ def quadratic_loss(theta: Tensor, bowl: Bowl, displacement: Tensor) -> tuple[Ten
 class QuadraticTask(DescentTask):
     """Descends one bowl with the learning rate α `lr`; the noise is drawn from the task's seed."""
 
-    def __init__(
-        self, spec: TaskSpec, *, config: TaskConfig, lr: float, loss_difference: LossDifference
-    ) -> None:
-        super().__init__(
-            updates=config.updates,
-            agent_steps_per_update=config.agent_steps_per_update,
-            loss_difference=loss_difference,
-        )
+    def __init__(self, spec: TaskSpec, *, lr: float, **budget: Any) -> None:
+        super().__init__(**budget)
         self._theta = torch.zeros(DIMENSION)
         self._bowl = bowl(spec.game)
         self._lr = lr

@@ -7,69 +7,38 @@ as a game is the same game, and a held-out alphabet of one run is held out in al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.tasks.omniglot.config import (
+from leap_rl.tasks.images.config import (
     CLASSES,
     MOST_PRETRAINING,
     POOLS,
     PUBLISHED_HELD_OUT,
-    SOURCE,
     OmniglotConfig,
 )
-from leap_rl.tasks.omniglot.data import DRAWERS, SIDE, Omniglot, decode, read_omniglot
-
-if TYPE_CHECKING:
-    from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.images.data import DRAWERS, SIDE, Omniglot, decode, read_omniglot
 
 
-def with_alphabets(task: TaskConfig) -> TaskConfig:
-    """Return the config with its alphabets spelled out and with the SHA-256 of its data.
-
-    For errors see `open_data` and `resolve_alphabets`.
-    """
-    data = open_data(task)
-    return replace(task, games=list(resolve_alphabets(task, data)), data_sha256=data.sha256)
-
-
-def open_data(task: TaskConfig) -> Omniglot:
-    """Return the config's images; ValueError if they are missing, or others."""
-    if task.data is None:
-        raise ValueError(
-            "task.data = null: task.kind = omniglot needs Omniglot's images; get "
-            f"images_background.zip and images_evaluation.zip from {SOURCE} and name their folder"
-        )
-    data = read_omniglot(task.data)
-    if task.data_sha256 not in (None, data.sha256):
-        raise ValueError(
-            f"task.data = {task.data}: holds other images (SHA-256 {data.sha256}) than "
-            f"task.data_sha256 = {task.data_sha256}; name the folder with those that the run began "
-            "with"
-        )
-    return data
-
-
-def resolve_alphabets(task: TaskConfig, data: Omniglot) -> tuple[str, ...]:
+def resolve_alphabets(
+    asked: Sequence[str], data: Omniglot, config: OmniglotConfig
+) -> tuple[str, ...]:
     """Return the alphabets that `task.games` names, pools spelled out.
 
     Raises:
         ValueError: One is not in the data, is too small or comes twice, or a pool is too large.
     """
-    asked = [task.games] if isinstance(task.games, str) else list(task.games)
     usable = [name for name, characters in data.alphabets.items() if len(characters) >= CLASSES]
     names: list[str] = []
     for name in asked:
         if name == "all":
             names += usable  # nothing needs to be held out for them
         elif name in POOLS:
-            names += alphabet_pools(usable, task.omniglot)[name]
+            names += alphabet_pools(usable, config)[name]
         elif name in usable:
             names.append(name)
         elif name in data.alphabets:

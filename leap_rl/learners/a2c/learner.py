@@ -1,0 +1,45 @@
+"""Advantage actor-critic as a learner (paper, appendix "Experiment details: Atari")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.game_learner import GameLearner
+
+if TYPE_CHECKING:
+    from leap_rl.learners.task import Task, TaskSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2C(GameLearner):
+    """Our own agent, for games with discrete or continuous actions."""
+
+    name = "a2c"
+    options: ClassVar[tuple[str, ...]] = (
+        *("encoder", "encoder_arguments", "encoder_sha256", "share", "initial_weights"),
+        *("value_gain", "lr", "rmsprop_alpha", "rmsprop_eps", "rmsprop_start", "gamma"),
+        *("entropy_coefficient", "value_coefficient", "reward_clip", "max_grad_norm"),
+        *("precision", "device", "path_loss"),
+    )
+    spreads_environments = True
+    saves_player = True
+
+    def resolved_agent(self) -> AgentConfig:
+        """Return the agents' options with the device and the precision of this machine, too."""
+        from leap_rl.learners.hardware import resolve
+
+        return replace(resolve(super().resolved_agent()), algorithm=self.name)
+
+    def check_processor(self) -> None:
+        """Refuse a machine without the device, the precision's units, or the encoder's file."""
+        from leap_rl.learners.hardware import check_machine
+
+        check_machine(self.agent)
+
+    def __call__(self, spec: TaskSpec) -> Task:
+        """Make the task of an agent that learns the game."""
+        from leap_rl.learners.a2c.task import ActorCriticTask
+
+        return ActorCriticTask(self, spec)

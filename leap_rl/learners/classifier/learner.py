@@ -1,0 +1,74 @@
+"""The classifier as a learner (paper, appendix "Experiment details: Omniglot")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.tasks.images.config import CLASSES
+from leap_rl.tasks.omniglot import OmniglotSuite
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leap_rl.learners.task import Task, TaskSpec
+    from leap_rl.networks.parameters import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier(Learner):
+    """A convolutional network that learns images by plain gradient descent."""
+
+    name = "classifier"
+    learns = OmniglotSuite
+    options = ("classifier",)
+    plain_descent = True
+    differentiable = True
+
+    def resolved_agent(self) -> AgentConfig:
+        """Return the options as they are, with the learner's name."""
+        return replace(self.agent, algorithm=self.name)
+
+    def check_processor(self) -> None:
+        """Refuse a machine without the precision's units."""
+        from leap_rl.core.processor import check_precision
+
+        check_precision("agent.classifier.precision", self.agent.classifier.precision)
+
+    def __call__(self, spec: TaskSpec) -> Task:
+        """Make the task of learning an alphabet."""
+        from leap_rl.learners.classifier.task import OmniglotTask
+
+        suite = self.task.suite
+        assert isinstance(suite, OmniglotSuite), f"check refuses task.kind = {suite.kind}"
+        return OmniglotTask(
+            spec,
+            images=suite.images(self.task, spec.game),
+            updates=self.task.omniglot.updates,
+            batch_size=self.task.omniglot.batch_size,
+            config=self.agent.classifier,
+            loss_difference=self.loss_difference,
+            second_order=self.second_order,
+        )
+
+    def shared_layout(self) -> Layout:
+        """Return the layout of what the classifiers share."""
+        from leap_rl.learners.classifier.classifier import shared_layout
+        from leap_rl.networks.classifier import make_classifier
+        from leap_rl.networks.parameters import layout_of
+
+        return shared_layout(layout_of(make_classifier(CLASSES)), self.agent.classifier.share)
+
+    def random_initialization(self, seed: int) -> Tensor:
+        """Draw a classifier, and return what is shared of it."""
+        import torch
+
+        from leap_rl.networks.classifier import make_classifier
+        from leap_rl.networks.encoders import initialize
+        from leap_rl.networks.parameters import flatten_parameters
+
+        network = make_classifier(CLASSES)
+        initialize(network, torch.Generator().manual_seed(seed))
+        return flatten_parameters(network).vector[: self.shared_layout().size].clone()

@@ -1,0 +1,108 @@
+"""Learners that play games, and share an encoder of their observations.
+
+P: flattened shared parameters. B: environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from leap_rl.learners.config import GAINS, AgentConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.tasks.suite import GameSuite
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leap_rl.envs.vector import GameVector
+    from leap_rl.networks.parameters import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameLearner(Learner):
+    """A learner of games whose agents share an encoder, or its convolutions."""
+
+    learns = GameSuite
+    options: ClassVar[tuple[str, ...]] = (
+        *("encoder", "encoder_arguments", "encoder_sha256", "initial_weights"),
+        *("lr", "gamma", "entropy_coefficient", "reward_clip", "options"),
+    )
+    shares_encoder = True
+
+    @property
+    def suite(self) -> GameSuite:
+        """The games' suite."""
+        suite = self.task.suite
+        assert isinstance(suite, GameSuite), f"check refuses task.kind = {suite.kind}"
+        return suite
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """What the encoder sees: height, width and channels of pixels, or a vector's length."""
+        return self.suite.observation_shape(self.task)
+
+    @property
+    def agent_config(self) -> AgentConfig:
+        """The agents' options, with an encoder that fits and the games' bound of rewards."""
+        agent = _with_fitting_encoder(self.agent, self.observation_shape)
+        if agent.reward_clip == "auto":
+            agent = replace(agent, reward_clip=self.suite.reward_clip)
+        return agent
+
+    def make_envs(self, game: str) -> Callable[[int], GameVector]:
+        """Return what makes a game's B environments from a seed."""
+        return lambda seed: self.suite.make_envs(
+            self.task, game, seed=seed, processes=self.env_processes
+        )
+
+    def resolved_agent(self) -> AgentConfig:
+        """Return the agents' options with the encoder and the bound of rewards named."""
+        from leap_rl.learners.hardware import with_source
+
+        if not self.continuous_actions and self.suite.continuous_actions(self.task):
+            raise ValueError(
+                f"agent.algorithm = {self.name}: learns discrete actions, and some of task.games = "
+                f"{', '.join(self.task.resolved_games)} have continuous ones; take a2c or rllib:PPO"
+            )
+        return with_source(self.agent_config)
+
+    def shared_layout(self) -> Layout:
+        """Return the layout of what the agents share of the encoder."""
+        from leap_rl.networks.encoders import make_encoder, shared_part
+        from leap_rl.networks.parameters import layout_of
+
+        encoder = make_encoder(self.agent_config.encoder_spec, self.observation_shape)
+        return shared_part(layout_of(encoder), self.agent.share)
+
+    def random_initialization(self, seed: int) -> Tensor:
+        """Draw an encoder, and return what is shared of it."""
+        import torch
+
+        from leap_rl.networks.encoders import random_encoder, shared_part
+        from leap_rl.networks.parameters import flatten_parameters
+
+        encoder = random_encoder(
+            self.agent_config.encoder_spec,
+            self.observation_shape,
+            torch.Generator().manual_seed(seed),
+            gain=GAINS[self.agent.initial_weights]["encoder"],
+        )
+        flat = flatten_parameters(encoder)
+        return flat.vector[: shared_part(flat.layout, self.agent.share).size].clone()
+
+
+def _with_fitting_encoder(agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
+    """Return the options, with another encoder where the default one fits no such observations.
+
+    That is the one of vectors, or the small one for images that are too small for the default.
+    """
+    from leap_rl.networks.encoders import least_size
+
+    if agent.encoder != AgentConfig().encoder:
+        return agent
+    if len(shape) == 1:
+        return replace(agent, encoder="mlp")
+    small = min(shape[:2]) < least_size(agent.encoder)
+    return replace(agent, encoder="minatar") if small else agent

@@ -1,0 +1,1 @@
+"""Plain gradient descent on noisy quadratic bowls, for tests and for debugging."""

@@ -1,0 +1,138 @@
+"""A learner: who learns. It declares what it can do, and makes the tasks of a run.
+
+Importing one imports no torch: each imports what makes its tasks when it is needed.
+
+P: flattened shared parameters.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from leap_rl.core.choices import LossDifference
+from leap_rl.learners.config import AgentConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.suite import Suite
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from leap_rl.learners.task import Task, TaskSpec
+    from leap_rl.networks.parameters import Layout
+
+GROUPS = ("rllib", "classifier")
+"""Groups of `agent`'s options, each of one learner."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learner(ABC):
+    """An algorithm, set up for the tasks of a run; a `TaskFactory`.
+
+    Small and picklable: it travels to the trainers, which call it.
+    """
+
+    task: TaskConfig
+    agent: AgentConfig
+    loss_difference: LossDifference = "next_batch"
+    env_processes: int = 1
+    """Processes that a task's environments are spread over; changes no bit."""
+    second_order: bool = False
+    """Whether a task's end is differentiated by its start, through all updates."""
+
+    name: ClassVar[str]
+    """Its name, `agent.algorithm`."""
+    learns: ClassVar[type[Suite]]
+    """The suites whose tasks it can learn."""
+    options: ClassVar[tuple[str, ...]]
+    """The fields of `AgentConfig`, besides `algorithm`, that have an effect."""
+    restorable: ClassVar[bool] = True
+    """Whether a task can be restored from a snapshot. Otherwise a task whose trainer died is
+    learned again from its start."""
+    carries_over: ClassVar[bool] = True
+    """Whether an agent can be carried over to another round, heads and all."""
+    continuous_actions: ClassVar[bool] = True
+    """Whether it learns games whose actions are continuous."""
+    spreads_environments: ClassVar[bool] = False
+    """Whether `runtime.env_processes` spreads its environments over processes."""
+    plain_descent: ClassVar[bool] = False
+    """Whether it learns by plain gradient descent, in whose metric eq. 8 is."""
+    differentiable: ClassVar[bool] = False
+    """Whether MAML can differentiate through a task's updates."""
+    shares_encoder: ClassVar[bool] = False
+    """Whether what the tasks share is an encoder of observations."""
+    saves_player: ClassVar[bool] = False
+    """Whether a trained agent's file is a policy that `leap-rl play` can act with."""
+
+    @classmethod
+    def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
+        """Raise ValueError for tasks that it cannot learn, and for options without effect."""
+        suite = task.suite
+        if not isinstance(suite, cls.learns):
+            raise ValueError(
+                f"agent.algorithm = {cls.name}: learns {cls.learns.subject}, and task.kind = "
+                f"{task.kind} has {suite.subject}; take agent.algorithm = {suite.learned_by}"
+            )
+        if env_processes != 1:
+            spreads = getattr(suite, "spreads_environments", False)
+            if not (spreads and cls.spreads_environments):
+                why = f"agent.algorithm = {cls.name}" if spreads else f"task.kind = {task.kind}"
+                raise ValueError(
+                    f"runtime.env_processes = {env_processes}: has no effect with {why}; leave it "
+                    "out"
+                )
+        default = AgentConfig()
+        for name in cls.ignored():
+            if (value := getattr(agent, name)) != getattr(default, name):
+                own = [group for group in cls.options if hasattr(getattr(agent, group), name)]
+                way_out = f"set agent.{own[0]}.{name}" if own else "leave it out"
+                raise ValueError(
+                    f"agent.{name} = {value}: has no effect with agent.algorithm = {cls.name}; "
+                    f"{way_out}"
+                )
+
+    @classmethod
+    def ignored(cls) -> tuple[str, ...]:
+        """Return the fields of `AgentConfig` that have no effect."""
+        names = (one.name for one in fields(AgentConfig))
+        return tuple(name for name in names if name not in ("algorithm", *cls.options))
+
+    @abstractmethod
+    def resolved_agent(self) -> AgentConfig:
+        """Return the agents' options with nothing left to this machine or to the games.
+
+        Raises:
+            ValueError: It cannot learn these games.
+        """
+
+    def check_processor(self) -> None:  # noqa: B027 - some compute on any
+        """Raise ValueError for a machine without the device, or the precision's units."""
+
+    def check_machine(self) -> None:
+        """Raise ValueError for a machine that cannot make the tasks; trainers call it first.
+
+        It lacks what `check_processor` asks for, or data, or a game.
+        """
+        self.task.suite.check_machine(self.task)
+        self.check_processor()
+
+    @abstractmethod
+    def __call__(self, spec: TaskSpec) -> Task:
+        """Make the task of ``spec``; `Task.start` comes next."""
+
+    @abstractmethod
+    def shared_layout(self) -> Layout:
+        """Return the names and places of the shared parameters in the flat vector."""
+
+    @abstractmethod
+    def random_initialization(self, seed: int) -> Tensor:
+        """Draw shared parameters, float32 [P], from the stream of `seed`."""
+
+    def descent_arguments(self) -> dict[str, Any]:
+        """Return what a `DescentTask` is made with."""
+        return {
+            "updates": self.task.updates,
+            "agent_steps_per_update": self.task.agent_steps_per_update,
+            "loss_difference": self.loss_difference,
+        }

@@ -1,0 +1,70 @@
+"""The options of tasks, as plain fields. Importing this imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from leap_rl.core.choices import OnDivergence
+from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.envs.gymnasium.config import GymnasiumConfig
+from leap_rl.tasks.images.config import OmniglotConfig
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What is learned: games, and a budget for each. "Paper" is Leap's appendix on Atari."""
+
+    kind: str = "atari"
+    """The suite that the games are from. atari: ALE's games. gymnasium: environments by their
+    Gymnasium ids, your own too. catch: a small pixel game, for trying things out. omniglot:
+    handwritten characters to classify, an alphabet a game (the paper's image experiment).
+    quadratic: noisy bowls with closed forms, for tests. Who learns them says agent.algorithm."""
+
+    games: list[str] | str = "pretraining"
+    """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
+    actions, less the held-out: paper), held_out, large_action, paper, all. `leap-rl games` lists
+    them. A game's modes and difficulties are games too, such as freeway@mode=4,difficulty=1, and
+    flavours:freeway is the pool of its modes. omniglot: alphabets by the names of their folders,
+    or the pools pretraining, held_out and all, see task.omniglot. gymnasium: ids and what their
+    environments are made with, ID@key=value,key=value; an id with a module, module:ID, needs
+    --trust_imports on the command line. For the other kinds, pretraining and all are all that
+    there is."""
+
+    agent_steps: int = 5_000_000
+    """Budget of a task in agent steps, one action of one environment each. Paper ("trained
+    independently for 5 million steps"; not given: that these are agent steps)."""
+
+    num_envs: int = 32
+    """Environments that an agent plays at the same time. Paper ("batch size of 32"; not given: that
+    these are environments)."""
+
+    unroll_length: int = 5
+    """Agent steps in each environment between two updates. Paper."""
+
+    on_divergence: OnDivergence = "stop"
+    """What happens when NaN or infinity turns up in a task's numbers. stop: the run ends, with the
+    game, the slot, the update and the seed. restart_task: the task begins again with a seed derived
+    from its own, up to three times. drop_task: its round continues without it, and its row says
+    so."""
+
+    atari: AtariConfig = field(default_factory=AtariConfig)
+
+    data: str | None = None
+    """Where Omniglot's images lie: the folder of images_background and images_evaluation, as
+    folders or zips, or of the minimal splits. For task.kind = omniglot alone."""
+
+    data_sha256: str | None = None
+    """SHA-256 of the images, however they are packed. Found when the run is made, and written
+    down; what is given must be met."""
+
+    omniglot: OmniglotConfig = field(default_factory=OmniglotConfig)
+
+    gymnasium: GymnasiumConfig = field(default_factory=GymnasiumConfig)
+
+    resolved_games: tuple[str, ...] = field(init=False, repr=False)
+    """The games spelled out; derived. Empty as long as it takes task.data to know them."""
+
+    @property
+    def agent_steps_per_update(self) -> int:
+        """Agent steps, over all environments, between two updates."""
+        return self.num_envs * self.unroll_length

@@ -1,0 +1,142 @@
+"""A suite of tasks: what is played or classified, whoever learns it.
+
+Importing one imports no torch: each imports its environments when they are needed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+
+from leap_rl.core.choices import REWARD_CLIP
+from leap_rl.tasks.options import TaskOptions
+
+if TYPE_CHECKING:
+    from leap_rl.envs.vector import GameVector, RestorableEnvs
+    from leap_rl.envs.workers import Slice
+
+T = TypeVar("T", bound=TaskOptions)
+
+
+class Suite(ABC):
+    """Games by name with their budgets, by default in agent steps."""
+
+    kind: ClassVar[str]
+    """Its name, `task.kind`."""
+    subject: ClassVar[str]
+    """What its games are, for messages: "games to play"."""
+    learned_by: ClassVar[str]
+    """The learner, `agent.algorithm`, where none is named."""
+    options: ClassVar[tuple[str, ...]]
+    """The fields of `TaskOptions` that have an effect on some suites alone, and on this one."""
+    unit: ClassVar[Literal["agent_steps", "examples"]] = "agent_steps"
+    """What a task's budget counts: agent steps, or images that an update learns from."""
+    compared_by: ClassVar[str | None] = None
+    """What compares initializations where `leap-rl evaluate` cannot, for want of episodes."""
+
+    @abstractmethod
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
+        """Return the games that `task.games` names, pools spelled out.
+
+        Empty as long as it takes the data to know them.
+
+        Raises:
+            ValueError: One does not exist, or comes twice, or there is none.
+        """
+
+    def imports(self, task: TaskOptions) -> tuple[str, ...]:
+        """Return the modules that have to be imported for the games to be known."""
+        return ()
+
+    def updates(self, task: TaskOptions) -> int:
+        """Return K, the updates in a task's budget, where each batch is learned from once."""
+        return task.agent_steps // task.agent_steps_per_update
+
+    def with_updates(self, task: T, updates: int) -> T:
+        """Return the tasks with another budget."""
+        return replace(task, agent_steps=updates * task.agent_steps_per_update)
+
+    def budget(self, task: TaskOptions) -> int:
+        """Return a task's budget, in its unit."""
+        return task.agent_steps
+
+    def frames_per_agent_step(self, task: TaskOptions) -> int:
+        """Return the frames of an agent step; 0 where there is no emulator."""
+        return 0
+
+    def resolve(self, task: T) -> T:
+        """Return the options with what data or environments know; ValueError if they lack it."""
+        return task
+
+    def check_machine(self, task: TaskOptions) -> None:  # noqa: B027 - most need nothing
+        """Raise ValueError for a machine that lacks data or a game; trainers call it first."""
+
+
+class GameSuite(Suite):
+    """Games to play, each a vector of environments."""
+
+    subject = "games to play"
+    learned_by = "a2c"
+    reward_clip: ClassVar[float] = REWARD_CLIP
+    """The bound of rewards for learning where `agent.reward_clip` is auto."""
+    spreads_environments: ClassVar[bool] = False
+    """Whether `runtime.env_processes` spreads its environments over processes."""
+    records_video: ClassVar[bool] = False
+    """Whether an agent at play can be recorded."""
+    evaluation_games: ClassVar[str | None] = None
+    """The pool that an evaluation learns where no games are named."""
+    validation_games: ClassVar[tuple[str, ...] | None] = None
+    """The games that validate a run where none are named."""
+
+    @abstractmethod
+    def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
+        """Return what an encoder sees: height, width and channels, or a vector's length.
+
+        ValueError: a game cannot be made, or the games have no shape in common.
+        """
+
+    @abstractmethod
+    def environments(self, task: TaskOptions, game: str) -> Slice:
+        """Return what makes any number of a game's environments.
+
+        ValueError: there is no such game.
+        """
+
+    def continuous_actions(self, task: TaskOptions) -> bool:
+        """Return whether some game's actions are continuous."""
+        return False
+
+    def life_loss_ends(self, task: TaskOptions) -> bool:
+        """Return whether learning treats the loss of a life as an end, within an episode."""
+        return False
+
+    def make_envs(
+        self, task: TaskOptions, game: str, *, seed: int, processes: int = 1
+    ) -> GameVector:
+        """Make a game's B environments; the seed is their sole source of randomness.
+
+        1 to B `processes` step them, which changes no bit.
+        """
+        from leap_rl.envs.workers import make_vector
+
+        make = self.environments(task, game)
+        return make_vector(make, num_envs=task.num_envs, seed=seed, processes=processes)
+
+    def make_single(self, task: TaskOptions, game: str) -> RestorableEnvs:
+        """Make one of the game's environments, for other libraries (`envs.single`)."""
+        return self.environments(task, game)(num_envs=1, first=0)
+
+
+def check_games(kind: str, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the games; ValueError if one is not known or comes twice, or there is none."""
+    for game in games:
+        if game not in known:
+            close = get_close_matches(game, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"such as {known[0]!r}"
+            raise ValueError(f"task.games: {game!r} is no game of task.kind = {kind}; {hint}")
+    if not games or len(set(games)) < len(games):
+        raise ValueError(f"task.games = {list(games)}: name at least one game, each once")
+    return games
