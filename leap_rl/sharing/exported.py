@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "pretrained:"
 """What the name of one that comes with leap_rl starts with."""
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "pretrained"
 
 
 @dataclass(frozen=True, kw_only=True)

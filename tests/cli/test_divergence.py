@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.learners.gradient_descent import bowl
+from leap_rl.learners.gradient_descent.task import bowl
 from leap_rl.tasks.quadratic import QUADRATIC_GAMES
 
 LR = 1.36

@@ -1,4 +1,4 @@
-"""A family that another package brings: examples/reinforce, as if it were installed."""
+"""Learners of others: examples/reinforce as an installed package, and named as a class."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ import pytest
 import torch
 
 from leap_rl.cli import main
+from leap_rl.learners import registry
 from leap_rl.learners.config import AgentConfig
-from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks import families
 from leap_rl.tasks.config import TaskConfig
 
-PACKAGE = Path(__file__).parents[2] / "examples" / "reinforce"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PACKAGE = EXAMPLES / "reinforce"
 GAME = "MinAtar/Breakout-v1"
+OWN = "leap_reinforce:Reinforce"
 LOCAL = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
+SMALL = ["--task.agent_steps", "80", "--task.num_envs", "4", "--meta.meta_steps", "2"]
+SMALL += ["--meta.batch_size", "2", *LOCAL]
 
 
 @pytest.fixture
@@ -33,23 +36,21 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     folder.joinpath("METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     )
-    points = project["entry-points"][families.ENTRY_POINTS]
+    points = project["entry-points"][registry.ENTRY_POINTS]
     lines = [f"{name} = {value}" for name, value in points.items()]
     folder.joinpath("entry_points.txt").write_text(
-        "\n".join([f"[{families.ENTRY_POINTS}]", *lines, "bad = math:sqrt", "gone = nowhere:It"])
+        "\n".join([f"[{registry.ENTRY_POINTS}]", *lines, "bad = math:sqrt", "gone = nowhere:It"])
     )
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.syspath_prepend(PACKAGE)
     yield
-    families._installed.cache_clear()
+    registry._installed.cache_clear()
 
 
-def make(seed: int, **options: Any) -> Task:
-    task = TaskConfig(
-        kind="reinforce", games=[GAME], agent_steps=80, num_envs=4, unroll_length=5, **options
-    )
-    agent = AgentConfig(encoder="minatar", precision="float32")
-    return make_learner(task=task, agent=agent)(TaskSpec(game=GAME, seed=seed))
+def make(seed: int, *, algorithm: str = "reinforce", **agent: Any) -> Task:
+    task = TaskConfig(kind="gymnasium", games=[GAME], agent_steps=80, num_envs=4, unroll_length=5)
+    options = AgentConfig(algorithm=algorithm, encoder="minatar", **agent)
+    return registry.make_learner(task=task, agent=options)(TaskSpec(game=GAME, seed=seed))
 
 
 def learn(task: Task, updates: int, *, theta0: torch.Tensor | None = None) -> list[torch.Tensor]:
@@ -62,19 +63,25 @@ def learn(task: Task, updates: int, *, theta0: torch.Tensor | None = None) -> li
 
 
 def test_it_is_unknown_until_it_is_installed() -> None:
-    with pytest.raises(ValueError, match=r"task.kind = 'reinforce': must be one of atari, .*entry"):
-        TaskConfig(kind="reinforce")
+    with pytest.raises(ValueError, match=r"algorithm = 'reinforce': must be one of a2c, .*entry"):
+        make(0)
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_is_no_family_is_refused_in_a_line() -> None:
-    for kind, message in (("bad", "cannot load math:sqrt: TypeError"), ("gone", "ModuleNotFound")):
-        with pytest.raises(ValueError, match=f"task.kind = {kind}: .*{message}"):
-            TaskConfig(kind=kind)
-    with pytest.raises(ValueError, match=r"must be one of .*, bad, gone, reinforce;"):
-        TaskConfig(kind="balls")
-    with pytest.raises(ValueError, match=r"task\.options: has no effect with task\.kind = catch"):
-        TaskConfig(kind="catch", options={"rate": 1.0})
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        ("bad", "algorithm = bad: cannot load math:sqrt|must be a class"),
+        ("gone", "algorithm = gone: cannot load nowhere:It: ModuleNotFoundError"),
+        ("balls", r"must be one of .*, bad, gone, reinforce, or package:Learner"),
+        ("rllib:DQN", r"algorithm = 'rllib:DQN': must be one of a2c, rllib:PPO"),
+        ("math:sqrt", r"math:sqrt: .* must be a class of leap_rl\.learners\.learner\.Learner"),
+        ("math:nothing", "cannot load math:nothing: AttributeError"),
+    ],
+)
+def test_what_is_no_learner_is_refused_in_a_line(algorithm: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(0, algorithm=algorithm)
 
 
 @pytest.mark.usefixtures("installed")
@@ -92,19 +99,47 @@ def test_its_tasks_are_functions_of_their_seed_and_resume_from_their_snapshots()
     for one, again in zip(learn(other, 2), points[2:], strict=True):
         assert torch.equal(one, again)
     assert not torch.equal(learn(make(2), 2, theta0=theta0)[1], points[1])
-    faster = learn(make(1, options={"rate": 0.1}), 2, theta0=theta0)
+    faster = learn(make(1, lr=0.1), 2, theta0=theta0)
     assert (faster[1] - theta0).norm() > 10 * (points[1] - theta0).norm()
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_run_meta_trains_over_it_and_names_its_version(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    argv = ["--task.kind", "reinforce", "--task.games", f'["{GAME}"]', "--agent.encoder", "minatar"]
-    argv += ["--task.options", '{"rate": 0.01}', "--task.agent_steps", "80", "--task.num_envs", "4"]
-    argv += ["--meta.meta_steps", "2", "--meta.batch_size", "2", *LOCAL, "--run_dir", str(run)]
-    assert main(["train", *argv]) == 0
+    argv = ["--task.kind", "gymnasium", "--task.games", f'["{GAME}"]', "--agent.encoder", "minatar"]
+    argv += ["--agent.algorithm", "reinforce", "--agent.options", '{"baseline": false}', *SMALL]
+    assert main(["train", *argv, "--run_dir", str(run)]) == 0
     config = RunFolder(run).read_config()
-    assert config["task"]["options"] == {"rate": 0.01}
+    assert config["agent"]["options"] == {"baseline": False}
     assert config["made_by"][0]["leap_reinforce"] == "0.1.0"
     assert main(["resume", str(run), "--meta.meta_steps", "3"]) == 0
     assert (run / "checkpoints" / "000003" / INITIALIZATION).exists()
+
+
+def test_a_learner_and_an_environment_of_ones_own_meet_by_two_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.syspath_prepend(PACKAGE)
+    games = '["corridor:Corridor-v0@length=7", "corridor:Corridor-v0@length=7,mirrored=true"]'
+    argv = ["train", "--task.kind", "gymnasium", "--task.games", games, *SMALL]
+    argv += ["--agent.algorithm", OWN, "--run_dir", str(tmp_path / "run")]
+    assert main(argv) == 2
+    assert "task.games: names the module corridor" in capsys.readouterr().err
+    assert main([*argv, "--trust_imports"]) == 0
+    assert RunFolder(tmp_path / "run").read_config()["agent"]["algorithm"] == OWN
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+def test_reading_a_strangers_run_imports_no_learner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PACKAGE)
+    argv = ["train", "--task.kind", "gymnasium", "--task.games", f'["{GAME}"]', *SMALL]
+    argv += ["--agent.algorithm", OWN, "--run_dir", str(tmp_path / "run"), "--trust_imports"]
+    assert main(argv) == 0
+    called: list[str] = []
+    monkeypatch.setattr(registry, "import_module", called.append)
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert not called

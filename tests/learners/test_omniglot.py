@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.classifier.classifier import Share
 from leap_rl.learners.classifier.task import OmniglotTask
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
+from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
@@ -18,7 +21,6 @@ from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import MAML, Leap
 from leap_rl.meta.point import Point
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.images.config import OmniglotConfig
 
 RANDOM = np.random.default_rng(0)
 # Twenty patterns and twenty noisy copies of each: what can be learned in a few updates.
@@ -26,28 +28,31 @@ PATTERNS = RANDOM.integers(0, 2, size=(20, 1, 7, 7)).repeat(4, axis=2).repeat(4,
 IMAGES: NDArray[np.uint8] = (200 * PATTERNS + RANDOM.integers(0, 55, size=(20, 20, 28, 28))).astype(
     np.uint8
 )
-SMALL = OmniglotConfig(updates=3, batch_size=5)
 
 
 def make_task(
-    config: OmniglotConfig = SMALL,
     *,
+    updates: int = 3,
+    batch_size: int = 5,
     seed: int = 7,
     loss_difference: LossDifference = "next_batch",
     second_order: bool = False,
+    **learner: Any,
 ) -> OmniglotTask:
     return OmniglotTask(
         TaskSpec(game="Greek", seed=seed),
         images=IMAGES,
-        config=config,
+        updates=updates,
+        batch_size=batch_size,
+        config=ClassifierConfig(**learner),
         loss_difference=loss_difference,
         second_order=second_order,
     )
 
 
 def tasks(share: Share = "all_but_last") -> Learner:
-    config = TaskConfig(kind="omniglot", omniglot=OmniglotConfig(share=share))
-    return make_learner(task=config, agent=AgentConfig())
+    agent = AgentConfig(classifier=ClassifierConfig(share=share))
+    return make_learner(task=TaskConfig(kind="omniglot"), agent=agent)
 
 
 def initialization(share: Share = "all_but_last") -> Tensor:
@@ -66,7 +71,7 @@ def run(task: OmniglotTask) -> list[Progress]:
 
 
 def test_it_learns() -> None:
-    task = make_task(OmniglotConfig(updates=40, batch_size=20, augment=False))
+    task = make_task(updates=40, batch_size=20, augment=False)
     task.start(initialization())
     progress = run(task)
     assert progress[0].losses["training_error"] > 0.7
@@ -75,7 +80,7 @@ def test_it_learns() -> None:
 
 
 def test_every_drawing_of_the_fifteen_hands_comes_before_any_comes_again() -> None:
-    task = make_task(OmniglotConfig(batch_size=7, augment=False))
+    task = make_task(updates=100, batch_size=7, augment=False)
     shown = torch.cat([task.batch(update).images for update in range(90)])[:600]
     labels = torch.cat([task.batch(update).labels for update in range(90)])[:600]
     training = torch.from_numpy(IMAGES[:, :15].astype(np.float32)) / 255.0
@@ -88,7 +93,7 @@ def test_every_drawing_of_the_fifteen_hands_comes_before_any_comes_again() -> No
 
 
 def test_validation_is_on_the_other_five_hands() -> None:
-    task = make_task(OmniglotConfig(augment=False))
+    task = make_task(updates=100, batch_size=20, augment=False)
     held_back = torch.from_numpy(IMAGES[:, 15:].astype(np.float32)) / 255.0
     assert torch.equal(task._validation.images, held_back.reshape(100, 1, 28, 28))
     assert task._validation.labels.tolist() == [i for i in range(20) for _ in range(5)]
@@ -98,7 +103,7 @@ def test_a_drawing_is_turned_again_whenever_it_is_shown_but_in_validation() -> N
     task, again = make_task(), make_task()
     assert torch.equal(task.batch(4).images, again.batch(4).images)
     assert torch.equal(task._validation.images, again._validation.images)
-    plain = make_task(OmniglotConfig(updates=3, batch_size=5, augment=False))
+    plain = make_task(updates=3, batch_size=5, augment=False)
     assert torch.equal(task.batch(4).labels, plain.batch(4).labels)
     assert not torch.equal(task.batch(4).images, plain.batch(4).images)
     assert not torch.equal(task.batch(0).images, make_task(seed=8).batch(0).images)
@@ -123,7 +128,7 @@ def test_each_update_and_the_validation_has_a_stream_of_its_own(
 
 def test_it_validates_at_its_end_and_where_it_is_asked_to() -> None:
     for every, expected in ((None, [3]), (2, [2, 3]), (1, [1, 2, 3])):
-        task = make_task(OmniglotConfig(updates=3, batch_size=5, validate_every=every))
+        task = make_task(updates=3, batch_size=5, validate_every=every)
         task.start(initialization())
         progress = run(task)
         validated = [p.updates for p in progress if "validation_error" in p.losses]
@@ -136,7 +141,7 @@ def test_it_validates_at_its_end_and_where_it_is_asked_to() -> None:
 def test_validation_changes_no_bit_of_what_is_learned() -> None:
     ends = []
     for every in (None, 1):
-        task = make_task(OmniglotConfig(updates=3, batch_size=5, validate_every=every))
+        task = make_task(updates=3, batch_size=5, validate_every=every)
         task.start(initialization())
         run(task)
         ends.append(task.end_point(with_grad=True))
@@ -147,7 +152,7 @@ def test_validation_changes_no_bit_of_what_is_learned() -> None:
 
 
 def test_each_batch_at_the_end_is_another_at_the_same_point() -> None:
-    task = make_task(OmniglotConfig(updates=3, batch_size=5))
+    task = make_task(updates=3, batch_size=5)
     task.start(initialization())
     run(task)
     first, second = (task.end_point(with_grad=True) for _ in range(2))
@@ -227,7 +232,7 @@ def test_the_last_layer_is_the_tasks_own_unless_all_is_shared() -> None:
     assert not torch.equal(*heads)
     theta0 = initialization("all")
     for seed in (1, 2):
-        task = make_task(OmniglotConfig(share="all"), seed=seed)
+        task = make_task(updates=100, batch_size=20, share="all", seed=seed)
         task.start(theta0)
         assert torch.equal(task.learner.shared, theta0)
         assert task.named_parameters()["head.weight"].any()
@@ -246,7 +251,7 @@ def test_a_random_start_draws_weights_and_leaves_normalizations_alone() -> None:
 
 
 def test_mamls_contribution_is_the_gradient_of_validation_by_the_start() -> None:
-    task = make_task(OmniglotConfig(updates=2, batch_size=5), second_order=True)
+    task = make_task(updates=2, batch_size=5, second_order=True)
     theta0 = initialization()
     task.start(theta0)
     start = task.learner.parameters.clone()

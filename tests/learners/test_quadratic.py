@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from leap_rl.learners.gradient_descent import (
+from leap_rl.core.choices import LossDifference
+from leap_rl.learners.gradient_descent.task import (
     DIMENSION,
     QuadraticTask,
     bowl,
@@ -15,20 +18,19 @@ from leap_rl.learners.gradient_descent import (
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap
 from leap_rl.meta.point import Point
-from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.quadratic import QUADRATIC_GAMES
 
 LR = 0.1
 
 
-def config(updates: int, agent_steps_per_update: int = 1) -> TaskConfig:
-    return TaskConfig(
-        kind="quadratic",
-        games="all",
-        agent_steps=updates * agent_steps_per_update,
-        num_envs=agent_steps_per_update,
-        unroll_length=1,
-    )
+def budget(
+    updates: int, agent_steps_per_update: int = 1, *, loss_difference: LossDifference = "next_batch"
+) -> dict[str, Any]:
+    return {
+        "updates": updates,
+        "agent_steps_per_update": agent_steps_per_update,
+        "loss_difference": loss_difference,
+    }
 
 
 def test_gradient_is_autograds() -> None:
@@ -40,10 +42,10 @@ def test_gradient_is_autograds() -> None:
 
 def test_without_noise_the_path_has_its_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """θᵏ − c = (1 − αa)ᵏ (θ⁰ − c), so the energy's gradient is a sum of geometric series."""
-    monkeypatch.setattr("leap_rl.learners.gradient_descent.NOISE", 0.0)
+    monkeypatch.setattr("leap_rl.learners.gradient_descent.task.NOISE", 0.0)
     updates = 20
     task = QuadraticTask(
-        TaskSpec(game="bowl_1", seed=0), config=config(updates), lr=LR, loss_difference="next_batch"
+        TaskSpec(game="bowl_1", seed=0), lr=LR, **budget(updates, loss_difference="next_batch")
     )
     theta0 = random_initialization(5)
     task.start(theta0)
@@ -68,9 +70,8 @@ def test_noise_comes_from_the_tasks_seed_and_shrinks_with_the_batch() -> None:
     def losses(seed: int, batch: int) -> list[float]:
         task = QuadraticTask(
             TaskSpec(game="bowl_0", seed=seed),
-            config=config(200, batch),
+            **budget(200, batch),
             lr=1e-12,
-            loss_difference="next_batch",
         )
         task.start(random_initialization(0))
         seen: list[float] = []
@@ -86,7 +87,7 @@ def test_noise_comes_from_the_tasks_seed_and_shrinks_with_the_batch() -> None:
 
 def test_same_batch_reports_the_batch_again_after_its_update() -> None:
     task = QuadraticTask(
-        TaskSpec(game="bowl_0", seed=9), config=config(3), lr=LR, loss_difference="same_batch"
+        TaskSpec(game="bowl_0", seed=9), lr=LR, **budget(3, loss_difference="same_batch")
     )
     task.start(random_initialization(0))
     previous: list[float | None] = []

@@ -27,6 +27,7 @@ from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 ROOT = Path(__file__).parents[2]
 GAME = "MinAtar/Breakout-v1"
+RLLIB = RllibConfig(num_epochs=2, minibatch_size=32)
 SPEC = TaskSpec(game=GAME, seed=5)
 
 
@@ -37,15 +38,20 @@ def _ray() -> None:
 
 def make_tasks(*, reward_clip: float = np.inf, lr: float = 1e-3, **given: Any) -> Learner:
     task = TaskConfig(
-        kind="rllib",
+        kind="gymnasium",
         games=[GAME],
         agent_steps=192,
         num_envs=4,
         unroll_length=16,
-        gymnasium=GymnasiumConfig(minatar="palette", reward_clip=reward_clip),
-        rllib=RllibConfig(num_epochs=2, minibatch_size=32),
+        gymnasium=GymnasiumConfig(minatar="palette"),
     )
-    agent = AgentConfig(encoder="minatar", lr=lr, precision="float32")
+    agent = AgentConfig(
+        algorithm="rllib:PPO",
+        encoder="minatar",
+        lr=lr,
+        reward_clip=reward_clip,
+        rllib=RLLIB,
+    )
     return make_learner(task=task, agent=agent, **given)
 
 
@@ -82,7 +88,9 @@ def test_it_starts_from_the_initialization_and_observes_every_update() -> None:
 def test_it_learns_continuous_actions_and_repeats_itself() -> None:
     config = make_tasks().task
     pendulum = replace(config, games=["Pendulum-v1"], gymnasium=GymnasiumConfig())
-    tasks = make_learner(task=pendulum, agent=AgentConfig(encoder="mlp", precision="float32"))
+    tasks = make_learner(
+        task=pendulum, agent=AgentConfig(algorithm="rllib:PPO", encoder="mlp", rllib=RLLIB)
+    )
     states = []
     for _ in range(2):
         task, points, _ = learn(tasks, spec=TaskSpec(game="Pendulum-v1", seed=5))
@@ -196,7 +204,7 @@ def test_a_run_meta_trains_ppo_without_ray(tmp_path: Path) -> None:
         (["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect"),
         (["--agent.rllib.minibatch_size", "4096"], "must be at most task.num_envs"),
         (["--agent.rllib.clip", "0"], "agent.rllib.clip = 0.0: must be greater than 0"),
-        (["--meta.method", "finetune"], "agents of task.kind = rllib cannot be carried over"),
+        (["--meta.method", "finetune"], "agent.algorithm = rllib:PPO cannot be carried over"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

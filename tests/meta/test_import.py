@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import metadata
-
-import pytest
-
-import leap_rl
 
 ALLOWED = {
     "leap_rl",
@@ -44,15 +39,18 @@ def test_configs_are_read_without_torch() -> None:
         "import sys\n"
         "from leap_rl.meta import MetaConfig\n"
         "from leap_rl.learners.config import AgentConfig\n"
+        "import leap_rl.learners.registry\n"
         "from leap_rl.tasks.config import TaskConfig\n"
         "MetaConfig(), AgentConfig(), TaskConfig()\n"
         "sys.exit('torch' in sys.modules)\n"
     )
 
 
-def test_a_copy_that_was_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    assert leap_rl.__version__ == "unknown"
+def test_a_copy_that_was_not_installed_has_no_version() -> None:
+    python(
+        "from importlib import metadata\n"
+        "def missing(name): raise metadata.PackageNotFoundError(name)\n"
+        "metadata.version = missing\n"
+        "import leap_rl\n"
+        "assert leap_rl.__version__ == 'unknown'\n"
+    )

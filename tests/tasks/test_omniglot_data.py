@@ -15,13 +15,13 @@ from leap_rl.tasks.images.config import OmniglotConfig
 from leap_rl.tasks.images.data import decode, downsample, read_omniglot
 from leap_rl.tasks.images.splits import (
     alphabet_pools,
-    open_data,
     resolve_alphabets,
     task_images,
-    with_alphabets,
 )
+from leap_rl.tasks.omniglot import OmniglotSuite, open_data
 from tests.tasks.omniglot_images import write_folder, write_zip
 
+SUITE = OmniglotSuite()
 REAL = Path(__file__).parents[1] / "data/omniglot/images_background_small1/Greek"
 DRAWING = REAL / "character01/0394_01.png"
 
@@ -106,7 +106,7 @@ def test_missing_data_is_told_in_one_line_with_the_way_out(tmp_path: Path) -> No
         (config(data=str(tmp_path)), r"holds none of images_background, .*github\.com"),
     ):
         with pytest.raises(ValueError, match=message) as error:
-            with_alphabets(task)
+            SUITE.resolve(task)
         assert "\n" not in str(error.value)
 
 
@@ -166,7 +166,7 @@ def test_a_file_that_is_no_drawing_is_named_before_anything_runs(
     file = sorted((tmp_path / "images_background/Latin/character01").iterdir())[3]
     file.write_bytes(content)
     with pytest.raises(ValueError, match=rf"Latin/character01/{file.name} {fault}.*copy the data"):
-        with_alphabets(config(data=str(tmp_path), games="all"))
+        SUITE.resolve(config(data=str(tmp_path), games="all"))
 
 
 def test_a_drawing_that_is_damaged_inside_is_named_by_its_character(tmp_path: Path) -> None:
@@ -181,10 +181,10 @@ def test_a_drawing_that_is_damaged_inside_is_named_by_its_character(tmp_path: Pa
 
 
 def test_settled_games_are_spelled_out_and_their_data_is_fixed(zipped: Path) -> None:
-    settled = with_alphabets(config(data=str(zipped)))
+    settled = SUITE.resolve(config(data=str(zipped)))
     assert settled.data_sha256 == read_omniglot(str(zipped)).sha256
     assert len(settled.resolved_games) == 2  # of three that are large enough, one is held out
-    assert with_alphabets(settled) == settled
+    assert SUITE.resolve(settled) == settled
     with pytest.raises(ValueError, match="holds other images"):
         open_data(config(data=str(zipped), data_sha256="0" * 64))
 
@@ -202,13 +202,13 @@ def test_alphabets_that_cannot_be_learned_are_refused(
     zipped: Path, games: list[str], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        resolve_alphabets(config(games=games), read_omniglot(str(zipped)))
+        resolve_alphabets(games, read_omniglot(str(zipped)), OmniglotConfig())
 
 
 def test_small_alphabets_are_left_out_of_pools(zipped: Path) -> None:
     data = read_omniglot(str(zipped))
     names = {
-        name: set(resolve_alphabets(config(games=name), data))
+        name: set(resolve_alphabets([name], data, OmniglotConfig()))
         for name in ("all", "pretraining", "held_out")
     }
     assert names["all"] == {"Greek", "Latin", "Sanskrit"}

@@ -18,7 +18,7 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig
-from leap_rl.learners.gradient_descent import QuadraticTask, bowl
+from leap_rl.learners.gradient_descent.task import QuadraticTask, bowl
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
