@@ -17,8 +17,8 @@ BEGIN, END = "<!-- rooms: made by tools/architecture_page.py -->\n", "<!-- end o
 
 
 def imports_by_room() -> dict[str, set[str]]:
-    """Return which rooms each room imports; imports for types alone do not count."""
-    graph = grimp.build_graph("leap_rl", exclude_type_checking_imports=True)
+    """Return which rooms each room imports; imports for types alone count too."""
+    graph = grimp.build_graph("leap_rl")
     found: dict[str, set[str]] = {}
     for module in graph.modules:
         here = found.setdefault(_room(module), set())

@@ -1,1 +1,1 @@
-"""What the machine computes with: its processor, the same bits each time, compiled loops."""
+"""What every room may use: random streams, errors, parsing of options, compiled loops."""

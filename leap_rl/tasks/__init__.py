@@ -1,1 +1,1 @@
-"""Task families: what a task is, its options, its checks, and how it is made."""
+"""What is played or classified: suites of games, their options and budgets; no algorithm."""
