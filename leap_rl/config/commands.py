@@ -48,6 +48,8 @@ class _Options:
             )
         learner = declared(task, self.agent)
         if learner is not None:
+            # A frozen dataclass is set through object.
+            object.__setattr__(self, "agent", learner.without_others(self.agent))
             learner.check(task, self.agent, runtime.env_processes)
         share = runtime.gpus_per_trainer
         if share != "auto" and (share > 0) != (device == "cuda"):
@@ -169,6 +171,8 @@ class LearnConfig(_Options):
     """Learn games without meta-learning, from a random or a given initialization."""
 
     command: ClassVar[str] = "learn"
+    leaves_out: ClassVar[tuple[str, ...]] = ("meta", "validation")
+    """Groups of options that a config of `leap-rl train` may have, and that say nothing here."""
 
     init: str = "random"
     """Where the encoders start: random, RUN, RUN@12 or RUN@best, pretrained:NAME (leap-rl
@@ -181,6 +185,7 @@ class EvaluateConfig(_Options):
     """Learn games from initializations and from random encoders, several agents each."""
 
     command: ClassVar[str] = "evaluate"
+    leaves_out: ClassVar[tuple[str, ...]] = LearnConfig.leaves_out
 
     init: list[str] = field(default_factory=list)
     """Files of the initializations that are compared, pretrained:NAME or hf://USER/REPO: FILE, or

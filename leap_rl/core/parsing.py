@@ -183,7 +183,7 @@ def parse(
         if defaults is not None:
             whole = _options_of_mappings(cast(Any, config))
             parser.set_defaults(flatten(defaults, whole=whole))
-        options = parser.instantiate(parser.parse_args(_with_files(argv)))
+        options = parser.instantiate(parser.parse_args(_with_files(argv, config)))
     named = [field.name for field in fields(config)]  # type: ignore[arg-type]
     made: Any = config(**{name: options[name] for name in named if name in options})
     refuse_passwords(flatten(asdict(made)))
@@ -207,7 +207,7 @@ def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
     """
     parser = config_parser(config, program="leap-rl")
     printing = ("-h", "--help", "--print_config")
-    words = [word for word in _with_files(argv) if word.split("=")[0] not in printing]
+    words = [word for word in _with_files(argv, config) if word.split("=")[0] not in printing]
     with _in_one_line(parser):
         return flatten(parser.parse_args(words, defaults=False).as_dict())
 
@@ -235,19 +235,32 @@ def _refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def _with_files(argv: Sequence[str]) -> list[str]:
-    """Return the arguments with the path of each config that is named, which holds options."""
+def _with_files(argv: Sequence[str], config: type[Any]) -> list[str]:
+    """Return the arguments with the path of each config that is named, or with its options.
+
+    Groups that the command has no use for (`leaves_out`) are left out of them, so that a config of
+    `leap-rl train` serves `leap-rl learn` too.
+    """
     words = list(argv)
     for index, word in enumerate(words):
         if index and words[index - 1] == "--config":
-            words[index] = str(_checked(find(word)))
+            words[index] = _file_of(find(word), getattr(config, "leaves_out", ()))
         elif word.startswith("--config="):
-            words[index] = f"--config={_checked(find(word.removeprefix('--config=')))}"
+            path = find(word.removeprefix("--config="))
+            words[index] = f"--config={_file_of(path, getattr(config, 'leaves_out', ()))}"
     return words
 
 
-def _checked(path: Path) -> Path:
-    """Return a config's file, whose text is a mapping; ValueError names the file and the line."""
+def _file_of(path: Path, leaves_out: Collection[str]) -> str:
+    """Return a config's path, or its text without some groups."""
+    options = _checked(path)
+    kept = {name: value for name, value in options.items() if name not in leaves_out}
+    return str(path) if len(kept) == len(options) else plain_yaml.dump(kept)
+
+
+def _checked(path: Path) -> Mapping[str, Any]:
+    """Return the options in a config's file; ValueError names the file and the line."""
+    options: Any = None
     try:
         options = plain_yaml.load(path.read_text())
         problem = None if isinstance(options, Mapping) else "must hold a mapping of options"
@@ -262,7 +275,8 @@ def _checked(path: Path) -> Path:
         problem = str(error)
     if problem is not None:
         raise ValueError(f"config = {path}: {problem}")
-    return path
+    loaded: Mapping[str, Any] = options
+    return loaded
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:

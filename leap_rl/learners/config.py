@@ -84,10 +84,11 @@ class AgentConfig:
     encoder. None: as initial_weights has it."""
 
     lr: float = 1e-4
-    """Learning rate of the agent's RMSProp. Paper."""
+    """Learning rate of the agent's RMSProp, or of the learner's own optimizer. Paper."""
 
     rmsprop_alpha: float = 0.99
-    """Decay, for each update, of the running mean of squared gradients. Paper."""
+    """Decay, for each update, of the running mean of squared gradients. Paper. This and the next
+    two options are of a2c alone; other algorithms leave them out."""
 
     rmsprop_eps: float = 1e-4
     """Added to the root of that mean, outside the root. The value is the paper's; the place, not

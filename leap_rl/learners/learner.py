@@ -8,8 +8,9 @@ P: flattened shared parameters.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from leap_rl.core.choices import LossDifference
 from leap_rl.learners.config import AgentConfig
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.networks.parameters import Layout
 
-GROUPS = ("rllib", "classifier")
-"""Groups of `agent`'s options, each of one learner."""
+OPTIONS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "a2c": ("rmsprop_alpha", "rmsprop_eps", "rmsprop_start"),
+    "rllib:PPO": ("rllib",),
+    "classifier": ("classifier",),
+}
+"""Options that are one algorithm's alone: where another one is named, they are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +102,21 @@ class Learner(ABC):
         """Return the fields of `AgentConfig` that have no effect."""
         names = (one.name for one in fields(AgentConfig))
         return tuple(name for name in names if name not in ("algorithm", *cls.options))
+
+    @classmethod
+    def without_others(cls, agent: AgentConfig) -> AgentConfig:
+        """Return the options without those that are another algorithm's alone.
+
+        So a config's algorithm is changed by one word.
+        """
+        default = AgentConfig()
+        others = {
+            name: getattr(default, name)
+            for names in OPTIONS_OF.values()
+            for name in names
+            if name not in cls.options
+        }
+        return replace(agent, **others)
 
     @abstractmethod
     def resolved_agent(self) -> AgentConfig:

@@ -8,6 +8,7 @@ import pytest
 
 from leap_rl.config import (
     OPERATIONAL,
+    LearnConfig,
     TrainConfig,
     defining_options,
     fingerprint,
@@ -186,6 +187,29 @@ def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
         ValueError, match=r"env_processes = 2: has no effect with task\.kind = quadratic"
     ):
         read(ROOT / "configs/debug.yaml", "--runtime.env_processes", "2")
+
+
+@pytest.mark.parametrize("name", ["minatar", "gymnasium_cart_pole", "atari_paper", "minatar_ppo"])
+@pytest.mark.parametrize("algorithm", ["a2c", "rllib:PPO"])
+def test_a_configs_algorithm_is_changed_by_one_word(name: str, algorithm: str) -> None:
+    config = LearnConfig.from_yaml(name, {"agent.algorithm": algorithm})
+    agent = to_mapping(config)["agent"]
+    assert ("rmsprop_alpha" in agent, "rllib" in agent) == (algorithm == "a2c", algorithm != "a2c")
+    assert agent["lr"] == TrainConfig.from_yaml(name).agent.lr
+    # What changes what is computed is not left out unsaid.
+    if algorithm != "a2c":
+        with pytest.raises(ValueError, match=r"agent\.share = convolutions: has no effect with"):
+            LearnConfig.from_yaml(
+                name, {"agent.algorithm": algorithm, "agent.share": "convolutions"}
+            )
+
+
+def test_a_config_of_train_serves_learn_but_its_errors_stay() -> None:
+    assert LearnConfig.from_yaml("minatar").task == TrainConfig.from_yaml("minatar").task
+    with pytest.raises(ValueError, match=r"meta\.batch_size: no such option"):
+        LearnConfig.from_yaml("minatar", {"meta.batch_size": 4})
+    with pytest.raises(ValueError, match=r"life_loss_ends = true: agent\.algorithm = rllib:PPO"):
+        LearnConfig.from_yaml("demo", {"agent.algorithm": "rllib:PPO"})
 
 
 def test_maml_is_refused_where_nothing_can_be_differentiated_through() -> None:

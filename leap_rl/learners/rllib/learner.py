@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from leap_rl.learners.task import Task, TaskSpec
 
 
+LARGEST_MINIBATCH = 128
+"""Agent steps of a minibatch: RLlib's default."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PPO(GameLearner):
     """RLlib's PPO: its environment runner, its learner, its Adam, in the trainer's process.
@@ -33,11 +37,11 @@ class PPO(GameLearner):
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
         """Refuse batches that PPO cannot split, and ends of lives within an episode, too."""
         super().check(task, agent, env_processes)
-        batch, own = task.agent_steps_per_update, agent.rllib
-        if own.minibatch_size > batch:
+        batch, size = task.agent_steps_per_update, agent.rllib.minibatch_size
+        if size != "auto" and size > batch:
             raise ValueError(
-                f"agent.rllib.minibatch_size = {own.minibatch_size}: must be at most "
-                f"task.num_envs × task.unroll_length = {batch} agent steps"
+                f"agent.rllib.minibatch_size = {size}: must be at most task.num_envs × "
+                f"task.unroll_length = {batch} agent steps"
             )
         if isinstance(task.suite, GameSuite) and task.suite.life_loss_ends(task):
             raise ValueError(
@@ -45,6 +49,15 @@ class PPO(GameLearner):
                 "a life for the end of an episode, so that its returns would be those of lives; "
                 "set it to false"
             )
+
+    @property
+    def agent_config(self) -> AgentConfig:
+        """The agents' options, with a size of minibatches that fits."""
+        agent = super().agent_config
+        if agent.rllib.minibatch_size == "auto":
+            size = min(LARGEST_MINIBATCH, self.task.agent_steps_per_update)
+            agent = replace(agent, rllib=replace(agent.rllib, minibatch_size=size))
+        return agent
 
     def resolved_agent(self) -> AgentConfig:
         """Return the agents' options with the learner's name."""

@@ -44,7 +44,9 @@ class PPOTask:
 
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         self._config = learner.task
-        self._options = learner.agent.rllib
+        self._options = learner.agent_config.rllib
+        assert self._options.minibatch_size != "auto"
+        self._minibatch_size = self._options.minibatch_size
         logging.getLogger("ray").setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of RLlib's own deprecated calls
@@ -152,7 +154,7 @@ class PPOTask:
             episodes=samples,
             timesteps={"num_env_steps_sampled_lifetime": self._agent_steps},
             num_epochs=num_epochs,
-            minibatch_size=self._options.minibatch_size,
+            minibatch_size=self._minibatch_size,
             shuffle_batch_per_epoch=True,
         )
 
@@ -189,7 +191,8 @@ class _TaskEnv(SingleEnv):
 
 def _ppo(learner: GameLearner, spec: TaskSpec) -> Any:
     """Return the config of PPO, all of it in this process."""
-    config, agent, own = learner.task, learner.agent_config, learner.agent.rllib
+    config, agent = learner.task, learner.agent_config
+    own = agent.rllib
     clip = agent.max_grad_norm
     make: Any = PPOConfig  # likewise
     return (
