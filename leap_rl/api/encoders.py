@@ -14,7 +14,7 @@ from leap_rl.config import TrainConfig
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import load_parameters
-from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.open_run import open_run
 from leap_rl.tasks.played import PlayedFamily
 from leap_rl.training.initialization import load_tensors
 
@@ -49,7 +49,7 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
             f"{given}: lies in no run, so its network is not known; name the run, or "
             "a folder that leap-rl export wrote"
         )
-    config = read_run(run_folder(one.run)).config
+    config = read_run(open_run(one.run)).config
     assert isinstance(config, TrainConfig), "find_initialization refuses others"
     family = config.task.family
     if not isinstance(family, PlayedFamily) or config.agent.share != "encoder":

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from leap_rl.storage.links import enter_folder, naming, opened_folder
+from leap_rl.storage.safe_open import enter_folder, naming, opened_folder
 
 LEFT_S: Final = 600.0
 """A temporary file or folder that is older was left by a process that died."""

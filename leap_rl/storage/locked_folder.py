@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from leap_rl.storage.durable_files import make_folder, remove, remove_leftovers, write_atomically
-from leap_rl.storage.links import find_irregular, opened_folder
 from leap_rl.storage.run_lock import Holder, LockedError, living_holder, locked
+from leap_rl.storage.safe_open import find_irregular, opened_folder
 
 LOCK = ".lock"
 SERVER = ".server"

@@ -33,8 +33,8 @@ import yaml
 
 from leap_rl.storage import plain_yaml
 from leap_rl.storage.durable_files import write_folder
-from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import LockedFolder, RunFolderError
+from leap_rl.storage.safe_open import read_regular
 from leap_rl.storage.state_file import CHECKSUM, checksum, decode_state, encode_state
 
 LATEST = "latest"
@@ -50,7 +50,7 @@ MIRRORED = ".mirror.json"
 class RunFolder(LockedFolder):
     """Reads and writes one run's folder on a local or shared file system.
 
-    One that lives in an object store is a `leap_rl.storage.run_folders.StoredRunFolder`.
+    One that lives in an object store is a `leap_rl.storage.open_run.RemoteRunFolder`.
     """
 
     # -- the config ---------------------------------------------------------------------------

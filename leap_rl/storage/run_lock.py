@@ -28,8 +28,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from leap_rl.storage.checked import checked
-from leap_rl.storage.links import naming
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
+from leap_rl.storage.safe_open import naming
 
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
@@ -232,7 +232,7 @@ def holder_of(record: Any) -> Holder | None:
     """Return the holder that a lock's record names; none where it is damaged."""
     try:
         named = {one.name: record[one.name] for one in fields(Holder) if one.name in record}
-        holder = checked(Holder, named)
+        holder = dataclass_from_json(Holder, named)
         str(holder)  # which fails if its times are out of range
     except (TypeError, ValueError, OverflowError, OSError):
         return None

@@ -38,7 +38,7 @@ class DeposedError(StoreError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class LockRecord:
     """The content of a lock."""
 
     session: str
@@ -63,7 +63,7 @@ class StoreLock:
         self._renewed_s = -math.inf
         self._successor: Holder | None = None
 
-    def read(self) -> Record | None:
+    def read(self) -> LockRecord | None:
         """Return the record; none before the first driver, or where it is damaged."""
         try:
             record = json.loads(self._store.read(NAME) or b"")
@@ -73,7 +73,7 @@ class StoreLock:
             return None
         if holder is None or not isinstance(session, str):
             return None
-        return Record(session=session, held=held is True, holder=holder)
+        return LockRecord(session=session, held=held is True, holder=holder)
 
     def living_holder(self) -> Holder | None:
         """Return the holder if it seems to be alive; none too where the store is away."""
@@ -83,7 +83,7 @@ class StoreLock:
                 return record.holder
         return None
 
-    def look(self, own: Collection[str] = ()) -> Record | None:
+    def look(self, own: Collection[str] = ()) -> LockRecord | None:
         """Return the record, as soon as its holder is gone or has been silent for a minute.
 
         ``own`` are the sessions of drivers on this machine that have ended.

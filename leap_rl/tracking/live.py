@@ -17,9 +17,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from leap_rl.storage.checked import checked
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.durable_files import write_atomically
-from leap_rl.storage.links import read_regular
+from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
 
@@ -104,10 +104,13 @@ def read_live(folder: Path) -> LiveStatus | None:
             return None
         values = document["status"]
         running = tuple(
-            checked(TaskStatus, {**task, "progress": checked(TaskProgress, task["progress"])})
+            dataclass_from_json(
+                TaskStatus,
+                {**task, "progress": dataclass_from_json(TaskProgress, task["progress"])},
+            )
             for task in values["running"]
         )
-        status = checked(RunStatus, {**values, "running": running})
+        status = dataclass_from_json(RunStatus, {**values, "running": running})
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

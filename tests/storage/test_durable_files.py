@@ -15,7 +15,7 @@ from leap_rl.storage.durable_files import (
     write_atomically,
     write_folder,
 )
-from leap_rl.storage.links import read_regular
+from leap_rl.storage.safe_open import read_regular
 
 
 def _interrupt(*_: object) -> None:

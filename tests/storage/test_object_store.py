@@ -15,7 +15,7 @@ from leap_rl.storage.object_store import (
     is_plain,
     read_file,
 )
-from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.open_run import open_run
 
 
 @pytest.fixture(params=["memory", "s3"])
@@ -99,7 +99,7 @@ def test_names_that_leave_or_hide_are_not_listed(name: str) -> None:
 )
 def test_a_url_that_cannot_be_is_refused(url: str, says: str) -> None:
     with pytest.raises(ValueError, match="://") as refusal:
-        run_folder(url)
+        open_run(url)
     assert says in str(refusal.value)
     assert "secret" not in str(refusal.value)
     assert "\n" not in str(refusal.value)
@@ -137,12 +137,12 @@ def test_no_write_is_tried_for_so_long_that_the_run_may_be_anothers(
 
 
 def test_a_file_url_is_a_path(tmp_path: Path) -> None:
-    assert run_folder(f"file://{tmp_path}/mine").path == tmp_path / "mine"
-    assert run_folder(f"file://{tmp_path}/mine").url is None
+    assert open_run(f"file://{tmp_path}/mine").path == tmp_path / "mine"
+    assert open_run(f"file://{tmp_path}/mine").url is None
     with pytest.raises(ValueError, match="must name a folder of this machine"):
-        run_folder("file://elsewhere/srv/runs")
+        open_run("file://elsewhere/srv/runs")
 
 
 def test_a_url_is_one_word_of_the_command_that_is_shown(machine: object) -> None:
     url = "memory://box/mine?region=a&scheme=b"
-    assert quoted(run_folder(url)) == f"'{url}'"
+    assert quoted(open_run(url)) == f"'{url}'"

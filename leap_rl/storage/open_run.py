@@ -20,7 +20,7 @@ from leap_rl.storage.mirror import CONFIG, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.run_folder import MIRRORED, RunFolder
 from leap_rl.storage.run_lock import Holder, LockedError, beat, living_holder, locked
-from leap_rl.storage.store_lock import DeposedError, Record, StoreLock
+from leap_rl.storage.store_lock import DeposedError, LockRecord, StoreLock
 from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 PUSH_EVERY_S: Final = 2.0
@@ -37,7 +37,7 @@ REFRESH: Final = ".refresh"
 _log = logging.getLogger(__name__)
 
 
-def run_folder(given: str | Path) -> RunFolder:
+def open_run(given: str | Path) -> RunFolder:
     """Return the folder of a run that is named by a path or a URL.
 
     Raises:
@@ -55,7 +55,7 @@ def run_folder(given: str | Path) -> RunFolder:
                 f"{redacted(text)}: must name a folder of this machine, as file:///srv/runs/mine"
             )
         return RunFolder(where.path)
-    return StoredRunFolder(text)
+    return RemoteRunFolder(text)
 
 
 def working_copy(url: str) -> Path:
@@ -65,7 +65,7 @@ def working_copy(url: str) -> Path:
     return Path(caches, "leap_rl", "runs", key, url.split("?")[0].rsplit("/", 1)[-1])
 
 
-class StoredRunFolder(RunFolder):
+class RemoteRunFolder(RunFolder):
     """A run in an object store, with a working copy on this machine.
 
     A driver holds two locks, on the working copy and in the store. While it does, the store follows
@@ -158,7 +158,7 @@ class StoredRunFolder(RunFolder):
         """Wait for other processes that bring the working copy up to date."""
         return locked(self.path / REFRESH, wait_s=math.inf)
 
-    def _catch_up(self, last: Record | None) -> None:
+    def _catch_up(self, last: LockRecord | None) -> None:
         """Bring what other machines have done since this one worked on the run.
 
         Without the lock's last record, as after a copy from a disk, the store decides.

@@ -10,8 +10,8 @@ import pytest
 from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import main
 from leap_rl.storage.object_store import ObjectStore, read_file
+from leap_rl.storage.open_run import RemoteRunFolder, open_run, working_copy
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME
 from tests.storage.short_runs import BOWLS, Become, sums
 
@@ -35,7 +35,7 @@ def test_a_run_is_resumed_elsewhere_to_the_same_bits(
     machine("first")  # whose working copy is old by now
     assert main(["resume", url, "--meta.meta_steps", "3"]) == 0
     machine("third")
-    run = run_folder(url)
+    run = open_run(url)
     assert sums(run, 3) == sums(straight, 3)
     assert run.read_config()["run_dir"] == url
     lines = (run.path / "metrics.jsonl").read_text().splitlines()
@@ -51,13 +51,13 @@ def test_what_another_run_takes_of_it_is_fetched(
     assert main(["train", *BOWLS, "--meta.meta_steps", "3", "--run_dir", url]) == 0
     machine("second")
     assert main(["fork", url, "--at", "1", "--run_dir", f"{url}-fork"]) == 0
-    assert sums(run_folder(f"{url}-fork"), 3) == sums(straight, 3)
+    assert sums(open_run(f"{url}-fork"), 3) == sums(straight, 3)
     found = find_initialization(f"{url}@2")
     file = f"{url}/checkpoints/000002/initialization.safetensors"
     assert (found.name, found.path) == ("mine@2", file)
     assert find_initialization(url).name == "mine@3"
     assert find_initialization(file).path == file
-    initialization = run_folder(url).checkpoint(2) / "initialization.safetensors"
+    initialization = open_run(url).checkpoint(2) / "initialization.safetensors"
     assert read_file(file) == initialization.read_bytes()
     machine("third")
     assert main(["report", url]) == 0
@@ -71,7 +71,7 @@ def test_settings_of_a_url_stay_at_its_end(s3_url: str, machine: Become) -> None
     found = find_initialization(url)
     file = "checkpoints/000001/initialization.safetensors"
     assert found.path == f"{s3_url}/{file}?region=us-east-1"
-    assert read_file(found.path) == (run_folder(url).path / file).read_bytes()
+    assert read_file(found.path) == (open_run(url).path / file).read_bytes()
 
 
 LOCKS = {
@@ -108,7 +108,7 @@ def test_a_run_is_where_its_config_is_whatever_the_lock_says(
     machine("third")
     assert main(["watch", url, "--once"]) == 0
     assert main(["resume", url, "--meta.meta_steps", "2"]) == 0
-    assert StoredRunFolder(url).latest() == 2
+    assert RemoteRunFolder(url).latest() == 2
 
 
 def test_a_run_that_was_copied_from_a_disk_is_resumed(
@@ -119,8 +119,8 @@ def test_a_run_that_was_copied_from_a_disk_is_resumed(
         store.write(path.relative_to(straight.path).as_posix(), path.read_bytes())
     assert store.read(NAME) == b""
     assert main(["resume", url, "--meta.meta_steps", "4"]) == 0
-    assert sums(run_folder(url), 3) == sums(straight, 3)
-    assert run_folder(url).latest() == 4
+    assert sums(open_run(url), 3) == sums(straight, 3)
+    assert open_run(url).latest() == 4
 
 
 def test_a_run_whose_config_is_gone_from_the_store_is_put_aside(
@@ -160,9 +160,9 @@ def test_where_no_run_is_a_line_says_so(
 def test_a_report_is_brought_without_the_run(url: str, machine: Become) -> None:
     """Which another driver may be going on with."""
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    StoredRunFolder(url).write_checkpoint(2, {}, {})
+    RemoteRunFolder(url).write_checkpoint(2, {}, {})
     ObjectStore(url).write("checkpoints/latest", b"000100\n")
-    run = StoredRunFolder(url)
+    run = RemoteRunFolder(url)
     (run.path / "report").mkdir()
     (run.path / "report/index.html").write_text("what came out")
     run.publish("report")
@@ -208,7 +208,7 @@ def test_working_copies_of_two_urls_are_two(machine: Become) -> None:
 
 def test_a_tilde_stands_for_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert run_folder("~/runs/mine").path == tmp_path / "runs/mine"
+    assert open_run("~/runs/mine").path == tmp_path / "runs/mine"
     assert (
-        run_folder("~nobody-of-this-name/mine").path == Path("~nobody-of-this-name/mine").absolute()
+        open_run("~nobody-of-this-name/mine").path == Path("~nobody-of-this-name/mine").absolute()
     )

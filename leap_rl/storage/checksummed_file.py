@@ -22,22 +22,22 @@ _SEAL = "leap_rl"
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class SealError(ValueError):
+class ChecksumError(ValueError):
     """What was opened is not what was sealed."""
 
 
-def seal(arrays: Arrays, header: Mapping[str, Any]) -> bytes:
+def encode_arrays(arrays: Arrays, header: Mapping[str, Any]) -> bytes:
     """Return the contents of a file with the arrays and the header, which goes through JSON."""
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(header, allow_nan=False, sort_keys=True)
     return save(arrays, {_SEAL: json.dumps({"blake2b": _digest(arrays, text), "header": text})})
 
 
-def unseal(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def decode_arrays(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return the arrays and the header that were sealed.
 
     Raises:
-        SealError: The contents are torn, damaged or nothing that `seal` made.
+        ChecksumError: The contents are torn, damaged or nothing that `encode_arrays` made.
     """
     data = bytes(data)
     try:
@@ -47,9 +47,9 @@ def unseal(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str,
         arrays = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise SealError(f"it cannot be read: {type(error).__name__}: {reason}") from None
+        raise ChecksumError(f"it cannot be read: {type(error).__name__}: {reason}") from None
     if not isinstance(text, str) or _digest(arrays, text) != digest:
-        raise SealError("it does not hold what was written (its digest is another one)")
+        raise ChecksumError("it does not hold what was written (its digest is another one)")
     return arrays, json.loads(text)
 
 

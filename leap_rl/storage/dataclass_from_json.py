@@ -29,7 +29,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
 """Whether a value is of a field's type, by its annotation; other types are not checked."""
 
 
-def checked(kind: type[T], values: Mapping[str, Any]) -> T:
+def dataclass_from_json(kind: type[T], values: Mapping[str, Any]) -> T:
     """Return a dataclass of these values.
 
     Raises:
