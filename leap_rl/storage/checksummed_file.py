@@ -1,7 +1,7 @@
-"""Arrays and a header in one file that tells damage: safetensors with a digest of its contents.
+"""Arrays and a header in a safetensors file with a checksum.
 
-safetensors itself checks that sizes fit, not that bytes are those that were written. The digest
-covers the header, and the name, type, shape and bytes of every array.
+safetensors itself checks sizes, not contents. The checksum covers the header, and the name, type,
+shape and bytes of every array.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-_SEAL = "leap_rl"
-"""The one entry of the metadata: safetensors writes several in any order."""
+_METADATA = "leap_rl"
+"""The metadata's only key: safetensors writes several in any order."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 class ChecksumError(ValueError):
-    """What was opened is not what was sealed."""
+    """The file is damaged, or `encode_arrays` did not write it."""
 
 
 def encode_arrays(arrays: Arrays, header: Mapping[str, Any]) -> bytes:
-    """Return the contents of a file with the arrays and the header, which goes through JSON."""
+    """Return the content of a file with the arrays and the header, which is stored as JSON."""
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps(header, allow_nan=False, sort_keys=True)
-    return save(arrays, {_SEAL: json.dumps({"blake2b": _digest(arrays, text), "header": text})})
+    return save(arrays, {_METADATA: json.dumps({"blake2b": _digest(arrays, text), "header": text})})
 
 
 def decode_arrays(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and the header that were sealed.
+    """Return the arrays and the header of a file's content.
 
     Raises:
-        ChecksumError: The contents are torn, damaged or nothing that `encode_arrays` made.
+        ChecksumError: It is torn or damaged, or `encode_arrays` did not write it.
     """
     data = bytes(data)
     try:
         size = int.from_bytes(data[:8], "little")
-        sealed = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_SEAL])
-        text, digest = sealed["header"], sealed["blake2b"]
+        metadata = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_METADATA])
+        text, digest = metadata["header"], metadata["blake2b"]
         arrays = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -54,7 +54,7 @@ def decode_arrays(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], di
 
 
 def _digest(arrays: Arrays, text: str) -> str:
-    # As safe as SHA-256 and several times as fast where the processor has no instructions for it.
+    # As safe as SHA-256, and several times as fast on processors without SHA instructions.
     digest = hashlib.blake2b(text.encode(), digest_size=32)
     for name in sorted(arrays):
         array = arrays[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,13 @@ def test_a_store_that_refuses_or_is_away_is_told_in_one_line(
     with pytest.raises(StoreError, match="NoSuchBucket"):
         ObjectStore(f"{s3_url.rsplit('/', 2)[0]}-none/x").replace("a", b"", None)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(StoreError, match=r"cannot be written to \(a\)") as refusal:
-        ObjectStore(s3_url).replace("a", b"", None)
-    assert "\n" not in str(refusal.value)
+    for call, what in {
+        lambda store: store.replace("a", b"", None): r"cannot be written to \(a\)",
+        lambda store: store.read("a"): r"cannot be read \(a\)",
+    }.items():
+        with pytest.raises(StoreError, match=f"^{re.escape(s3_url)}: {what}: .+") as refusal:
+            call(ObjectStore(s3_url))
+        assert "\n" not in str(refusal.value)
 
 
 def test_a_store_keeps_to_its_folder(url: str) -> None:
@@ -102,16 +107,6 @@ def test_a_url_that_cannot_be_is_refused(url: str, says: str) -> None:
         open_run(url)
     assert says in str(refusal.value)
     assert "secret" not in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
-def test_a_store_that_is_away_is_told_in_one_line(
-    s3_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(StoreError, match="cannot be read") as refusal:
-        ObjectStore(s3_url).read("a")
-    assert str(refusal.value).startswith(s3_url)
     assert "\n" not in str(refusal.value)
 
 
