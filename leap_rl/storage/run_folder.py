@@ -23,6 +23,7 @@ files, so that damage to any file that a resume reads is noticed. Curves and age
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,11 +71,9 @@ class RunFolder(LockedFolder):
             raise RunFolderError(
                 f"{self.place}: no run is here (config.yaml is missing); `leap-rl train` makes one"
             )
+        content = _read(self.config_path, 4 * plain_yaml.LARGEST + 1)
         try:
-            content = read_regular(self.config_path, 4 * plain_yaml.LARGEST + 1)
             config = plain_yaml.load(content.decode("utf-8"))
-        except OSError as error:
-            raise RunFolderError(f"{self.config_path}: cannot be read: {error.strerror}") from None
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise RunFolderError(f"{self.config_path}: cannot be read: {reason}") from None
@@ -118,12 +117,9 @@ class RunFolder(LockedFolder):
 
     def _pointer(self, name: str) -> int | None:
         pointer = self.path / "checkpoints" / name
-        try:
-            text = read_regular(pointer, 64).strip()
-        except FileNotFoundError:
+        if not os.path.lexists(pointer):
             return None
-        except OSError as error:
-            raise RunFolderError(f"{pointer}: cannot be read: {error.strerror}") from None
+        text = _read(pointer, 64).strip()
         if not text.isdigit() or len(text) > LONGEST_NUMBER:
             raise RunFolderError(f"{pointer}: holds {text!r}, which is no checkpoint's number")
         return int(text)
@@ -196,10 +192,9 @@ class RunFolder(LockedFolder):
 
     def read_state(self, number: int) -> dict[str, Any]:
         path = self._checkpoint(number) / STATE
+        content = _read(path)
         try:
-            return decode_state(read_regular(path), number)
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot be read: {error}") from None
+            return decode_state(content, number)
         except ValueError as error:
             raise RunFolderError(f"{path}: {error}") from None
 
@@ -218,10 +213,7 @@ class RunFolder(LockedFolder):
     def read_file(self, name: str, state: Mapping[str, Any]) -> bytes:
         """Return a file of the checkpoint with this state, its checksum verified."""
         path = self.checkpoint(state["number"]) / name
-        try:
-            data = read_regular(path)
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
+        data = _read(path)
         if hashlib.sha256(data).hexdigest() != state["sha256"].get(name):
             raise RunFolderError(f"{path}: is damaged (its SHA-256 is not the one recorded)")
         return data
@@ -261,6 +253,13 @@ class RunFolder(LockedFolder):
 
     def agent(self, slot: int, game: str) -> Path:
         return self.path / "agents" / f"{slot:03d}_{file_name(game)}.safetensors"
+
+
+def _read(path: Path, largest: int = -1) -> bytes:
+    try:
+        return read_regular(path, largest)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def file_name(game: str) -> str:

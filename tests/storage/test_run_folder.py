@@ -48,14 +48,6 @@ def test_latest_moves_only_when_the_checkpoint_is_whole(
     assert folder.read_checkpoint(1)[0] == {"a": b"whole"}
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x00\x02", b"\x00\x01\x00"])
-def test_a_damaged_file_is_named(folder: RunFolder, damage: bytes) -> None:
-    folder.write_checkpoint(0, {"a.bin": b"\x00\x01"}, {})
-    (folder.checkpoint(0) / "a.bin").write_bytes(damage)
-    with pytest.raises(RunFolderError, match=r"a\.bin: is damaged"):
-        folder.read_checkpoint(0)
-
-
 def test_missing_things_are_named(folder: RunFolder) -> None:
     with pytest.raises(RunFolderError, match="no run is here"):
         folder.read_config()
@@ -65,6 +57,19 @@ def test_missing_things_are_named(folder: RunFolder) -> None:
         folder.read_checkpoint(0)
     with pytest.raises(RunFolderError, match=r"000001/state\.json: cannot be read"):
         folder.read_checkpoint(1)
+    with pytest.raises(RunFolderError, match="has no checkpoint"):
+        RunFolder(folder.path / "other").fall_back("own")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00\x02", b"\x00\x01\x00"])
+def test_a_damaged_file_is_named(folder: RunFolder, damage: bytes) -> None:
+    for number in (0, 1):
+        folder.write_checkpoint(number, {"a.bin": b"\x00\x01"}, {})
+        (folder.checkpoint(number) / "a.bin").write_bytes(damage)
+    with pytest.raises(RunFolderError, match=r"000000/a\.bin: is damaged"):
+        folder.read_checkpoint(0)
+    with pytest.raises(RunFolderError, match=r"000001/a\.bin: is damaged.*no other .* is whole"):
+        folder.fall_back("own")
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/secret", "..", ".", ""])
@@ -212,16 +217,6 @@ def test_it_falls_back_as_far_as_it_must(folder: RunFolder) -> None:
     assert line is not None
     assert "000003/state.json: cannot be read" in line
     assert folder.latest() == 0
-
-
-def test_a_run_without_a_whole_checkpoint_is_told(folder: RunFolder) -> None:
-    with pytest.raises(RunFolderError, match="has no checkpoint"):
-        folder.fall_back("own")
-    run_of(folder, 2)
-    for number in (0, 1):
-        (folder.checkpoint(number) / "a.bin").write_bytes(b"")
-    with pytest.raises(RunFolderError, match=r"000001/a\.bin: is damaged.*no other .* is whole"):
-        folder.fall_back("own")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -36,26 +37,23 @@ def test_two_drivers_do_not_work_on_one_run(url: str, machine: Become) -> None:
     assert RemoteRunFolder(url).worker() is None
 
 
-class beating:  # noqa: N801
+@contextmanager
+def beating(url: str) -> Iterator[None]:
     """Renews the lock of a run all the time, as its holder does every ten seconds."""
+    store, ended = ObjectStore(url), threading.Event()
 
-    def __init__(self, url: str) -> None:
-        self._store = ObjectStore(url)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat)
+    def beat() -> None:
+        while not ended.wait(0.2):
+            renewed = {**record(store), "heartbeat": time.time()}
+            store.write(NAME, json.dumps(renewed).encode())
 
-    def _beat(self) -> None:
-        while not self._ended.wait(0.2):
-            record = json.loads(self._store.read(NAME) or b"")
-            record["heartbeat"] = time.time()
-            self._store.write(NAME, json.dumps(record).encode())
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exception: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_a_run_that_was_taken_over_stops_here(
@@ -69,9 +67,7 @@ def test_a_run_that_was_taken_over_stops_here(
             lock = StoreLock(ObjectStore(url))
             lock._write(held=True, over=ObjectStore(url).tag(NAME))
             (run.path / "late").write_text("of who was cut off")
-            for _ in range(200):
-                run.check()
-                time.sleep(0.05)
+            wait_until(run.check)  # until it raises
 
     with pytest.raises(StoreError, match="has taken the run over while this machine was cut off"):
         work()
@@ -119,10 +115,7 @@ def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
             run.write_checkpoint(2, {}, {})
             cable.is_cut = True
             run.write_checkpoint(3, {}, {})
-            deadline = time.monotonic() + 30.0
-            while not caplog.records:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: caplog.records)
 
     with caplog.at_level(logging.WARNING), pytest.raises(StoreError) as failure:
         work()
@@ -211,15 +204,12 @@ def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
         with run.lock():
             cable.is_cut = True
             run.write_checkpoint(2, {}, {})
-            record = json.loads(cable.of_others.read(store, NAME) or b"")
-            cable.of_others.write(store, NAME, json.dumps({**record, "session": "new"}).encode())
+            lock = json.loads(cable.of_others.read(store, NAME) or b"")
+            cable.of_others.write(store, NAME, json.dumps({**lock, "session": "new"}).encode())
             cable.of_others.write(store, "checkpoints/latest", b"000100\n")
             time.sleep(0.2)  # the backlog waits
             cable.is_cut = False
-            deadline = time.monotonic() + 30.0
-            while time.monotonic() < deadline:
-                run.check()
-                time.sleep(0.01)
+            wait_until(run.check)  # until it raises
 
     with pytest.raises(StoreError, match="has taken the run over while this machine was cut off"):
         work()
