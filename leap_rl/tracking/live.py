@@ -77,10 +77,9 @@ def _best_effort() -> Iterator[None]:
     """Suppress OSErrors, except that of a pipe whose reader is gone."""
     try:
         yield
-    except BrokenPipeError:
-        raise
-    except OSError:
-        pass
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
 
 
 class LiveStatus(NamedTuple):

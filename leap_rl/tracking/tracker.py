@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from leap_rl.tracking.config import TrackingConfig
@@ -62,14 +62,12 @@ class Tracker:
 
     def close(self) -> None:
         *mirrors, truth = self._sinks
-        try:
+        with closing(truth):
             for mirror in mirrors:
                 try:
                     mirror.close()
                 except Exception as error:
                     _report_mirror(mirror.name, error)
-        finally:
-            truth.close()
 
     def __enter__(self) -> Tracker:
         return self

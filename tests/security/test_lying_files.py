@@ -136,7 +136,7 @@ def test_initializations_that_lie_are_one_line(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_pickle_in_a_sealed_snapshot_is_one_line(
+def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
     run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from leap_rl.storage.checksummed_file import decode_arrays

@@ -83,14 +83,6 @@ def test_two_writers_tear_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "victim").write_bytes(b"precious")
-    (tmp_path / "file").symlink_to("victim")
-    write_atomically(tmp_path / "file", b"new")
-    assert (tmp_path / "victim").read_bytes() == b"precious"
-    assert (tmp_path / "file").read_bytes() == b"new"
-
-
 @pytest.mark.parametrize("name", ["link/file", "link/folder/file", "folder/../../out/file"])
 def test_no_link_below_the_root_is_followed(name: str, tmp_path: Path) -> None:
     root, out = tmp_path / "root", tmp_path / "out"
