@@ -15,7 +15,7 @@ from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import load_parameters
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.initialization import load_tensors
-from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.open_run import open_run
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,7 +48,7 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
             f"{given}: lies in no run, so its network is not known; name the run, or "
             "a folder that leap-rl export wrote"
         )
-    config = read_run(run_folder(one.run)).config
+    config = read_run(open_run(one.run)).config
     assert isinstance(config, TrainConfig), "find_initialization refuses others"
     shared = encoder_shared_by(config.task, config.agent)
     if shared is None or config.agent.share != "encoder":

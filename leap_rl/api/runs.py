@@ -14,8 +14,8 @@ from leap_rl.app.record import read_run
 from leap_rl.config import Config, LearnConfig, TrainConfig, to_mapping
 from leap_rl.core import plain_yaml
 from leap_rl.core.parsing import spelled
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import INITIALIZATION
-from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.jsonl import read_rows
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Run:
     """
 
     def __init__(self, place: str | Path) -> None:
-        self._folder = run_folder(place)
+        self._folder = open_run(place)
         self.config: Config = read_run(self._folder).config
         """Every option of the run."""
 
@@ -265,7 +265,7 @@ def follow(
             "callbacks: must be functions in a list, as [function]; options are given by name, as "
             "options={...}"
         )
-    path = run_folder(place).path / "metrics.jsonl"
+    path = open_run(place).path / "metrics.jsonl"
     run: Run | None = None
     size = 0
 

@@ -17,8 +17,8 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.core.urls import redacted
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.wandb_folder import note_sources
 
 C = TypeVar("C", bound=Config)
@@ -101,7 +101,7 @@ def make_run(
         raise ValueError("run_dir = '': must name a folder, or be null for a new one in runs")
     else:
         try:
-            folder = run_folder(config.run_dir)
+            folder = open_run(config.run_dir)
         except (ValueError, StoreError) as error:
             raise ValueError(f"run_dir = {error}") from None
     try:

@@ -18,8 +18,8 @@ from leap_rl.networks.parameters import Layout
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.card import OPTIONS
 from leap_rl.sharing.initialization import read_initialization
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, RunFolder
-from leap_rl.storage.run_folders import run_folder
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 """Of a group: what stands before the first `=` is a name if it is one, and a path otherwise."""
@@ -136,7 +136,7 @@ def find_initialization(given: str) -> FoundInitialization:
         refuse_password(given)
         plain = given.split("?")[0]  # a presigned URL has a query
         if not plain.endswith(".safetensors"):
-            return _of_run(given, run_folder(where), version)
+            return _of_run(given, open_run(where), version)
         name = plain.rsplit("/", 1)[-1].removesuffix(".safetensors")
         return FoundInitialization(given=given, path=given, name=name, options=None)
     here = Path(given)

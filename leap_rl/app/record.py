@@ -14,7 +14,7 @@ from leap_rl.core.determinism import processor_kind
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.core.version import __version__
 from leap_rl.learners.registry import package_of
-from leap_rl.storage.checked import checked
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
 
@@ -174,7 +174,7 @@ def _pop_record(options: dict[str, Any], folder: RunFolder) -> Record:
     """Take the head out of a config."""
     head = {one.name: options.pop(one.name, None) for one in fields(Record)}
     try:
-        origin = None if head["origin"] is None else checked(Origin, head["origin"])
+        origin = None if head["origin"] is None else dataclass_from_json(Origin, head["origin"])
         made_by = [{"leap_rl": "unknown", **versions} for versions in head["made_by"] or ()]
     except TypeError:
         raise ValueError(

@@ -27,8 +27,8 @@ from leap_rl.evaluation.results import Evaluation
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.durable_files import write_atomically
-from leap_rl.storage.links import read_regular
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.jsonl import read_rows
 
 _LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}

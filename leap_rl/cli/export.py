@@ -22,8 +22,8 @@ from leap_rl.sharing.card import CARD, ONNX, OPTIONS, Card, write_card
 from leap_rl.sharing.exported import encoder_of
 from leap_rl.sharing.onnx_file import onnx_of
 from leap_rl.storage.durable_files import make_folder, write_atomically
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import INITIALIZATION
-from leap_rl.storage.run_folders import run_folder
 
 _DESCRIPTION = """\
 Write a run's initialization into a folder of its own, to share or to load elsewhere:
@@ -105,7 +105,7 @@ def export(
     """
     if one.run is None or one.file is None:
         raise ValueError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
-    run = run_folder(one.run)
+    run = open_run(one.run)
     config = read_run(run).config
     assert isinstance(config, TrainConfig), "find_initialization refuses others"
     shared = encoder_shared_by(config.task, config.agent)
@@ -167,7 +167,7 @@ def _verdicts(path: str, given: str, sha256: str) -> list[str]:
     from leap_rl.evaluation.comparison import read_summary
     from leap_rl.evaluation.verdict import verdict_of
 
-    folder = run_folder(path)
+    folder = open_run(path)
     summary = read_summary(folder)
     evaluation = summary.evaluation
     if not evaluation.curves or not summary.comparisons:

@@ -14,8 +14,8 @@ from leap_rl.app.record import Origin, StoredRun, parse_over, read_run
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.config import TrainConfig
 from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import INITIALIZATION, LONGEST_NUMBER, RunFolder
-from leap_rl.storage.run_folders import run_folder
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
 _HELP = """\
@@ -45,7 +45,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         print(_HELP)
         return 0 if argv else EXIT_USAGE
     at, options = take_at(argv[1:])
-    parent = run_folder(argv[0])
+    parent = open_run(argv[0])
     folder, config = create_fork(parent, at, options, trusts_imports=call.trusts_imports)
     return run(config, folder, call)
 

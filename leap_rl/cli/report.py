@@ -10,7 +10,7 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.report import announce_report, write_report
 from leap_rl.cli import command_parser
 from leap_rl.core.urls import is_url, redacted
-from leap_rl.storage.run_folders import run_folder
+from leap_rl.storage.open_run import open_run
 
 _DESCRIPTION = """\
 Write one self-contained HTML page on meta-training runs and evaluations: a verdict in plain words
@@ -25,7 +25,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     given = options().parse_args(argv)
     if given.out is not None and is_url(given.out):
         raise ValueError(f"out = {redacted(given.out)}: must be a path on this machine")
-    folders = [run_folder(path) for path in given.paths]
+    folders = [open_run(path) for path in given.paths]
     page = write_report(folders, None if given.out is None else Path(given.out))
     announce_report(page, opens=given.open)
     return 0

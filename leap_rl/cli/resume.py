@@ -12,8 +12,8 @@ from leap_rl.app.record import StoredRun, differences, parse_over, read_run, ver
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.config import Config, TrainConfig, defining_options
 from leap_rl.core.version import __version__
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.run_folders import run_folder
 
 _HELP = """\
 usage: leap-rl resume RUN [OPTIONS]
@@ -31,7 +31,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(_HELP)
         return 0 if argv else EXIT_USAGE
-    folder = run_folder(argv[0])
+    folder = open_run(argv[0])
     config = prepare(folder, argv[1:], trusts_imports=call.trusts_imports)
     return run(config, folder, call, resumes=True)
 

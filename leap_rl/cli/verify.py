@@ -15,11 +15,11 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.cli import EXIT_FAILED, command_parser
 from leap_rl.config import TrainConfig
-from leap_rl.storage.links import read_regular
+from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.run_folders import run_folder
-from leap_rl.storage.sealed import SealError, unseal
+from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.jsonl import read_rows
 
 States: TypeAlias = dict[int, dict[str, Any]]
@@ -37,7 +37,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     parser.add_argument(
         "run", metavar="RUN", help="the run's folder, or its URL in an object store"
     )
-    folder = run_folder(parser.parse_args(argv).run)
+    folder = open_run(parser.parse_args(argv).run)
     holder = folder.worker()
     if holder is not None:
         print(f"{shown(folder)}: {holder} works on it; what it writes meanwhile may be reported")
@@ -132,8 +132,8 @@ def _sealed_files(folder: RunFolder, run: StoredRun, states: States) -> Iterator
     names = (".lease", ".snapshot", ".safetensors")
     for path in sorted(chain(carried, (path for path in slots if path.suffix in names))):
         try:
-            _, header = unseal(read_regular(path))
-        except (OSError, SealError, ValueError) as error:
+            _, header = decode_arrays(read_regular(path))
+        except (OSError, ChecksumError, ValueError) as error:
             yield f"{path}: {getattr(error, 'strerror', None) or error}"
             continue
         if not isinstance(header, dict) or header.get("fingerprint") != run.record.fingerprint:

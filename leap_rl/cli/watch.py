@@ -11,8 +11,8 @@ from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import read_run
 from leap_rl.cli import command_parser
 from leap_rl.config import Config, TrainConfig
+from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.run_lock import Holder
 from leap_rl.tracking.console import make_console, print_status
 from leap_rl.tracking.live import read_live
@@ -34,7 +34,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         "--once", action="store_true", help="print the table once and leave, as scripts want it"
     )
     options = parser.parse_args(argv)
-    folder = run_folder(options.run)
+    folder = open_run(options.run)
     config = read_run(folder).config
     if options.once:
         _print_once(folder, config)

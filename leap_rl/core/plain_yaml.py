@@ -1,8 +1,8 @@
-"""YAML as configs hold it, from whoever wrote them: scalars, lists and mappings, written out.
+"""YAML of untrusted configs: scalars, lists and mappings only.
 
-No tag makes anything be run or imported. Nothing is referred to by an anchor (`&name`, `*name`), of
-which some lines can stand for more values than memory holds, and nesting is shallow, since PyYAML
-and its C library recurse.
+No tag runs or imports anything. Anchors (`&name`, `*name`) are refused, since a few lines of them
+can expand to more values than memory holds, and so is deep nesting, since PyYAML and its C library
+recurse.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from typing import Any
 import yaml
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML with its C library, where there is one: ten times as fast. jsonargparse takes the same."""
+"""PyYAML's C loader if there is one: ten times as fast. jsonargparse uses the same."""
 
 LARGEST = 2**20
 """Characters; a config has some thousand."""
-
 DEEPEST = 32
 """Levels of lists and mappings; a config has four."""
 
 
 class NotPlainError(yaml.YAMLError):
-    """The text is YAML, or might be, and more than a config needs."""
+    """The text uses features of YAML that no config needs."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a value out wherever it occurs."""
+    """Writes repeated values in full, without anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -36,13 +35,13 @@ class _Dumper(yaml.SafeDumper):
 
 @dataclass
 class _Keys:
-    """The keys of a mapping whose keys and values come in turn."""
+    """The keys of a mapping, whose events are keys and values in turn."""
 
     seen: set[str] = field(default_factory=set)
     is_key: bool = True
 
     def twice(self, node: yaml.NodeEvent) -> str | None:
-        """Take the next key or value; returns a key that is there already."""
+        """Take the next key or value; returns the key if the mapping has it already."""
         is_key, self.is_key = self.is_key, not self.is_key
         if not is_key or not isinstance(node, yaml.ScalarEvent):
             return None
@@ -53,15 +52,14 @@ class _Keys:
 
 
 def check(text: str) -> None:
-    """Refuse what is not to be loaded.
+    """Raise a NotPlainError for a text that is too long or too deep, or has anchors or a key twice.
 
     Raises:
-        NotPlainError: It is too long, too deep, uses an anchor, or has a key twice.
         yaml.YAMLError: It is no YAML.
     """
     if len(text) > LARGEST:
         raise NotPlainError(f"it has {len(text)} characters; no config needs more than {LARGEST}")
-    # Of each open mapping its keys so far; none of a list.
+    # The keys so far of each open mapping; None for a list.
     nested: list[_Keys | None] = []
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.AliasEvent):

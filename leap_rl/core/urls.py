@@ -1,7 +1,7 @@
-"""URLs that are given for files and folders: no password in them, and no secret shown or kept.
+"""URLs of files and folders: refuses passwords, and redacts secrets in messages and configs.
 
-Whoever has a presigned URL may read what it names, so a query is as secret as a password. That of
-an object store's folder holds settings (`?region=eu-west-1`), which are none.
+A query is as secret as a password, since a presigned URL gives access to the file. Only an object
+store's settings (`?region=eu-west-1`) are shown.
 """
 
 from __future__ import annotations
@@ -13,38 +13,31 @@ from urllib.parse import parse_qsl, unquote
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>[^\s'\"`<>]*)")
 _USER = re.compile(r"^(?:[^/?#@:]*:(?!:|\d*(?:[/?#]|$))[^@]*|[^/?#@]*)@")
-"""What stands before the host: also a password with a slash in it, which no URL may have."""
+"""User and password before the host, even if the password has a slash, which URLs forbid."""
 
 _PLAIN_SETTINGS: Final = frozenset(
     {
         *("region", "scheme", "endpoint_override", "allow_delayed_open", "retry_limit_seconds"),
-        *(
-            "allow_bucket_creation",
-            "allow_bucket_deletion",
-            "check_directory_existence_before_creation",
-        ),
+        *("allow_bucket_creation", "allow_bucket_deletion"),
+        "check_directory_existence_before_creation",
     }
 )
-"""Of pyarrow's URLs of object stores."""
+"""Settings in pyarrow's URLs of object stores."""
 
 
 def is_url(given: str) -> bool:
-    """Whether a place is said as a URL, and not as a path."""
+    """Whether a place is a URL, not a path."""
     return "://" in given
 
 
 def file_in(url: str, name: str) -> str:
-    """Return the URL of a file in a folder, whose settings stay at the end."""
+    """Return the URL of a file in a folder; the folder's settings stay at the end."""
     folder, mark, settings = url.partition("?")
     return f"{folder.rstrip('/')}/{name}{mark}{settings}"
 
 
 def refuse_password(given: str) -> None:
-    """Refuse a URL with a user name or a password, in it or in a URL within it.
-
-    Raises:
-        ValueError: There is one; the message does not say it.
-    """
+    """Raise a ValueError for a URL with a user name or password, in it or in a URL within it."""
     for text in (given, unquote(given)):
         for start in re.finditer("://", text):
             if _USER.match(text[start.end() :]):
@@ -55,11 +48,7 @@ def refuse_password(given: str) -> None:
 
 
 def refuse_passwords(options: Mapping[str, object]) -> None:
-    """Refuse options, by dotted name, of which one is a URL with a password, or a list with one.
-
-    Raises:
-        ValueError: One is; the message names it.
-    """
+    """Raise a ValueError for an option, by dotted name, that is or lists a URL with a password."""
     for name, value in options.items():
         for one in value if isinstance(value, Iterable) and not isinstance(value, str) else [value]:
             if isinstance(one, str) and is_url(one):
@@ -70,7 +59,7 @@ def refuse_passwords(options: Mapping[str, object]) -> None:
 
 
 def redacted(text: str) -> str:
-    """Return a text with `...` in the place of what may be secret in the URLs that it holds."""
+    """Return a text with `...` for what may be secret in its URLs."""
     return _URL.sub(_without_secrets, text)
 
 

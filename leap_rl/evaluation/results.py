@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
+from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.sealed import SealError, unseal
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.rounds.evaluation_slots import REWARDS, agents_of, reward_intervals
 
@@ -144,8 +144,8 @@ def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
     found = {}
     for slot in range(slots):
         try:
-            arrays, header = unseal(folder.slot(0, slot).read_bytes())
-        except (OSError, SealError):
+            arrays, header = decode_arrays(folder.slot(0, slot).read_bytes())
+        except (OSError, ChecksumError):
             continue  # not complete yet; or damaged, which a resume reports
         content = header.get("content", {})
         if "dropped" in content:

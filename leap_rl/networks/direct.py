@@ -60,7 +60,7 @@ def _is_dense(layer: nn.Module) -> bool:
     return layer.kernel_size[0] % layer.stride[0] == 0
 
 
-def given(tensor: Tensor | None) -> Tensor:
+def not_none(tensor: Tensor | None) -> Tensor:
     """Return a tensor that is there, such as the gradient of a parameter of a flat vector."""
     assert tensor is not None
     return tensor
@@ -97,18 +97,18 @@ class _Dense:
     def refresh(self) -> None:
         """Take over the parameters."""
         torch.mul(self._by_block(self._layer.weight), self._scale, out=self._blocks)
-        self.bias.copy_(given(self._layer.bias))
+        self.bias.copy_(not_none(self._layer.bias))
 
     def zero_grad(self) -> None:
         """Zero the gradients, which `add_gradient` adds to."""
-        given(self._layer.weight.grad).zero_()
-        given(given(self._layer.bias).grad).zero_()
+        not_none(self._layer.weight.grad).zero_()
+        not_none(not_none(self._layer.bias).grad).zero_()
 
     def add_gradient(self, weight_grad: Tensor, bias_grad: Tensor) -> None:
         """Add gradients with respect to `weight` and `bias`."""
         blocks = weight_grad.permute(0, 2, 3, 1).reshape(self._blocks.shape)
-        self._by_block(given(self._layer.weight.grad)).add_(blocks, alpha=self._scale)
-        given(given(self._layer.bias).grad).add_(bias_grad)
+        self._by_block(not_none(self._layer.weight.grad)).add_(blocks, alpha=self._scale)
+        not_none(not_none(self._layer.bias).grad).add_(bias_grad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class DirectPasses(Passes):
 
 def _linear_gradient(layer: nn.Linear, grad: Tensor, inputs: Tensor) -> None:
     """Overwrite a layer's gradient, from that of its outputs [N, O] and its inputs [N, I]."""
-    weight_grad, bias_grad = given(layer.weight.grad), given(layer.bias.grad)
+    weight_grad, bias_grad = not_none(layer.weight.grad), not_none(layer.bias.grad)
     if grad.dtype == weight_grad.dtype:
         torch.mm(grad.t(), inputs, out=weight_grad)
     else:

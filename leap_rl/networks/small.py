@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from leap_rl.core.kernels import kernel
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.direct import PIXEL_SCALE, given, is_plain
+from leap_rl.networks.direct import PIXEL_SCALE, is_plain, not_none
 from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
 
 LARGEST = 8192
@@ -79,7 +79,7 @@ class SmallPasses(Passes):
         filters = self._convolution.weight.permute(1, 2, 3, 0)
         torch.mul(filters.flip(2), PIXEL_SCALE, out=self._filters)
         # What empty observations are convolved to.
-        bias = given(self._convolution.bias).to(self._dtype)
+        bias = not_none(self._convolution.bias).to(self._dtype)
         self._blank = bias.repeat(self._linear.in_features // len(bias)).numpy()
         self._weight = self._linear.weight.to(self._dtype)
         self._bias = self._linear.bias.to(self._dtype).unsqueeze(1)
@@ -108,17 +108,17 @@ class SmallPasses(Passes):
         features = torch.cat([step.features for step in self._unroll], dim=1)
         grad = heads_gradient(logits_grad, values_grad).t().to(self._dtype)  # [L + 1, N]
         heads_grad, bias_grad = grad @ features.t(), grad.sum(1)
-        given(self._policy.weight.grad).copy_(heads_grad[:-1])
-        given(self._value.weight.grad).copy_(heads_grad[-1:])
-        given(self._policy.bias.grad).copy_(bias_grad[:-1])
-        given(self._value.bias.grad).copy_(bias_grad[-1:])
+        not_none(self._policy.weight.grad).copy_(heads_grad[:-1])
+        not_none(self._value.weight.grad).copy_(heads_grad[-1:])
+        not_none(self._policy.bias.grad).copy_(bias_grad[:-1])
+        not_none(self._value.bias.grad).copy_(bias_grad[-1:])
         grad = through_relu(self._heads.t() @ grad, features)
-        weight_grad = given(self._linear.weight.grad)
+        weight_grad = not_none(self._linear.weight.grad)
         if weight_grad.dtype == self._dtype:
             torch.mm(grad, convolved, out=weight_grad)
         else:
             weight_grad.copy_(grad @ convolved)
-        given(self._linear.bias.grad).copy_(grad.sum(1))
+        not_none(self._linear.bias.grad).copy_(grad.sum(1))
         self._convolution_backward(through_relu(grad.t() @ self._weight, convolved))
 
     def _convolution_backward(self, grad: Tensor) -> None:
@@ -130,9 +130,9 @@ class SmallPasses(Passes):
                 step.observations.numpy(), part.view(shape).numpy(), filters_grad.flatten(2).numpy()
             )
         filters_grad.mul_(PIXEL_SCALE)
-        given(self._convolution.weight.grad).copy_(filters_grad.flip(2).permute(3, 0, 1, 2))
+        not_none(self._convolution.weight.grad).copy_(filters_grad.flip(2).permute(3, 0, 1, 2))
         bias_grad = grad.view(-1, filters_grad.shape[3]).sum(0)
-        given(given(self._convolution.bias).grad).copy_(bias_grad)
+        not_none(not_none(self._convolution.bias).grad).copy_(bias_grad)
 
     def _convolved_shape(self, observations: Tensor) -> tuple[int, int, int]:
         batch, height, width, _ = observations.shape

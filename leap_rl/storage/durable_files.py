@@ -1,8 +1,8 @@
-"""Files that are there after a crash, whole, and nowhere but where they belong.
+"""Atomic, durable writes that follow no link.
 
-What is written has at first a name that nobody can guess, so that two writers never share one and
-nothing can lie in wait there, and is then renamed. With a `root`, a folder that the file lies in,
-no link below it is followed.
+Contents are written under a random name, which no other writer shares or can prepare, and then
+renamed. With a `root`, a folder that contains the file, no link below it is followed. OSErrors name
+the file.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from leap_rl.storage.links import enter_folder, naming, opened_folder
+from leap_rl.storage.safe_open import enter_folder, naming, opened_folder
 
 LEFT_S: Final = 600.0
-"""A temporary file or folder that is older was left by a process that died."""
+"""Temporary files older than this were left by a process that died."""
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -32,9 +32,6 @@ def write_atomically(
     """Write ``data`` to ``path`` such that a crash leaves the old content or the new.
 
     Missing folders are made. If ``synced``, it is on the disk when this returns.
-
-    Raises:
-        OSError: It could not be written; the message names the file.
     """
     with open_atomically(path, root=root, synced=synced) as file:
         file.write(data)
@@ -44,7 +41,7 @@ def write_atomically(
 def open_atomically(
     path: Path, *, root: Path | None = None, synced: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open what `write_atomically` puts at ``path`` unless the block raises."""
+    """Open a file that is renamed to ``path`` at the end, unless the block raises."""
     with naming(path), opened_folder(path.parent, root=root, make=True) as folder:
         aside = _temporary(path.name)
         try:
@@ -60,12 +57,9 @@ def open_atomically(
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, root: Path | None = None) -> None:
-    """Write a folder of files, contents by name, synced; a crash leaves the whole or nothing.
+    """Write a folder of files, contents by name, synced; a crash leaves all of it or nothing.
 
-    One that is there already is removed first.
-
-    Raises:
-        OSError: It could not be written; the message names the file.
+    An existing folder is removed first.
     """
     with naming(path), opened_folder(path.parent, root=root, make=True) as parent:
         aside = _temporary(path.name)
@@ -89,12 +83,10 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, root: Path | None = 
 
 
 def remove(path: Path, *, root: Path) -> None:
-    """Remove a file, or a folder with all that is in it; nothing if it is missing.
-
-    A link is removed itself; nothing is removed through one.
+    """Remove a file or a folder with its contents, if it exists; nothing through a link.
 
     Raises:
-        OSError: There is a link on the way, or it could not be removed.
+        OSError: A folder on the way is a link, or it could not be removed.
     """
     with suppress(FileNotFoundError), opened_folder(path.parent, root=root) as folder:
         try:
@@ -104,7 +96,7 @@ def remove(path: Path, *, root: Path) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove the temporary files and folders that dead processes have left below a folder."""
+    """Remove old temporary files and folders below a folder."""
     before = time.time() - LEFT_S
     for parent, folders, files in os.walk(root):
         for name in filter(_TEMPORARY.fullmatch, (*folders, *files)):
@@ -116,21 +108,13 @@ def remove_leftovers(root: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing, and bring them onto the disk.
-
-    Raises:
-        OSError: It could not be made; the message names it.
-    """
+    """Make a folder and missing ones above it, synced to the disk."""
     with opened_folder(path, make=True):
         pass
 
 
 def sync_folder(path: Path) -> None:
-    """Bring a folder's entries onto the disk: files that were made in it, renamed or removed.
-
-    Raises:
-        OSError: The disk fails; the message names the folder.
-    """
+    """Sync a folder's entries to the disk: files that were made in it, renamed or removed."""
     with naming(path), opened_folder(path) as folder:
         os.fsync(folder)
 

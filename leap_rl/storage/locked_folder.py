@@ -1,7 +1,7 @@
-"""A run's folder as a place that one driver and one server write to.
+"""Writes to a run's folder by one driver and one server, while they hold their locks.
 
-Symbolic links, pipes and devices are refused, except wandb's own links: a write would go where they
-point. A driver and a server write only while they hold the locks that they took.
+Symbolic links, pipes and devices are refused, except wandb's own links: a link would redirect a
+write out of the folder.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from leap_rl.storage.durable_files import make_folder, remove, remove_leftovers, write_atomically
-from leap_rl.storage.links import find_irregular, opened_folder
 from leap_rl.storage.run_lock import Holder, LockedError, living_holder, locked
+from leap_rl.storage.safe_open import find_irregular, opened_folder
 
 LOCK = ".lock"
 SERVER = ".server"
 IN_PLACE = (LOCK, SERVER, "metrics.jsonl")
-"""Written where they are. Every other file is replaced, which leaves its hard links alone."""
+"""Files that are written in place. All others are replaced, which leaves their hard links alone."""
 
 SERVER_WAIT_S = 30.0
 
@@ -27,36 +27,32 @@ _STOPS = " while a run went on there; another command may work there now, so thi
 
 
 class RunFolderError(ValueError):
-    """A run's folder lacks something, or what it holds is damaged."""
+    """Something in a run's folder is missing or damaged."""
 
 
 class LockedFolder:
-    """Writes to one run's folder, as long as its locks are those that this process relies on."""
+    """One run's folder; refuses writes after its lock files were removed or replaced."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
         self.url: str | None = None
-        """Where the run lives, if that is not at `path`."""
+        """Of the object store that holds the run; none for a run at `path`."""
         self._locks: dict[str, os.stat_result] = {}
-        """The lock files, by name, when this process began to rely on them."""
+        """The lock files, by name, as they were when they were locked."""
 
     @property
     def place(self) -> str:
-        """Where the run lives, as `run_dir` says it."""
+        """The run's URL or path."""
         return self.url or str(self.path)
 
     def refresh(self) -> None:
-        """Fetch what others have done, where the run lives elsewhere."""
+        """Fetch what other machines have written to a remote run."""
 
     def publish(self, below: str) -> None:
-        """Upload files whose names begin with ``below``, where the run lives elsewhere."""
+        """Upload a remote run's files whose names begin with ``below``."""
 
     def check(self) -> None:
-        """Raise an OSError if this process must not write to the run any more.
-
-        It must not once a lock, or the whole folder, was removed or replaced: another command may
-        work there.
-        """
+        """Raise an OSError if a lock file was removed or replaced: others may work there."""
         for name, held in self._locks.items():
             path = self.path / name
             try:
@@ -67,40 +63,30 @@ class LockedFolder:
                 raise OSError(f"{path}: was replaced{_STOPS}")
 
     def rely_on_locks(self) -> None:
-        """From now on write only while the lock files in the folder, if any, stay the same.
-
-        For a server, whose driver holds one of them.
-        """
+        """Check from now on the lock files that exist; for a server, whose driver holds one."""
         for name in (LOCK, SERVER):
             with suppress(FileNotFoundError):
                 descriptor = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                # As long as it is open no other file gets its number.
+                # While the descriptor is open, no other file gets this inode number.
                 weakref.finalize(self, os.close, descriptor)
                 self._locks[name] = os.fstat(descriptor)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file of the folder: whole or not at all, and through no link.
-
-        Raises:
-            OSError: It could not be written, or as `check`.
-        """
+        """Write a file of the folder atomically, and through no link."""
         self.check()
         write_atomically(path, data, root=self.path)
 
     def remove(self, path: Path, *, ignore_errors: bool = False) -> None:
-        """Remove a file of the folder, or a folder in it, through no link.
+        """Remove a file or folder in the folder, through no link.
 
-        With ``ignore_errors`` it may stay, as on a network file system while it is open.
-
-        Raises:
-            OSError: It could not be removed, or as `check`.
+        With ``ignore_errors`` it may stay, as an open file on a network file system does.
         """
         self.check()
         with suppress(*([OSError] if ignore_errors else [])):
             remove(path, root=self.path)
 
     def set_aside(self, path: Path) -> Path:
-        """Rename a damaged file of the folder, through no link, and return its new path."""
+        """Rename a damaged file to NAME.damaged, through no link; returns the new path."""
         aside = path.with_name(f"{path.name}.damaged")
         with opened_folder(path.parent, root=self.path) as parent:
             os.replace(path.name, aside.name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -108,10 +94,10 @@ class LockedFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from working in the folder.
+        """Hold the driver's lock.
 
         Raises:
-            RunFolderError: Another one does, or there are symbolic links in it.
+            RunFolderError: Another process holds it, or the folder contains links or pipes.
         """
         make_folder(self.path)
         self.refuse_links()
@@ -136,11 +122,10 @@ class LockedFolder:
             ) from None
 
     def worker(self) -> Holder | None:
-        """Return the process that works in the folder, if one is alive; takes no lock."""
+        """Return the driver that works on the run, if one is alive; takes no lock."""
         return living_holder(self.path / LOCK)
 
     def refuse_links(self) -> None:
-        """Raise a RunFolderError for links, pipes or devices, but for the links of wandb."""
         found = next(find_irregular(self.path), None)
         if found is not None:
             path, kind = found
@@ -151,12 +136,12 @@ class LockedFolder:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Be the one parameter server that writes here.
+        """Hold the parameter server's lock.
 
-        A server may outlive its killed driver by seconds: the next driver's server waits for it.
+        A server may outlive its killed driver by seconds, so this waits for up to half a minute.
 
         Raises:
-            RunFolderError: Another one still writes here after half a minute.
+            RunFolderError: Another server still holds it.
         """
         try:
             with locked(self.path / SERVER, wait_s=SERVER_WAIT_S):

@@ -1,14 +1,15 @@
-"""Keeps an object store and the working copy of a run's folder alike.
+"""Synchronizes an object store and the working copy of a run's folder.
 
-A store cannot rename, so the order of the writes makes a checkpoint whole: its files, then its
-state.json with their sums, then `latest`, which names it. A new run's config.yaml is its last file.
-So the store holds a run that can be resumed at any moment. Files of the working copy appear whole,
-by renaming, or grow.
+A store cannot rename, so the order of writes keeps checkpoints whole: first a checkpoint's files,
+then its state.json with their checksums, then `latest`, which names it. A new run's config.yaml is
+written last. So the store holds a resumable run at any moment. Files of the working copy appear by
+renaming, or grow.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import stat
 import time
@@ -24,23 +25,24 @@ from leap_rl.storage.run_folder import BEST, LATEST, LONGEST_NUMBER, MIRRORED, S
 from leap_rl.storage.store_lock import StoreLock
 
 GROWING: Final = ("metrics.jsonl", "live.json", "tensorboard/", "wandb/")
-"""Files that change all the time; they are for display, and no resumed run reads them."""
+"""Files that change all the time; they are for display, and no resume reads them."""
 
 GROWING_EVERY_S: Final = 20.0
-"""At most, and a second later for each megabyte, as it is written whole each time."""
+"""Least interval, plus a second for each megabyte: each time the whole file is written."""
 
 PASSING: Final = ("slots/", "carried_over/", "live.json")
-"""Files that a run removes; no other is ever removed from the store."""
+"""Files that a run removes; no others are ever removed from the store."""
 
-DOWNLOADS: Final = 8
-"""At a time."""
+PARALLEL_DOWNLOADS: Final = 8
 
 CONFIG: Final = "config.yaml"
 POINTERS: Final = tuple(f"checkpoints/{name}" for name in (LATEST, BEST))
 
+_log = logging.getLogger(__name__)
+
 
 class Stamp(NamedTuple):
-    """What tells one content of a file from the next."""
+    """Changes with a file's content."""
 
     size: int
     changed_ns: int
@@ -48,10 +50,10 @@ class Stamp(NamedTuple):
 
 
 class Mirror:
-    """The two sides of one run: the working copy and the store.
+    """The working copy and the store of one run.
 
-    A driver gives the lock that it holds; other commands push and pull without one. All raise a
-    StoreError where the store cannot be reached.
+    A driver passes the lock that it holds; other commands push and pull without one. All methods
+    raise a StoreError if the store cannot be reached.
     """
 
     def __init__(self, folder: Path, store: ObjectStore, lock: StoreLock | None = None) -> None:
@@ -59,28 +61,23 @@ class Mirror:
         self._store = store
         self._lock = lock
         self._tags: dict[str, str | None] = {}
-        """Of the config and the pointers, as this driver has read or written them last."""
+        """Of the config and the pointers, as this driver last read or wrote them."""
         self._pushed_s: dict[str, float] = {}
         """When a growing file was last written to the store."""
-        # What both sides had when they were made alike, by name; no version if none is known.
+        # By name, what both sides had when they were last equal; no version if it is unknown.
         self.sessions, self._alike = self._read_records()
 
-    # -- to the store -------------------------------------------------------------------------
-
     def push(self, *, everything: bool = False, below: str = "") -> int:
-        """Bring the store up to date, and return how many files that took.
+        """Update the store, and return the number of files that were written or removed.
 
-        After an error another call continues.
-
-        Args:
-            everything: Also growing files that were written a moment ago.
-            below: Only files whose name begins with this.
+        Another call continues after an error. ``everything`` includes growing files that are not
+        due yet; ``below`` limits it to files whose names begin with that.
 
         Raises:
             DeposedError: Another driver has taken the run over.
             OSError: A file cannot be read.
         """
-        # Read first: the files that they lead to exist when the folder is listed.
+        # Pointers are read before the folder is listed, so that what they name is in the list.
         pointers = {name: (self._stamp(name), self._content(name)) for name in POINTERS}
         stamps = self._stamps()
         stamps |= {name: stamp for name, (stamp, _) in pointers.items() if stamp is not None}
@@ -94,12 +91,11 @@ class Mirror:
         done = 0
         for name in sorted(changed, key=_rank):
             content = pointers[name][1] if name in pointers else self._content(name)
-            if content is None:  # removed meanwhile, or made since: another time
-                continue
-            self._write(name, content)
-            self._pushed_s[name] = time.monotonic()
-            self._alike[name] = (stamps[name], None)
-            done += 1
+            if content is not None:  # else removed, or created after the listing: the next push
+                self._write(name, content)
+                self._pushed_s[name] = time.monotonic()
+                self._alike[name] = (stamps[name], None)
+                done += 1
         if not below:
             done += self._remove(stamps, _number(pointers[POINTERS[0]][1]))
         if done:
@@ -107,9 +103,9 @@ class Mirror:
         return done
 
     def fence(self) -> None:
-        """From now on replace config and pointers only as this driver knows them; it has the lock.
+        """Replace config and pointers only conditionally from now on; the lock must be held.
 
-        A store that compares then refuses a late write of the driver that had the lock before.
+        A store that compares tags then refuses late writes of the lock's previous holder.
         """
         self._tags = {name: self._store.tag(name) for name in (CONFIG, *POINTERS)}
 
@@ -120,11 +116,11 @@ class Mirror:
             self._store.write(name, content)
             return
         if not self._store.compares:
-            self._lock.renew()  # which leaves the time of one request
+            self._lock.renew()  # another driver can only get in during one request
         try:
             tag = self._store.replace(name, content, self._tags[name])
         except ChangedError:
-            self._lock.renew()  # or it was a late write of the driver before, or an own one
+            self._lock.renew()  # if it succeeds: a late write of the previous driver or of this one
             try:
                 tag = self._store.replace(name, content, self._store.tag(name))
             except ChangedError:
@@ -132,14 +128,14 @@ class Mirror:
         self._tags[name] = tag
 
     def _remove(self, stamps: Mapping[str, Stamp], latest: int) -> int:
-        """Remove from the store what the run has removed, unless `latest` there needs it."""
+        """Remove from the store what the run has removed, unless the store's `latest` needs it."""
         needed = (f"slots/{latest:06d}/", f"carried_over/{latest - 1:06d}/")
         gone = [
             name
             for name in self._alike
             if name not in stamps
             and name.startswith(PASSING)
-            # A result takes the place of a snapshot; nothing takes that of a result.
+            # A snapshot goes once its result exists; results stay until the next checkpoint.
             and not (name.startswith(needed) and name.endswith(".safetensors"))
         ]
         for name in gone:
@@ -155,17 +151,12 @@ class Mirror:
             return False
         return time.monotonic() < last_s + GROWING_EVERY_S + size / 1e6
 
-    # -- from the store -----------------------------------------------------------------------
-
     def pull(self) -> None:
-        """Make the working copy like the store; parameters that no pointer leads to stay there.
+        """Make the working copy equal to the store, without parameters that no pointer names.
 
-        `fetch` brings those when they are asked for.
-
-        Raises:
-            OSError: The working copy cannot be written.
+        `fetch` gets those on demand.
         """
-        # Read first: the files that they lead to exist when the objects are listed.
+        # Pointers are read before the objects are listed, so that what they name is in the list.
         pointers = {name: self._store.read(name) for name in POINTERS}
         there = self._store.versions()
         self._forget_all_but(there)
@@ -174,7 +165,8 @@ class Mirror:
         wanted = [name for name in missing if not _is_big(name) or name.startswith(led_to)]
         size = sum(there[name].size for name in wanted)
         if size > 50e6 or len(wanted) > 200:
-            self._store.say(f"fetching {len(wanted)} files, {size / 1e6:,.0f} MB")
+            files = f"{len(wanted)} files, {size / 1e6:,.0f} MB"
+            _log.warning("leap-rl: %s: fetching %s", self._store.url, files)
         self._download({name: there[name] for name in wanted})
         for name, content in pointers.items():
             path = self._folder / name
@@ -186,26 +178,21 @@ class Mirror:
         self._write_records()
 
     def fetch(self, folder: str) -> None:
-        """Bring the objects of one folder that the working copy lacks."""
-        missing = {
-            name: version
-            for name, version in self._store.versions(folder).items()
-            if not (self._folder / name).exists()
-        }
+        """Download the objects of one folder that the working copy lacks."""
+        versions = self._store.versions(folder).items()
+        missing = {name: version for name, version in versions if not self._stamp(name)}
         if missing:
             self._download(missing)
             self._write_records()
 
     def _forget_all_but(self, there: Mapping[str, Version]) -> None:
-        """Remove from the working copy what the store has no more, or has another version of."""
+        """Remove from the working copy what the store lacks or has another version of."""
         for name, stamp in self._stamps().items():
             local, remote = self._alike.get(name, (None, None))
             same = local == stamp and name in there and remote == there[name]
             if not same and name not in POINTERS:
                 (self._folder / name).unlink(missing_ok=True)
-        self._alike = {
-            name: both for name, both in self._alike.items() if (self._folder / name).exists()
-        }
+        self._alike = {name: both for name, both in self._alike.items() if self._stamp(name)}
 
     def _download(self, versions: Mapping[str, Version]) -> None:
         def bring(name: str) -> None:
@@ -215,26 +202,22 @@ class Mirror:
                 version = versions[name] if versions[name].changed_ns else None
                 self._alike[name] = (_stamp(self._folder / name), version)
 
-        with ThreadPoolExecutor(DOWNLOADS) as pool:
+        with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
             list(pool.map(bring, versions))
 
     def knows(self, name: str) -> bool:
-        """Whether the store had a file of this name when it was last read or written."""
+        """Whether the store had this file when it was last read or written."""
         return name in self._alike
 
-    # -- the working copy ---------------------------------------------------------------------
-
     def keep_sessions(self, *sessions: str) -> None:
-        """Record whose working copy this is.
+        """Record which drivers' working copy this is.
 
-        As long as the store's lock names one of these sessions, no other machine has worked on the
-        run since, and this copy is the newest.
+        While the store's lock names one of these sessions, this copy is the newest.
         """
         self.sessions = sessions
         self._write_records()
 
     def _stamps(self) -> dict[str, Stamp]:
-        """Return the files, each with what changes when its content does."""
         found = {}
         for parent, folders, files in os.walk(self._folder):
             folders[:] = filter(is_plain, folders)
@@ -245,16 +228,14 @@ class Mirror:
         return found
 
     def _stamp(self, name: str) -> Stamp | None:
-        try:
+        with suppress(FileNotFoundError):
             return _stamp(self._folder / name)
-        except FileNotFoundError:
-            return None
+        return None
 
     def _content(self, name: str) -> bytes | None:
-        try:
+        with suppress(FileNotFoundError):
             return (self._folder / name).read_bytes()
-        except FileNotFoundError:
-            return None
+        return None
 
     def _read_records(self) -> tuple[tuple[str, ...], dict[str, tuple[Stamp, Version | None]]]:
         try:
@@ -265,7 +246,7 @@ class Mirror:
             }
             return tuple(map(str, records["sessions"])), alike
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return (), {}  # as if nothing were alike: all of it is written or read again
+            return (), {}  # every file is transferred again
 
     def _write_records(self) -> None:
         records = {"sessions": self.sessions, "files": self._alike}
@@ -283,7 +264,7 @@ def _number(pointer: bytes | None) -> int:
 
 
 def _rank(name: str) -> int:
-    """Return when a file's turn is: later ones lead to earlier ones."""
+    """Return the file's place in the order of writes: pointers follow what they name."""
     if name == CONFIG:
         return 3
     if name in POINTERS:
@@ -292,5 +273,4 @@ def _rank(name: str) -> int:
 
 
 def _is_big(name: str) -> bool:
-    """Whether it is a checkpoint's file of parameters."""
     return name.startswith("checkpoints/") and name.endswith(".safetensors")

@@ -1,13 +1,12 @@
 """An object store as a folder of files: S3, Google Cloud Storage, or this process's memory.
 
-An object appears whole or not at all, and what was written is read by everybody from then on, as
-both stores promise. There is no renaming and no lock.
+Writes are atomic and at once visible to every reader, as both stores promise. There are no renames
+and no locks.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -22,44 +21,40 @@ SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""
 
 REFUSED: Final = ("PreconditionFailed", "NoSuchKey", "ConditionalRequestConflict", "412", "409")
-"""Codes of S3: the object changed, is gone, or is being written by another."""
+"""S3's error codes for an object that changed, is gone, or is being written by another client."""
 
 ATTEMPT_S: Final = 5.0
-"""For so long one of the two attempts of botocore may take to connect or to answer."""
+"""Timeout of each of botocore's two attempts to connect, and to get an answer."""
 
 RETRY_S: Final = 10.0
-"""For so long Google's client repeats a request that fails; S3's does for some six seconds."""
+"""How long Google's client retries a failed request; S3's takes some six seconds."""
 
 
 class StoreError(OSError):
-    """An object store could not be reached, or refused; one line."""
+    """An object store could not be reached, or refused a request; one line."""
 
 
 class ChangedError(Exception):
-    """The object is another one than the writer knows; nothing was written."""
+    """The object is not the one that the writer expected; nothing was written."""
 
 
 class Version(NamedTuple):
-    """What tells one content of an object from the next."""
+    """Changes with an object's content."""
 
     size: int
     changed_ns: int | None
-    """Unix time; none where the store does not tell."""
+    """Unix time; none if the store does not report it."""
 
 
 class ObjectStore:
     """The objects below a URL, by their names relative to it.
 
-    Credentials come from where each store's programs look for them: the environment
-    (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`), their files, or the
-    machine's own role.
-
-    Args:
-        url: Such as `s3://bucket/runs/mine`.
+    Credentials come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`,
+    `GOOGLE_APPLICATION_CREDENTIALS`), the files of each store's programs, or the machine's role.
+    All methods raise a StoreError if the store cannot be reached or refuses.
 
     Raises:
-        ValueError: It is no such URL, or holds a password.
-        StoreError: Where the bucket is could not be asked.
+        ValueError: The URL is not such as `s3://bucket/runs/mine`, or contains a password.
     """
 
     def __init__(self, url: str) -> None:
@@ -70,14 +65,10 @@ class ObjectStore:
         if url.startswith("s3://") and find_spec("botocore") is not None:
             self._s3 = _ConditionalS3(dict(parse_qsl(url.partition("?")[2])))
 
-    def say(self, line: str) -> None:
-        """Tell the user something of this store, on stderr."""
-        print(f"leap-rl: {self.url}: {line}", file=sys.stderr, flush=True)
-
     def versions(self, folder: str = "") -> dict[str, Version]:
         """Return the versions of all objects, or of those below a folder, by name.
 
-        Names that would leave a folder, or hide in it, are left out: a stranger made them.
+        Names that leave a folder or are hidden are left out: leap_rl writes none.
         """
         from pyarrow import fs
 
@@ -92,7 +83,7 @@ class ObjectStore:
         }
 
     def read(self, name: str) -> bytes | None:
-        """Return an object's content; none where there is none."""
+        """Return an object's content; None if it does not exist."""
         with self._telling(f"read ({name})"):
             try:
                 with self._files.open_input_stream(self._path(name)) as stream:
@@ -102,7 +93,6 @@ class ObjectStore:
                 return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object."""
         with (
             self._telling(f"written to ({name})"),
             self._files.open_output_stream(self._path(name)) as stream,
@@ -115,10 +105,7 @@ class ObjectStore:
         return self._in_memory or self._s3 is not None
 
     def tag(self, name: str) -> str | None:
-        """Return what changes with an object's content, for `replace`.
-
-        None where there is no object, or nothing that can compare such tags.
-        """
+        """Return an object's tag for `replace`; None if there is no object or no comparison."""
         if not self.compares:
             return None
         if self._s3 is None:
@@ -128,9 +115,7 @@ class ObjectStore:
             return self._s3.tag(self._path(name))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str | None:
-        """Write an object if its tag is the expected one, and return its new tag.
-
-        Where none can be told, it is written in any case.
+        """Write an object if its tag, where comparable, is the expected one; returns the new tag.
 
         Raises:
             ChangedError: It has another tag; nothing was written.
@@ -147,7 +132,7 @@ class ObjectStore:
         return self.tag(name)
 
     def remove(self, name: str) -> None:
-        """Remove an object; one that is not there is removed."""
+        """Remove an object, if it exists."""
         with self._telling(f"written to ({name})"), suppress(FileNotFoundError):
             self._files.delete_file(self._path(name))
 
@@ -164,12 +149,12 @@ class ObjectStore:
 
 
 class _ConditionalS3:
-    """Writes to S3 that count only if the object is still the one that the writer knows.
+    """Conditional writes to S3: only if the object's ETag is the expected one.
 
-    A write that is under way when another driver takes the run over may land after that driver's
-    own: only the store can refuse it. S3 compares the object's ETag (`If-Match`, `If-None-Match`),
-    but pyarrow does not send it, nor Google's generation conditions. So this takes botocore, which
-    leap_rl does not require. Errors of the store are OSErrors.
+    A write that is in flight when another driver takes the run over may land after that driver's
+    own; only the store can refuse it. pyarrow sends neither S3's conditions (`If-Match`,
+    `If-None-Match`) nor Google's, so this uses botocore, which leap_rl does not require. Raises
+    OSErrors.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -193,16 +178,10 @@ class _ConditionalS3:
         return get_session().create_client("s3", endpoint_url=at, region_name=region, config=config)
 
     def tag(self, path: str) -> str | None:
-        """Return what changes with an object's content; none where there is no object."""
         answer = self._ask("head_object", path)
         return None if answer is None else str(answer["ETag"])
 
     def write(self, path: str, content: bytes, expected: str | None) -> str:
-        """Write an object if its tag is the expected one, and return its new tag.
-
-        Raises:
-            ChangedError: It has another tag.
-        """
         condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
         answer = self._ask("put_object", path, Body=content, **condition)
         if answer is None:
@@ -210,7 +189,7 @@ class _ConditionalS3:
         return str(answer["ETag"])
 
     def _ask(self, what: str, path: str, **options: Any) -> Any:
-        """Return the answer; none where the object is not what it should be, or not there."""
+        """Return the answer; None if the condition fails or the object does not exist."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         bucket, _, key = path.partition("/")
@@ -226,7 +205,7 @@ class _ConditionalS3:
 
 
 def read_file(given: str) -> bytes:
-    """Return the content of a file: of a path, in an object store, or at any URL fsspec opens.
+    """Return the content of a file at a path, in an object store, or at any URL that fsspec opens.
 
     Raises:
         OSError, ValueError, ImportError: It cannot be read, or is a URL with a password.
@@ -248,14 +227,13 @@ def read_file(given: str) -> bytes:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a relative name stays in its folder, and in sight."""
+    """Whether a relative name stays in its folder and has no hidden part."""
     path = PurePosixPath(name)
     hidden = any(part.startswith(".") for part in path.parts)
     return bool(name) and not path.is_absolute() and not hidden and "\0" not in name
 
 
 def _open(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path on it."""
     refuse_password(url)
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
@@ -270,14 +248,13 @@ def _open(url: str) -> tuple[Any, str]:
 
         memory = fs.FSSpecHandler(fsspec.filesystem("memory"))
         return fs.PyFileSystem(memory), "/" + rest.strip("/")
-    # With S3 a small object takes one request instead of three. Google's client would try for more
-    # than four minutes, after which the run may be another driver's.
+    # Delayed open: one S3 request for a small object instead of three. Google's client would retry
+    # for over four minutes, after which another driver may have the run.
     option = "allow_delayed_open=true" if scheme == "s3" else f"retry_limit_seconds={RETRY_S:g}"
     full = url.rstrip("/") + ("&" if "?" in rest else "?") + option
     try:
         files, root = fs.FileSystem.from_uri(full)
-    except ValueError as error:  # pyarrow's own are such
-        raise ValueError(f"{redacted(url)}: {' '.join(str(error).split())}") from None
-    except OSError as error:
-        raise StoreError(f"{redacted(url)}: {' '.join(str(error).split())}") from None
+    except (ValueError, OSError) as error:  # pyarrow's own errors are ValueErrors
+        kind = ValueError if isinstance(error, ValueError) else StoreError
+        raise kind(f"{redacted(url)}: {' '.join(str(error).split())}") from None
     return files, root.rstrip("/")

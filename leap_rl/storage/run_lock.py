@@ -1,12 +1,12 @@
-"""The lock of a run's folder: one process at a time works there, and it says who it is.
+"""The lock of a run's folder, which names the process that holds it.
 
     RUN/.lock    {"host": ..., "boot": ..., "pids": ..., "pid": ..., "started": ..., ...}
 
-The operating system's lock on the file (flock) decides wherever it can be trusted: it ends with the
-process that held it. Some file systems have no such lock, and some network file systems have it for
-one machine alone. There the heartbeat decides, which a thread of the holder renews: a holder on
-another machine is alive if its heartbeat is younger than a minute. Processes are identified by boot
-ID and PID namespace, since copies of a machine share their host name and containers their PIDs.
+The operating system's lock on the file (flock) decides where it works: it ends with its process.
+Some file systems have none, and some network file systems have one for each machine. There a
+heartbeat decides, which a thread of the holder renews: a holder on another machine is alive if its
+heartbeat is younger than a minute. Processes are identified by boot ID and PID namespace, since
+copies of a machine share their host name, and containers their PIDs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from leap_rl.storage.checked import checked
-from leap_rl.storage.links import naming
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
+from leap_rl.storage.safe_open import naming
 
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
-"""A holder on another machine is alive for this long after its last heartbeat."""
+"""A holder on another machine counts as alive for this long after its last heartbeat."""
 
 _SIZE = 512
-"""Bytes of each record, so that a renewal is one write over the last one."""
+"""Bytes of each record, padded so that a renewal is one write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,26 +46,26 @@ class Holder:
     host: str
     pid: int
     started: float
-    """Unix seconds, as the heartbeat."""
+    """Unix time in seconds, as `heartbeat`."""
     heartbeat: float
     boot: str = ""
     pids: str = ""
-    """Its PID namespace."""
+    """PID namespace."""
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether it runs, or ran, on this start of this machine."""
+        """Whether it has run on this machine since its last boot."""
         return self.boot == boot_id()
 
     @property
     def is_known_dead(self) -> bool:
-        """Whether it is a process that this one would see, and that is gone."""
+        """Whether its PID is visible from here and gone."""
         is_visible = self.is_on_this_machine and self.pids == pid_namespace()
         return is_visible and not is_running(self.pid)
 
     @property
     def seems_alive(self) -> bool:
-        """Whether its heartbeat is young, by clocks that may differ, and it is not known dead."""
+        """Whether its heartbeat is recent, by clocks that may differ, and it is not known dead."""
         return abs(time.time() - self.heartbeat) < ALIVE_S and not self.is_known_dead
 
     def __str__(self) -> str:
@@ -86,13 +86,11 @@ class LockedError(Exception):
 
 @contextmanager
 def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
-    """Hold the lock of a file, which is made if it is missing.
-
-    Waits ``wait_s`` for another holder. Yields which file it is: its path may come to name another.
+    """Lock a file, which is made if it is missing; yields its status, to recognize it later.
 
     Raises:
-        LockedError: Another process holds it.
-        OSError: The file cannot be written, or is a link, has another name, or is no file.
+        LockedError: Another process still holds it after ``wait_s``.
+        OSError: The file cannot be written, is a link or no regular file, or has a second name.
     """
     until_s = time.monotonic() + wait_s
     started = time.time()
@@ -114,25 +112,20 @@ def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
         ended.set()
         heartbeat.join()
         with suppress(OSError):
-            os.ftruncate(descriptor, 0)  # free at once, on every machine
+            os.ftruncate(descriptor, 0)  # an empty record frees it for other machines
         os.close(descriptor)
 
 
 def living_holder(path: Path) -> Holder | None:
-    """Return the process that seems to hold the lock of a file; takes no lock, writes nothing."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        holder = _read(descriptor)
-    finally:
-        os.close(descriptor)
-    return holder if holder is not None and holder.seems_alive else None
+    """Return the process that seems to hold a file's lock; takes no lock, writes nothing."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(OSError), open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+        holder = _read(file.fileno())
+        return holder if holder is not None and holder.seems_alive else None
+    return None
 
 
 def _take(path: Path, started: float) -> int:
-    """Return a descriptor of the file, with its lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         status = os.fstat(descriptor)
@@ -143,7 +136,7 @@ def _take(path: Path, started: float) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(status, os.stat(path, follow_symlinks=False)):
                 return descriptor
-        raise LockedError(None)  # the file was removed: the next process makes another
+        raise LockedError(None)  # the file was removed, and the next process makes another
     except BaseException:
         os.close(descriptor)
         raise
@@ -155,15 +148,15 @@ def _acquire(descriptor: int, started: float) -> None:
         flocked = True
     except BlockingIOError:
         raise LockedError(_read(descriptor)) from None
-    except OSError:  # a file system without such locks
+    except OSError:  # a file system without flock
         flocked = False
     holder = _read(descriptor)
-    # One on this machine would hold the flock.
+    # A living holder on this machine would have the flock.
     if holder is not None and holder.seems_alive and not (flocked and holder.is_on_this_machine):
         raise LockedError(holder)
     _write(descriptor, started)
     if not flocked:
-        time.sleep(0.5)  # of two that write at the same time, the last one has it
+        time.sleep(0.5)  # of two simultaneous writers, the last one has the lock
         holder = _read(descriptor)
         own = (boot_id(), pid_namespace(), os.getpid())
         if holder is not None and (holder.boot, holder.pids, holder.pid) != own:
@@ -172,21 +165,21 @@ def _acquire(descriptor: int, started: float) -> None:
 
 @cache
 def boot_id() -> str:
-    """Return what tells this machine, since it was started, from every other."""
+    """Return an ID of this machine's current boot."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{socket.gethostname()}/{uuid.getnode():x}"  # not Linux
 
 
 def pid_namespace() -> str:
-    """Return what tells the processes of this container from those of others."""
+    """Return an ID of this container's PIDs."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
     return ""  # not Linux
 
 
 def this_process(started: float) -> Holder:
-    """Return this process as the holder of a lock since ``started``, in Unix seconds."""
+    """Return this process as the holder of a lock since ``started``, a Unix time in seconds."""
     return Holder(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -198,7 +191,7 @@ def this_process(started: float) -> Holder:
 
 
 def is_running(pid: int) -> bool:
-    """Whether this machine has such a process."""
+    """Whether this machine has a process with this PID."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -209,9 +202,9 @@ def is_running(pid: int) -> bool:
 
 
 def beat(renew: Callable[[], object], ended: threading.Event) -> None:
-    """Renew a lock now and then, until ``ended`` is set."""
+    """Renew a lock every `BEAT_EVERY_S` until ``ended`` is set."""
     while not ended.wait(BEAT_EVERY_S):
-        with suppress(OSError):  # a disk that is full, or a store that is away for a moment
+        with suppress(OSError):  # a full disk, or a store that is out of reach
             renew()
 
 
@@ -221,7 +214,6 @@ def _write(descriptor: int, started: float) -> None:
 
 
 def _read(descriptor: int) -> Holder | None:
-    """Return the recorded holder; none where the record is empty or damaged."""
     try:
         return holder_of(json.loads(os.pread(descriptor, _SIZE, 0)))
     except (OSError, ValueError):
@@ -229,11 +221,11 @@ def _read(descriptor: int) -> Holder | None:
 
 
 def holder_of(record: Any) -> Holder | None:
-    """Return the holder that a lock's record names; none where it is damaged."""
+    """Return the holder in a lock's record; None if the record is damaged."""
     try:
         named = {one.name: record[one.name] for one in fields(Holder) if one.name in record}
-        holder = checked(Holder, named)
-        str(holder)  # which fails if its times are out of range
+        holder = dataclass_from_json(Holder, named)
+        str(holder)  # fails if its times are out of range
     except (TypeError, ValueError, OverflowError, OSError):
         return None
     return holder

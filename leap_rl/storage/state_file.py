@@ -1,4 +1,4 @@
-"""state.json of a checkpoint: JSON that carries its own checksum.
+"""A checkpoint's state.json: JSON with its own checksum.
 
 {"schema": 2, "number": 12, "sha256": {FILE: SHA-256, ...}, "rows": [...], ..., "checksum": ...}
 """
@@ -13,11 +13,11 @@ from typing import Any
 
 SCHEMA = 2
 CHECKSUM = "checksum"
-"""In state.json and config.yaml: the SHA-256 of everything else in it, as canonical JSON."""
+"""Key in state.json and config.yaml: SHA-256 of everything else in the file, as canonical JSON."""
 
 
 def checksum(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of plain values, in hexadecimal."""
+    """Return the SHA-256 of plain values, in hexadecimal; `none` if JSON cannot hold them."""
     try:
         text = json.dumps(dict(document), sort_keys=True)
     except (TypeError, ValueError, RecursionError):
@@ -26,7 +26,7 @@ def checksum(document: Mapping[str, Any]) -> str:
 
 
 def encode_state(number: int, files: Mapping[str, bytes], state: Mapping[str, Any]) -> bytes:
-    """Return the content of checkpoint ``number``'s state.json, with the sums of its files."""
+    """Return the content of checkpoint ``number``'s state.json, with its files' checksums."""
     manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
     document[CHECKSUM] = checksum(document)
@@ -34,10 +34,10 @@ def encode_state(number: int, files: Mapping[str, bytes], state: Mapping[str, An
 
 
 def decode_state(content: bytes, number: int) -> dict[str, Any]:
-    """Return the state in the content of checkpoint ``number``'s state.json.
+    """Return checkpoint ``number``'s state from the content of its state.json.
 
     Raises:
-        ValueError: It is damaged, or that of another checkpoint.
+        ValueError: It is damaged, or another checkpoint's.
     """
     try:
         state = json.loads(content)
@@ -56,7 +56,7 @@ def decode_state(content: bytes, number: int) -> dict[str, Any]:
 
 
 def _is_whole(state: Mapping[str, Any]) -> bool:
-    """Whether a state has the parts that every checkpoint has, each of its kind."""
+    """Whether a state has every checkpoint's fields, with their types."""
     rows, slots = state.get("rows"), state.get("slots", [])
     return (
         isinstance(state.get("sha256"), dict)

@@ -1,16 +1,16 @@
-"""The lock of a run in an object store: one driver at a time works on it, and says who it is.
+"""The lock of a run in an object store, which names the driver that works on the run.
 
     URL/.lock    {"session": ..., "held": true, and what a lock on a disk says}
 
-A store has no locks that end with their process. So the holder renews its record, and a holder
-whose record stays the same for a minute, by the clock of the process that waits, is taken for dead.
-A holder that was only cut off looks before it writes anything again (`confirm`), finds another
-session in the record, and stops.
+A store has no locks that end with their process. So the holder renews its record, and counts as
+dead if the record stays the same for a minute by the waiting process's clock. A holder that was
+only cut off reads the record before it writes again (`confirm`), finds another session, and stops.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 import uuid
@@ -27,10 +27,13 @@ NAME: Final = ".lock"
 LOOK_EVERY_S: Final = 2.0
 
 TRUSTED_S: Final = ALIVE_S / 3
-"""Within this time after a renewal no other driver can have taken the run over."""
+"""No other driver can take the run over within this time after a renewal."""
 
 SETTLE_S: Final = 1.0
-"""Of two drivers that write the lock at the same time, the last one has it."""
+"""Wait before the record is read back: of two simultaneous writers the last one has the lock."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class DeposedError(StoreError):
@@ -38,11 +41,11 @@ class DeposedError(StoreError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class LockRecord:
     """The content of a lock."""
 
     session: str
-    """Drawn by each driver; that of the last one stays when it is gone."""
+    """Random ID of the last driver, which stays after the lock's release."""
     held: bool
     holder: Holder
 
@@ -50,8 +53,8 @@ class Record:
 class StoreLock:
     """The lock of one run: `look`, then `take`, `renew` or `confirm`, and `release`.
 
-    These raise a StoreError where the store cannot be reached, and `renew` and `confirm` its kind
-    DeposedError where another driver has the lock by now.
+    All raise a StoreError if the store cannot be reached; `renew` and `confirm` raise a
+    DeposedError if another driver has the lock.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -59,12 +62,12 @@ class StoreLock:
         self._store = store
         self._started = time.time()
         self._tag: str | None = None
-        """Of the record that `take` replaces."""
+        """Tag of the record that `take` replaces."""
         self._renewed_s = -math.inf
         self._successor: Holder | None = None
 
-    def read(self) -> Record | None:
-        """Return the record; none before the first driver, or where it is damaged."""
+    def read(self) -> LockRecord | None:
+        """Return the record; None before the first driver, or if it is damaged."""
         try:
             record = json.loads(self._store.read(NAME) or b"")
             holder = holder_of(record)
@@ -73,32 +76,30 @@ class StoreLock:
             return None
         if holder is None or not isinstance(session, str):
             return None
-        return Record(session=session, held=held is True, holder=holder)
+        return LockRecord(session=session, held=held is True, holder=holder)
 
     def living_holder(self) -> Holder | None:
-        """Return the holder if it seems to be alive; none too where the store is away."""
+        """Return the holder if it seems alive; None too if the store cannot be reached."""
         with suppress(OSError):
             record = self.read()
             if record is not None and record.held and record.holder.seems_alive:
                 return record.holder
         return None
 
-    def look(self, own: Collection[str] = ()) -> Record | None:
-        """Return the record, as soon as its holder is gone or has been silent for a minute.
+    def look(self, own: Collection[str] = ()) -> LockRecord | None:
+        """Return the record once its holder is gone or has not renewed it for a minute.
 
-        ``own`` are the sessions of drivers on this machine that have ended.
-
-        Raises:
-            LockedError: The holder is alive.
+        ``own`` are the sessions of ended drivers on this machine. A living holder is a LockedError.
         """
-        self._tag, before = self._store.tag(NAME), self.read()  # the record is no older
+        self._tag, before = self._store.tag(NAME), self.read()  # in this order: the tag is older
         if before is None or not before.held or before.session in own:
             return before
         if before.holder.is_known_dead:
             return before
         until_s = time.monotonic() + ALIVE_S
-        self._store.say(
-            f"{before.holder} works on it, or has died: waiting up to {ALIVE_S:.0f} s to see which"
+        _log.warning(
+            "leap-rl: %s: %s works on it, or has died: waiting up to %.0f s to see which",
+            *(self._store.url, before.holder, ALIVE_S),
         )
         while time.monotonic() < until_s:
             time.sleep(LOOK_EVERY_S)
@@ -112,11 +113,7 @@ class StoreLock:
         return before
 
     def take(self) -> None:
-        """Take the lock, as it was at the last `look`.
-
-        Raises:
-            LockedError: Another driver came at the same time.
-        """
+        """Take the lock as it was at `look`; a LockedError if another driver was faster."""
         with suppress(ChangedError):
             self._write(held=True, over=self._tag)
             time.sleep(SETTLE_S)
@@ -125,7 +122,7 @@ class StoreLock:
             raise LockedError(None if now is None else now.holder)
 
     def check(self) -> None:
-        """Raise a DeposedError if it is known that another driver has the lock; asks nobody."""
+        """Raise a DeposedError if another driver is known to have the lock; asks no store."""
         if self._successor is not None:
             raise DeposedError(
                 f"{self._store.url}: {self._successor} has taken the run over while this machine "
@@ -133,7 +130,6 @@ class StoreLock:
             )
 
     def renew(self) -> None:
-        """Write that the holder is alive."""
         tag = self._tag_of_own()
         try:
             self._write(held=True, over=tag)
@@ -141,20 +137,20 @@ class StoreLock:
             self._tag_of_own()
 
     def confirm(self) -> None:
-        """See to it that what is written now is not written over another driver's run."""
+        """Renew the lock if the last renewal is too old to rely on; call it before each write."""
         self.check()
         if _now_s() > self._renewed_s + TRUSTED_S:
             self.renew()
 
     def release(self) -> None:
-        """Give the lock back; its record still says which driver was the last."""
+        """Give the lock back; its record still names the last driver."""
         tag, now = self._store.tag(NAME), self.read()
         if now is not None and now.session == self.session:
             with suppress(ChangedError):
                 self._write(held=False, over=tag)
 
     def _tag_of_own(self) -> str | None:
-        """Return the tag of the record, which no other driver has written."""
+        """Return the tag of the own record; a DeposedError if it is another driver's."""
         tag, now = self._store.tag(NAME), self.read()
         if now is not None and now.session != self.session:
             self._successor = now.holder
@@ -166,10 +162,10 @@ class StoreLock:
         record: dict[str, Any] = {"session": self.session, "held": held, **holder}
         asked_s = _now_s()
         self._store.replace(NAME, json.dumps(record).encode(), over)
-        self._renewed_s = asked_s  # not the time of the answer, which may come late
+        self._renewed_s = asked_s  # not the time of the answer, which may be late
 
 
 def _now_s() -> float:
-    """Return monotonic seconds, those in which this machine was asleep included."""
-    # macOS has no CLOCK_BOOTTIME; CLOCK_MONOTONIC counts them there, and time.monotonic does not.
+    """Return monotonic seconds that include suspended time."""
+    # macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC includes it, and time.monotonic does not.
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

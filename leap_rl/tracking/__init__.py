@@ -1,1 +1,1 @@
-"""What a run shows and records: the registry of metrics, the console, one file for each sink."""
+"""Console and metrics of a run; one file for each sink."""

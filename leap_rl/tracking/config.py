@@ -1,4 +1,4 @@
-"""How a run is tracked. All of it is operational: it changes no bit of what is learned."""
+"""Tracking options. All are operational: none changes what is learned."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the user sees of a running run, on stderr, so that stdout stays the command's own.
+"""Progress of a run on stderr; stdout stays the command's own.
 
-A console gets statuses of the run, at any pace and from any loop, and shows them at its own: bars
-on a terminal, a line now and then elsewhere. Show one at each commit too, or two meta-steps that
-finish between two statuses get one line.
+A console takes statuses at any rate and shows them at its own: bars on a terminal, occasional lines
+elsewhere. Show a status at each commit too: of two meta-steps that finish between two statuses only
+the second gets a line.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from leap_rl.tracking.status import RunStatus, TaskStatus
 
 REFRESHES_PER_S = 4
 PLAIN_FIRST_S = 2.0
-"""From the first status that has a running task to the first line of progress."""
+"""From the first status with a running task to the first line of progress."""
 NARROW, WIDE = 50, 100
-"""Columns from which each task has a bar, and from which its trainer's name is shown too."""
+"""Least columns for a bar for each task, and for its trainer's name too."""
 
 
 class Console:
-    """Where a run is shown; these methods do nothing. As a context manager it closes itself."""
+    """Shows nothing; the base of all consoles. As a context manager it closes itself."""
 
     def show(self, status: RunStatus) -> None:
         """Take the run's newest status."""
@@ -48,7 +48,7 @@ class Console:
         """Print one line that stays."""
 
     def close(self) -> None:
-        """Leave the terminal as it was found. May be called twice."""
+        """Restore the terminal. May be called twice."""
 
     def __enter__(self) -> Self:
         return self
@@ -58,10 +58,7 @@ class Console:
 
 
 def make_console(kind: ConsoleKind, *, stream: TextIO | None = None) -> Console:
-    """Return the console of a kind, on stderr unless there is a `stream`.
-
-    `auto` is `rich` on a terminal that can move its cursor, else `plain`.
-    """
+    """Return a console on `stream`, by default stderr; `auto` is `rich` on a capable terminal."""
     stream = sys.stderr if stream is None else stream
     if kind == "auto":
         can_draw = stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
@@ -72,12 +69,12 @@ def make_console(kind: ConsoleKind, *, stream: TextIO | None = None) -> Console:
 
 
 def print_status(status: RunStatus, stream: TextIO) -> None:
-    """Print a status as it would be drawn, with all its tasks and no time left, which takes two."""
+    """Print one snapshot with all its tasks; the time left needs two."""
     Terminal(file=stream, height=len(status.running) + 8).print(_Dashboard(status, None))
 
 
 class PlainConsole(Console):
-    """Prints a line at the start, one every `every_s` of the run's time, one a meta-step."""
+    """Prints a line at the start, every `every_s` of the run's time, and for each meta-step."""
 
     def __init__(self, stream: TextIO, *, every_s: float = 10.0) -> None:
         self._stream = stream
@@ -87,7 +84,6 @@ class PlainConsole(Console):
         self._history = History()
 
     def show(self, status: RunStatus) -> None:
-        """Print what is due."""
         if not self._started:
             self._started = True
             self.message(start_line(status))
@@ -101,12 +97,11 @@ class PlainConsole(Console):
             self.message(progress_line(status, eta_s))
 
     def message(self, text: str) -> None:
-        """Print `text` as a line."""
         print(text, file=self._stream, flush=True)
 
 
 class RichConsole(Console):
-    """Draws a bar for the meta-step and a line for each running task; clears them at the end."""
+    """Draws a bar for the meta-step and a line for each running task; erases them at the end."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -114,13 +109,12 @@ class RichConsole(Console):
         self._history = History()
 
     def show(self, status: RunStatus) -> None:
-        """Draw `status` at the next refresh; lines of finished meta-steps stay above the bars."""
         if self._live is None:
             self._live = Live(
                 console=self._terminal,
                 refresh_per_second=REFRESHES_PER_S,
                 transient=True,
-                # What is printed meanwhile goes above the bars; a piped stdout is left alone.
+                # Printed lines appear above the bars; a piped stdout is left alone.
                 redirect_stdout=sys.stdout.isatty(),
             )
             self._live.start()
@@ -129,18 +123,16 @@ class RichConsole(Console):
         self._live.update(_Dashboard(status, self._history.remaining_s(status)))
 
     def message(self, text: str) -> None:
-        """Print `text` above the bars, as it is: no markup."""
-        self._terminal.print(Text(text))
+        self._terminal.print(Text(text))  # above the bars, without markup
 
     def close(self) -> None:
-        """Erase the bars and give the cursor back."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 class _Dashboard:
-    """A status, laid out again for whatever size the terminal has when it is drawn."""
+    """A status, laid out for the terminal's current size."""
 
     def __init__(self, status: RunStatus, eta_s: float | None) -> None:
         self._status = status
@@ -149,15 +141,14 @@ class _Dashboard:
     def __rich_console__(self, console: Terminal, options: ConsoleOptions) -> RenderResult:
         status = self._status
         head = Table.grid(expand=True, padding=(0, 1))
-        head.add_column(no_wrap=True, overflow="ellipsis")
-        head.add_column(ratio=1)
-        head.add_column(no_wrap=True, overflow="ellipsis")
+        for ratio in (None, 1, None):
+            head.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
         bar = ProgressBar(total=1.0, completed=status.round_fraction)
         head.add_row(Text(place(status)), bar, Text(slots(status)))
         yield head
         yield Text(pace(status, self._eta_s), no_wrap=True, overflow="ellipsis", style="dim")
 
-        # Taller than the terminal, a live display cannot be redrawn in place.
+        # A live display that is taller than the terminal cannot be redrawn in place.
         room = max(options.size.height - 5, 1)
         running = status.running
         shown = running if len(running) <= room else running[: room - 1]
@@ -168,7 +159,7 @@ class _Dashboard:
 
 def _task_table(tasks: tuple[TaskStatus, ...], run: RunStatus, *, width: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    # Columns that may wrap are narrowed first: a long name is cut before any number is.
+    # rich narrows columns that may wrap first: a long name is cut before any number.
     table.add_column("game", max_width=36)
     if width >= NARROW:
         table.add_column(width=10)

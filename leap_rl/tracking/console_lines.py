@@ -1,4 +1,4 @@
-"""A run's status in words, as all consoles say it."""
+"""A run's status in words, for all consoles."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from leap_rl.tracking.status import RunStatus
 GAMES_IN_A_LINE = 4
 UNITS: dict[Unit, str] = {"agent_steps": "agent steps", "examples": "examples"}
 _SLOTS = {"learn": "game", "evaluate": "agent"}
-"""What a slot is called in runs that have no meta-steps."""
+"""Word for a slot in runs without meta-steps."""
 
 
 class History:
-    """What is said of a status because of those before it."""
+    """State across status updates: printed meta-steps and the time left."""
 
     def __init__(self) -> None:
-        self._said: float | None = None
+        self._printed: float | None = None
         self._done_before: float | None = None
         self._first: tuple[float, float] | None = None
+        """Share of the work and elapsed seconds at the first progress."""
 
     def finished_line(self, status: RunStatus) -> str | None:
         """Return the line of a finished meta-step, once."""
         row = status.last_row
-        if status.command != "train" or row is None or row["meta_step"] == self._said:
+        if status.command != "train" or row is None or row["meta_step"] == self._printed:
             return None
-        self._said = row["meta_step"]
+        self._printed = row["meta_step"]
         return _finished_line(row, status.rounds)
 
     def remaining_s(self, status: RunStatus) -> float | None:
-        """Return the time to the end at the pace since the first progress; None before the next.
+        """Return the time left at the pace since the first progress; None before the second.
 
-        A resumed run has done much of its work in no time, and a new one loads its code first.
+        A resumed run starts with much of its work done, and every run loads its code first.
         """
         done = min((status.round + status.round_fraction) / status.rounds, 1.0)
         if self._done_before is None:
@@ -44,7 +45,7 @@ class History:
 
 
 def start_line(status: RunStatus) -> str:
-    """Return what the run is to do."""
+    """Return the run's size in words."""
     if status.command in _SLOTS:
         return f"learning: {counted(status.slots_total, _SLOTS[status.command])}"
     start = f"from meta-step {status.round}, " if status.round else ""
@@ -53,7 +54,7 @@ def start_line(status: RunStatus) -> str:
 
 
 def progress_line(status: RunStatus, eta_s: float | None) -> str:
-    """Return how the run stands, with its first running tasks."""
+    """Return the run's progress, with its first running tasks."""
     tasks = [
         f"{task.game} {task.progress.agent_steps / status.agent_steps_total:.0%}"
         + ("" if (mean := task.progress.mean_return) is None else f" return {mean:.1f}")
@@ -71,7 +72,7 @@ def place(status: RunStatus) -> str:
 
 
 def slots(status: RunStatus) -> str:
-    """Return how many slots are complete."""
+    """Return the number of complete slots."""
     noun = _SLOTS.get(status.command, "task")
     return f"{status.slots_complete} of {counted(status.slots_total, noun)} done"
 

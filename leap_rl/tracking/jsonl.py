@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON object a line, the record that a resume trusts."""
+"""`metrics.jsonl`: one row a line; a resume relies on it, not on the mirrors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from leap_rl.storage.links import naming, read_regular
+from leap_rl.storage.safe_open import naming, read_regular
 from leap_rl.tracking.metrics import Axis, Row
 from leap_rl.tracking.sink import Sink
 
@@ -14,8 +14,7 @@ from leap_rl.tracking.sink import Sink
 class JsonlSink(Sink):
     """Appends rows to a file, each flushed to the operating system before `write` returns.
 
-    A killed process may leave a torn last line; opening cuts it off, and all rows after the first
-    `keep_rows`, if those are given.
+    Opening removes a torn last line of a killed process, and all rows after the first `keep_rows`.
     """
 
     name = "metrics.jsonl"
@@ -30,19 +29,12 @@ class JsonlSink(Sink):
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115
 
     def write(self, row: Row, axis: Axis) -> None:
-        """Append `row` as one line.
-
-        Raises:
-            ValueError: A value is NaN or infinite, which JSON cannot say; nothing is written.
-            OSError: It could not be written; the message names the file.
-        """
         line = (json.dumps(dict(row), allow_nan=False) + "\n").encode()
         with naming(self._path):
-            while line:  # a disk that becomes full takes a part, then refuses
+            while line:  # a disk that becomes full writes a part, then fails
                 line = line[self._file.write(line) :]
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -50,11 +42,11 @@ def read_rows(path: Path) -> list[dict[str, float | int]]:
     """Return all whole rows of a file that may still be written to; none if it is missing.
 
     Raises:
-        ValueError: A line other than a torn last one is no JSON object; the message numbers it.
+        ValueError: A line is no JSON object, and no torn last one; the message has its number.
     """
     if not path.exists():
         return []
-    # What follows the last newline is empty, or a line that is being written or was torn.
+    # After the last newline there is nothing, or a line that is being written or was torn.
     whole = read_regular(path).split(b"\n")[:-1]
     rows = []
     for number, line in enumerate(whole, start=1):

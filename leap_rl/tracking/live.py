@@ -1,9 +1,8 @@
-"""RUN/live.json: how a run stands, for `leap-rl watch`, while its driver lives.
+"""RUN/live.json: a run's status for `leap-rl watch`, while its driver lives.
 
-    {"written": ..., "status": {...}}   the newest status, and when it was, in Unix seconds
+    {"written": UNIX_SECONDS, "status": {...}}
 
-It is for display only. A driver that is killed leaves it behind; the run's lock says whether one
-lives.
+It is for display only. A killed driver leaves it behind: the run's lock tells whether one lives.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from leap_rl.storage.checked import checked
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.durable_files import write_atomically
-from leap_rl.storage.links import read_regular
+from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
 
 LIVE = "live.json"
 WRITE_EVERY_S = 1.0
 LARGEST = 1 << 20
-"""Bytes of a file that is read; a status of a thousand tasks has a fifth of that."""
+"""Most bytes that are read; the status of a thousand tasks has a fifth of that."""
 
 
 class LiveConsole(Console):
     """Shows a run on another console, and writes its status to a file every `every_s`.
 
-    A full disk under the file or under the console's log does not end the run.
+    A full disk under the file or the console's log does not end the run.
     """
 
     def __init__(
@@ -48,26 +47,22 @@ class LiveConsole(Console):
         self._every_s = every_s
         self._clock = clock
         self._next_s = clock()
-        self._remove()  # what a killed driver left
+        self._remove()  # the file of a killed driver
 
     def show(self, status: RunStatus) -> None:
-        """Show `status`, and write it where that is due."""
         with _best_effort():
             self._console.show(status)
         if self._clock() >= self._next_s:
             self._next_s = self._clock() + self._every_s
             text = json.dumps({"written": time.time(), "status": asdict(status)})
             with suppress(OSError):
-                # Not synced: after a crash nobody needs it.
-                write_atomically(self._path, text.encode(), synced=False)
+                write_atomically(self._path, text.encode(), synced=False)  # useless after a crash
 
     def message(self, text: str) -> None:
-        """Print `text` on the other console."""
         with _best_effort():
             self._console.message(text)
 
     def close(self) -> None:
-        """Close the other console, and remove the file."""
         with _best_effort():
             self._console.close()
         self._remove()
@@ -79,7 +74,7 @@ class LiveConsole(Console):
 
 @contextmanager
 def _best_effort() -> Iterator[None]:
-    """Suppress errors of writing, unless the reader of a pipe has gone."""
+    """Suppress OSErrors, except that of a pipe whose reader is gone."""
     try:
         yield
     except OSError as error:
@@ -88,26 +83,29 @@ def _best_effort() -> Iterator[None]:
 
 
 class LiveStatus(NamedTuple):
-    """A run as its driver saw it last."""
+    """A run's last status from its driver."""
 
     status: RunStatus
-    """With the time that has passed since counted as elapsed."""
+    """Its elapsed time includes `age_s`."""
     age_s: float
-    """How long ago that was, by this machine's clock; never less than 0."""
+    """Time since it was written, by this machine's clock; at least 0."""
 
 
 def read_live(folder: Path) -> LiveStatus | None:
-    """Return how a run stands by its folder; None where no such file can be read or shown."""
+    """Return the status in a run's folder; None if the file is missing or not safe to show."""
     try:
         document = json.loads(read_regular(folder / LIVE, LARGEST))
         if not _can_be_shown(document):
             return None
         values = document["status"]
         running = tuple(
-            checked(TaskStatus, {**task, "progress": checked(TaskProgress, task["progress"])})
+            dataclass_from_json(
+                TaskStatus,
+                {**task, "progress": dataclass_from_json(TaskProgress, task["progress"])},
+            )
             for task in values["running"]
         )
-        status = checked(RunStatus, {**values, "running": running})
+        status = dataclass_from_json(RunStatus, {**values, "running": running})
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -117,7 +115,7 @@ def read_live(folder: Path) -> LiveStatus | None:
 
 
 def _can_be_shown(value: object) -> bool:
-    """Whether all numbers are finite, and no text would do more to a terminal than be read."""
+    """Whether all numbers are finite and all text is free of terminal control sequences."""
     if isinstance(value, dict):
         return all(map(_can_be_shown, [*value, *value.values()]))
     if isinstance(value, list):

@@ -1,8 +1,7 @@
-"""What a run on Ray shows to Prometheus: the name of each series, its kind and meaning.
+"""The Prometheus series of a run on Ray: name, kind and meaning.
 
-`training/runtime/ray/metrics.py` puts them on the page of the server's node. They are for watching;
-what counts is in `metrics.jsonl`. `docs/launch/prometheus.md` has each series' unit, and the
-dashboard in `launch/metrics` uses no other; tests hold the three together.
+`training/runtime/ray/metrics.py` exports them on the server's node, for display only.
+`docs/launch/prometheus.md` has each one's unit; tests compare both with `launch/metrics`.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ class Series:
     """One name on the Prometheus page."""
 
     name: str
-    """Without the `ray_` that Ray puts before it on the page."""
+    """Without Ray's prefix `ray_`."""
     kind: Literal["counter", "gauge"]
     meaning: str
-    """In ASCII, as Ray takes no other text."""
+    """In ASCII, which Ray requires."""
     labels: tuple[str, ...] = ()
-    """Besides `run` and those of Ray."""
+    """Besides `run` and Ray's own."""
     row: str | None = None
-    """The key of metrics that it mirrors, of the newest committed meta-step."""
+    """Key of the metric that it mirrors, of the newest committed meta-step that has it."""
 
 
 def _counter(what: str, meaning: str) -> Series:
@@ -60,4 +59,3 @@ SERIES: tuple[Series, ...] = (
     _gauge("step_ratio", "Norm of the step over the initialization's.", row="meta/step_ratio"),
     _gauge("validation_gain", "Mean gain over the validation games.", row="validation/gain"),
 )
-"""Those with a row are of the newest committed meta-step that has the metric."""

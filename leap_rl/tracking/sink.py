@@ -1,8 +1,8 @@
-"""Where a run's rows go.
+"""Interface of the sinks that record a run's rows.
 
-JSONL is the truth and is written last; TensorBoard and wandb mirror it. A process killed between
-the two leaves a mirrored row that JSONL lacks, and on resume every row after JSONL's last is logged
-again: TensorBoard may hold a row twice but never misses one, and wandb holds each once.
+JSONL is the truth and written last; TensorBoard and wandb mirror it. After a kill in between, a
+resume logs the rows after JSONL's last one again: TensorBoard may have a row twice but never misses
+one, and wandb has each once.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import ClassVar, TypeAlias
 from leap_rl.tracking.metrics import Axis, Row
 
 Cell: TypeAlias = str | float | int | None
-"""Of a table."""
+"""A table's cell."""
 
 
 class TrackingError(ValueError):
-    """A sink cannot be opened as the tracking config asks; the message says the way out."""
+    """A sink cannot be opened as configured; the message says what to do."""
 
 
 class Sink(ABC):
-    """Takes rows, and shows other media if it can; the methods here do nothing."""
+    """Records rows; a sink that can record other media overrides more methods."""
 
     name: ClassVar[str]
-    """In messages to the user."""
+    """For messages to the user."""
 
     @abstractmethod
     def write(self, row: Row, axis: Axis) -> None:
-        """Record `row`, whose place on `axis` is `row[axis]`."""
+        """Record `row`, which is at `row[axis]` on `axis`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Flush and close. Nothing is written afterwards."""
+        """Flush and close."""
 
     def write_file(self, name: str, path: Path) -> None:  # noqa: B027
         """Record a video (.mp4) or a self-contained page (.html)."""
@@ -47,7 +47,7 @@ class Sink(ABC):
     def write_initialization(  # noqa: B027
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
     ) -> None:
-        """Record the file of an initialization, which stays where it is."""
+        """Record an initialization's file, which stays where it is."""
 
     def fail(self, reason: str) -> None:  # noqa: B027
         """Report that the run stopped on an error."""

@@ -1,4 +1,4 @@
-"""How a run stands: what the parameter server knows of it, and what its driver adds for display.
+"""A run's status: the parameter server's part, and what the driver adds for display.
 
 Consoles, `live.json`, Prometheus and the driver's supervision all read these classes.
 """

@@ -1,7 +1,6 @@
 """The TensorBoard mirror; the only file that imports tensorboardX.
 
-Values are stored as float32, so that the last digits of a count above 2^24 are lost there; the
-exact ones are in `metrics.jsonl`.
+Values are float32, which loses the last digits of counts above 2^24; `metrics.jsonl` is exact.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from leap_rl.tracking.sink import Sink
 
 
 class TensorBoardSink(Sink):
-    """Writes each metric as a scalar at the row's axis value. A resume adds one more event file.
+    """Writes each metric as a scalar at the row's axis value. A resume adds an event file.
 
-    tensorboardX's own writer has a queue and a thread. When a write fails the thread dies, and
-    filling the queue then waits for ever. So a row is written here, in one call.
+    Rows are written here in one call: when a write fails, the thread of tensorboardX's writer dies,
+    and its queue then blocks forever.
     """
 
     name = "TensorBoard"
@@ -39,7 +38,6 @@ class TensorBoardSink(Sink):
         self._write(Event(wall_time=now, file_version="brain.Event:2"))
 
     def write(self, row: Row, axis: Axis) -> None:
-        """Append the row's metrics, but for the axis itself."""
         summary = Summary()
         for key, value in row.items():
             if key != axis:
@@ -47,26 +45,21 @@ class TensorBoardSink(Sink):
         self._write(Event(wall_time=time.time(), step=int(row[axis]), summary=summary))
 
     def close(self) -> None:
-        """Close the event file."""
         self._file.close()
 
     def _write(self, event: Event) -> None:
-        """Append a record as TFRecord has it: length, its checksum, contents, their checksum."""
+        """Append a TFRecord: length, its checksum, contents, their checksum."""
         data = event.SerializeToString()
         length = struct.pack("<Q", len(data))
         checksums = [struct.pack("<I", masked_crc32c(part)) for part in (length, data)]
         record = length + checksums[0] + data + checksums[1]
         written = self._file.write(record)
-        while written < len(record):  # a disk that becomes full takes a part, then refuses
+        while written < len(record):  # a disk that becomes full writes a part, then fails
             written += self._file.write(record[written:])
 
 
 def check_events(content: bytes) -> None:
-    """Check the records of an event file.
-
-    Raises:
-        ValueError: One is damaged. A last one that a kill has torn is not.
-    """
+    """Raise a ValueError for a damaged record of an event file, except a torn last one."""
     at = 0
     while at + 12 <= len(content):
         (length,) = struct.unpack_from("<Q", content, at)

@@ -1,11 +1,11 @@
-"""Hands a run's rows to the sinks that its config asks for."""
+"""Sends a run's rows to its configured sinks."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from leap_rl.tracking.config import TrackingConfig
@@ -14,22 +14,17 @@ from leap_rl.tracking.sink import Cell, Sink, TrackingError
 
 
 class Tracker:
-    """Hands each row to all sinks, in their order. The last one is the truth, the others mirror it.
+    """Sends each row to all sinks, in order. The last one is the truth, the others mirror it.
 
     A mirror that fails is reported once, and the run continues without it. As a context manager it
-    closes the sinks, and reports an error that leaves it to them; a KeyboardInterrupt is none.
+    closes the sinks, and tells them an exception of its block, unless it is a KeyboardInterrupt.
     """
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = tuple(sinks)
 
     def log(self, row: Row, *, axis: Axis) -> None:
-        """Record one row in every sink.
-
-        Raises:
-            ValueError: a value is NaN or infinite; no sink has then seen the row.
-            OSError: the sink that is the truth could not write it.
-        """
+        """Record one row in every sink; a ValueError, before any has it, if it is not finite."""
         assert axis in row, f"the row lacks its axis {axis}"
         for key, value in row.items():
             if not math.isfinite(value):
@@ -37,17 +32,16 @@ class Tracker:
         self._show(lambda sink: sink.write(row, axis))
 
     def log_file(self, name: str, path: Path) -> None:
-        """Record a video (.mp4) or a self-contained page (.html) in sinks that can show it."""
+        """Record a video (.mp4) or a self-contained page (.html)."""
         self._show(lambda sink: sink.write_file(name, path))
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        """Record a table in every sink that can show it."""
         self._show(lambda sink: sink.write_table(name, columns, rows))
 
     def log_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
     ) -> None:
-        """Record an initialization's file, which must stay, in every sink that can show it."""
+        """Record an initialization's file, which must stay where it is."""
         self._show(
             lambda sink: sink.write_initialization(
                 meta_step, path, newest=newest, metadata=metadata
@@ -59,7 +53,7 @@ class Tracker:
         for mirror in mirrors:
             try:
                 show(mirror)
-            except Exception as error:  # a mirror stops no run, however it breaks
+            except Exception as error:  # no failure of a mirror stops a run
                 _report_mirror(mirror.name, error)
                 self._sinks = tuple(sink for sink in self._sinks if sink is not mirror)
                 with suppress(Exception):
@@ -67,20 +61,13 @@ class Tracker:
         show(truth)
 
     def close(self) -> None:
-        """Close every sink.
-
-        Raises:
-            OSError: the sink that is the truth cannot be closed; the others are.
-        """
         *mirrors, truth = self._sinks
-        try:
+        with closing(truth):
             for mirror in mirrors:
                 try:
                     mirror.close()
                 except Exception as error:
                     _report_mirror(mirror.name, error)
-        finally:
-            truth.close()
 
     def __enter__(self) -> Tracker:
         return self
@@ -89,7 +76,7 @@ class Tracker:
         try:
             if isinstance(error, Exception):
                 for sink in self._sinks:
-                    with suppress(Exception):  # the error that is reported is the first one
+                    with suppress(Exception):  # the first error is raised
                         sink.fail(_in_one_line(error))
         finally:
             self.close()
@@ -116,7 +103,7 @@ def open_tracker(
     place: str | None = None,
     rows: int | None = None,
 ) -> Tracker:
-    """Open the sinks that `config` asks for; a resumed run continues in the same files.
+    """Open the configured sinks; a resumed run continues in the same files.
 
     Args:
         config: Which mirrors to open.
@@ -124,13 +111,12 @@ def open_tracker(
         run_config: The resolved config as plain values, shown with the wandb run.
         kind: The command; wandb's job type.
         place: The run's folder or URL in messages; `run_folder` by default.
-        rows: How many the run's checkpoints hold. Further ones in metrics.jsonl are cut off: a
-            lost checkpoint's, which is computed again.
+        rows: Rows in the run's checkpoints; metrics.jsonl loses later ones, of a lost checkpoint.
 
     Raises:
         TrackingError: wandb is to be online, and has no key or is refused.
     """
-    # The sinks' modules are imported only when used: wandb alone takes most of a second.
+    # Sinks' modules are imported only when used: wandb alone takes most of a second.
     from leap_rl.tracking.jsonl import JsonlSink, read_rows
 
     run_folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +141,7 @@ def open_tracker(
     for name, opener in openers.items():
         try:
             mirrors.append(opener())
-        except TrackingError:  # what the user asked for cannot be
+        except TrackingError:
             truth.close()
             raise
         except Exception as error:

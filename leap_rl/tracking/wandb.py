@@ -1,15 +1,14 @@
 """The Weights & Biases mirror; the only file that imports wandb.
 
 The driver logs; wandb's own process writes and uploads. That process buffers its files and dies
-with the driver, so the next driver logs again, from `metrics.jsonl`, what wandb lost. After any
-kill wandb has each row once:
+with the driver, so the next driver logs lost rows again from `metrics.jsonl`. After any kill wandb
+has each row once:
 
-* Offline each driver writes a file of its own, which holds the whole run; the files before it are
-  marked so that `wandb sync` skips them.
-* Online the driver asks the server how many rows it has, and logs those after them.
+* Offline each driver writes a new file with the whole run, and marks older files so that
+  `wandb sync` skips them.
+* Online the driver asks the server for its number of rows, and logs the later ones.
 
-The server being away stops no run. It is asked for a few seconds at the start; without an answer
-the run is tracked offline.
+If the server does not answer within seconds at the start, the run is tracked offline.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -43,32 +42,20 @@ from leap_rl.tracking.wandb_folder import (
     run_id,
 )
 
-ANSWER_TIMEOUT_S = 3.0
-"""For the server's first answer."""
-INIT_TIMEOUT_S = 30.0
-"""For the wandb run to be made, once the server has answered."""
-FINISH_TIMEOUT_S = 60.0
-"""For what is not uploaded yet when the run ends, while the server answers."""
-AWAY_TIMEOUT_S = 5.0
-"""The same, where it does not."""
-
-_REFUSED = re.compile(r"returned error 4(?!08|29)\d\d")
-"""In wandb's error of a server that refuses for good."""
+ANSWER_TIMEOUT_S = 3.0  # for the server's first answer
+INIT_TIMEOUT_S = 30.0  # for the wandb run to be made, once the server has answered
+FINISH_TIMEOUT_S = 60.0  # for the last uploads, while the server answers
+AWAY_TIMEOUT_S = 5.0  # for the last uploads, if it does not
+_PERMANENT = re.compile(r"returned error 4(?!08|29)\d\d")
+"""In wandb's error for a server that refuses for good."""
 
 
 class WandbSink(Sink):
     """Logs to one wandb run, whose id stays in the run folder for a resume.
 
-    wandb records nothing but what it is handed here: no console output, machine statistics,
-    environment, code or git state.
-
-    Args:
-        config: Mode, project, entity, group and tags.
-        run_folder: wandb's files go into its `wandb` folder.
-        run_config: The resolved config; must hold no secrets.
-        kind: The command, as wandb's job type.
-        past: The rows that the run has logged already.
-        place: The run's folder or URL, for `leap-rl resume`.
+    wandb gets no console output, machine statistics, environment, code or git state. `run_config`
+    must contain no secrets. `past` are the rows that the run has logged already; the other
+    arguments are `open_tracker`'s.
 
     Raises:
         TrackingError: Online without an API key, or the server refuses the run.
@@ -92,7 +79,7 @@ class WandbSink(Sink):
         self._place = place
         self._id = run_id(run_folder)
         if os.environ.get("WANDB_RUN_ID", self._id) != self._id:
-            # A sweep's agent meant another run, and in a sweep wandb heeds the environment alone.
+            # A sweep's agent set it for another run, and in a sweep wandb prefers the environment.
             for name in ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH"):
                 os.environ.pop(name, None)
         arguments = {
@@ -104,18 +91,16 @@ class WandbSink(Sink):
             "name": os.environ.get("WANDB_NAME") or run_folder.name,
             "config": dict(run_config),
         }
-        # Or wandb reports on itself to its makers, offline too, and waits for them at the end.
+        # By default wandb reports its own errors to its makers, offline too, and waits for that.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        # Set before anything else, as logging in prints too.
-        wandb.setup(wandb.Settings(silent=True))
-        self._online = config.wandb == "online"
-        run = self._start_online(arguments) if self._online else None
+        wandb.setup(wandb.Settings(silent=True))  # first, as logging in prints too
+        run = self._start_online(arguments) if config.wandb == "online" else None
+        self._online = run is not None
         if run is None:
-            self._online = False
             pass_over_older_files(run_folder)
             run = self._start(arguments, mode="offline", resume=None)
         self._run = run
-        # Rows come before all else that is logged, so wandb's step is the number of a row.
+        # Rows are logged before everything else, so wandb's step is the number of a row.
         self._there: int = self._run.starting_step
         self._rows = 0
         try:
@@ -129,7 +114,7 @@ class WandbSink(Sink):
             raise
 
     def write(self, row: Row, axis: Axis) -> None:
-        """Log `row`, unless wandb has it; the first row's axis becomes the x axis of charts."""
+        """Log `row` unless wandb has it; the first row's axis becomes the charts' x axis."""
         if self._rows == 0:
             for each in AXES:
                 self._run.define_metric(each)
@@ -139,7 +124,6 @@ class WandbSink(Sink):
         self._rows += 1
 
     def write_file(self, name: str, path: Path) -> None:
-        """Log a video or a page; wandb copies the file."""
         if path.suffix == ".mp4":
             self._run.log({name: wandb.Video(str(path), format="mp4")})
         else:
@@ -148,17 +132,14 @@ class WandbSink(Sink):
     def write_table(
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
     ) -> None:
-        """Log a table; cells that are not finite are left empty."""
+        """Log a table; cells that are not finite become empty."""
         data = [[_finite(cell) for cell in row] for row in rows]
         self._run.log({name: wandb.Table(list(columns), data, allow_mixed_types=True)})
 
     def write_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
     ) -> None:
-        """Log an initialization as a version of the run's artifact; equal content is one version.
-
-        The file is read when it is uploaded, and must stay.
-        """
+        """Log a version of the run's artifact; equal contents are one version."""
         self._publish(
             artifact_name(self._id),
             path,
@@ -167,14 +148,13 @@ class WandbSink(Sink):
         )
 
     def fail(self, reason: str) -> None:
-        """Send an alert, which reaches people where they asked wandb for it, and mark the run."""
+        """Send an alert, and mark the run as failed."""
         self._exit_code = 1
         title = f"leap-rl {self._kind} failed"
         self._run.alert(title=title, text=reason, level="ERROR")
 
     def close(self) -> None:
-        """Finish the wandb run. Offline, wandb's own process may write its last bytes after this;
-        the interpreter's exit waits for it."""
+        """Finish the wandb run. Offline the interpreter's exit waits for wandb's last bytes."""
         errors: list[Exception] = []
 
         def finish() -> None:
@@ -183,10 +163,8 @@ class WandbSink(Sink):
             except Exception as error:
                 errors.append(error)
 
-        # wandb waits without end for some of its uploads, whatever its own timeout says.
-        thread = threading.Thread(target=finish, daemon=True)
-        thread.start()
-        thread.join(AWAY_TIMEOUT_S)
+        # wandb ignores its own timeout for some uploads.
+        thread = _within(AWAY_TIMEOUT_S, finish)
         if thread.is_alive() and (not self._online or _silence(_server()) is None):
             thread.join(FINISH_TIMEOUT_S)
         if thread.is_alive():
@@ -205,10 +183,9 @@ class WandbSink(Sink):
             raise errors[0]
 
     def _start_online(self, arguments: Mapping[str, Any]) -> wandb.Run | None:
-        """Return the run; none, and a message, where the server is away."""
+        """Return the run; None, after a message, if the server is out of reach."""
         try:
-            # With the prompt, a missing key would be asked for on the terminal.
-            has_key = wandb.login(prompt=False, verify=False)
+            has_key = wandb.login(prompt=False, verify=False)  # or it asks on the terminal
         except wandb.errors.Error as error:
             raise _refused(error) from error
         if not has_key:
@@ -216,10 +193,9 @@ class WandbSink(Sink):
         try:
             silence = _silence(_server())
             if silence is None:
-                # What is missing is added to what the server has.
                 return self._start(arguments, mode="online", resume="allow")
         except wandb.errors.Error as error:
-            if not isinstance(error, wandb.errors.CommError) or _REFUSED.search(str(error)):
+            if not isinstance(error, wandb.errors.CommError) or _PERMANENT.search(str(error)):
                 raise _refused(error) from error
             silence = _first_line(error)
         print(
@@ -228,7 +204,7 @@ class WandbSink(Sink):
             "uploads the run",
             file=sys.stderr,
         )
-        wandb.teardown()  # its process has taken the run's id for used
+        wandb.teardown()  # its process counts the run's id as used
         wandb.setup(wandb.Settings(silent=True))
         return None
 
@@ -239,8 +215,7 @@ class WandbSink(Sink):
             id=self._id,
             mode=mode,
             resume=resume,
-            # A run of its own, whatever else this process logs to wandb.
-            reinit="create_new",
+            reinit="create_new",  # independent of this process's other wandb runs
             settings=wandb.Settings(
                 silent=True,
                 console="off",
@@ -265,15 +240,16 @@ class WandbSink(Sink):
         aliases: Sequence[str] = (),
         uses: bool = False,
     ) -> None:
-        """Hand wandb's process an artifact of one file.
+        """Send wandb's process an artifact of one file, which is read when it is uploaded.
 
-        The one thing here that is not wandb's public interface, for which its version is bounded:
-        Run.log_artifact and Run.use_artifact ask the server on the way, and wait for it; the
-        second is refused offline. The message that they send in the end asks nobody: an artifact
-        that the run `uses` is found by its content, and declared, when it is uploaded.
+        This is a private message of wandb's, for which its version is bounded. The public
+        Run.use_artifact is refused offline, and online waits without a timeout for the upload;
+        Run.log_artifact first asks the server for the artifact's type (19 s with a server that does
+        not answer). The message waits for nothing, and the upload finds by its content an artifact
+        that the run `uses`.
         """
-        said = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        artifact = wandb.Artifact(name, type=ARTIFACT_TYPE, metadata=said)
+        metadata = {**metadata, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        artifact = wandb.Artifact(name, type=ARTIFACT_TYPE, metadata=metadata)
         artifact.add_file(str(path), skip_cache=True, policy="immutable")
         artifact.finalize()
         assert self._run._interface is not None
@@ -283,7 +259,7 @@ class WandbSink(Sink):
 
 
 def _silence(url: str) -> str | None:
-    """Return why a server does not answer within a few seconds; None if it does."""
+    """Return why a server does not answer within seconds; None if it does."""
     reasons: list[str | None] = []
 
     def ask() -> None:
@@ -293,16 +269,21 @@ def _silence(url: str) -> str | None:
             pass  # an answer
         except OSError as error:
             reason = getattr(error, "reason", error)
-            if not isinstance(reason, ssl.SSLError):  # wandb has certificates of its own
+            if not isinstance(reason, ssl.SSLError):  # wandb has its own certificates
                 reasons.append(_first_line(reason))
                 return
         reasons.append(None)
 
-    # A name that cannot be looked up keeps the thread longer than any timeout.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(ANSWER_TIMEOUT_S)
+    _within(ANSWER_TIMEOUT_S, ask)  # a look-up of the name has no timeout
     return reasons[0] if reasons else f"no answer within {ANSWER_TIMEOUT_S:g} s"
+
+
+def _within(timeout_s: float, function: Callable[[], None]) -> threading.Thread:
+    """Run a function in a thread, and wait for that at most ``timeout_s``."""
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return thread
 
 
 def _end_service() -> None:

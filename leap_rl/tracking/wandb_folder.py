@@ -1,8 +1,8 @@
-"""Files in a run's `wandb` folder besides wandb's own. Imports no wandb.
+"""leap_rl's own files in a run's `wandb` folder. Imports no wandb.
 
-RUN/wandb/run_id.txt                    the wandb run's id, for every process that resumes
-RUN/wandb/sources.json                  the initializations that it starts from
-RUN/wandb/offline-run-.../*.synced      marks files that `wandb sync` is to skip
+RUN/wandb/run_id.txt                    the wandb run's id, for resumes
+RUN/wandb/sources.json                  the initializations that the run starts from
+RUN/wandb/offline-run-.../*.synced      marks a file that `wandb sync` skips
 """
 
 from __future__ import annotations
@@ -24,35 +24,31 @@ from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
 
 ARTIFACT_TYPE = "initialization"
-"""The type of artifact, and the first part of its name."""
+"""The artifacts' type, and the first part of their names."""
 
 _ID = re.compile(r"[^\s/\\#?%:]{1,128}")
-"""A run's id in wandb."""
 _ARTIFACT = re.compile(rf"{ARTIFACT_TYPE}-[\w.-]{{1,100}}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """An initialization that a run starts from and that another wandb run made."""
+    """An initialization from another wandb run, from which this run starts."""
 
     artifact: str
-    """The name of the other run's artifact; equal content is one version of it."""
+    """The other run's artifact, of which equal content is one version."""
     file: str
     sha256: str
     meta_step: int
 
 
 def artifact_name(run_id: str) -> str:
-    """Return the name of the artifact that a wandb run's initializations are versions of."""
+    """Return the name of a wandb run's artifact, whose versions are its initializations."""
     plain = re.sub(r"[^\w.-]", "_", run_id[:100], flags=re.ASCII)
     return f"{ARTIFACT_TYPE}-{plain}"
 
 
 def run_id(run_folder: Path) -> str:
-    """Return the id in the run's folder; a new one is written there.
-
-    In a sweep its agent chooses the id (`WANDB_RUN_ID`).
-    """
+    """Return the id in the run's folder; a new one, of `WANDB_RUN_ID` in a sweep, is written."""
     path = run_folder / "wandb" / "run_id.txt"
     if (known := _read_id(path)) is not None:
         return known
@@ -62,8 +58,8 @@ def run_id(run_folder: Path) -> str:
 
 
 def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
-    """Note which initializations a new run starts from, if they are checkpoints of wandb runs."""
-    with suppress(OSError):  # nothing is lost but an edge in a graph
+    """Write down the files that a new run starts from, if they are checkpoints of wandb runs."""
+    with suppress(OSError):  # which costs an edge in wandb's graph
         found = [source for file in files if (source := _source(str(file))) is not None]
         if found:
             path = run_folder / "wandb" / "sources.json"
@@ -72,24 +68,20 @@ def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
 
 
 def read_sources(run_folder: Path) -> list[Source]:
-    """Return what was noted, without files that are gone or have changed.
+    """Return the noted sources whose files exist unchanged.
 
-    The folder may be somebody else's, and what is returned is uploaded: every file is checked to be
-    an initialization.
+    The folder is untrusted and the files are uploaded, so each must be an initialization.
     """
     path = run_folder / "wandb" / "sources.json"
     try:
         noted = [Source(**one) for one in json.loads(path.read_bytes())]
         return [source for source in noted if _is_as_noted(source)]
     except (OSError, ValueError, TypeError, RecursionError):
-        return []  # nothing is lost but an edge in a graph
+        return []  # which costs an edge in wandb's graph
 
 
 def pass_over_older_files(run_folder: Path) -> None:
-    """Mark the offline files of former processes, so that `wandb sync` skips them.
-
-    Each offline file holds the whole run, and `wandb sync` would write them over each other.
-    """
+    """Mark older offline files for `wandb sync`: the newest one has the whole run."""
     for folder in (run_folder / "wandb").glob("offline-run-*"):
         for file in folder.glob("*.wandb"):
             mark = file.with_name(file.name + ".synced")
@@ -113,9 +105,8 @@ def _source(file: str) -> Source | None:
 
 def _is_as_noted(source: Source) -> bool:
     path = Path(source.file)
-    if path.name != INITIALIZATION or path.is_symlink() or not path.is_file():
-        return False
-    if not _ARTIFACT.fullmatch(source.artifact):
+    is_file = path.name == INITIALIZATION and path.is_file() and not path.is_symlink()
+    if not is_file or not _ARTIFACT.fullmatch(source.artifact):
         return False
     data = path.read_bytes()
     try:
@@ -126,8 +117,7 @@ def _is_as_noted(source: Source) -> bool:
 
 
 def _read_id(path: Path) -> str | None:
-    try:
+    with suppress(OSError, UnicodeDecodeError):
         text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return text if _ID.fullmatch(text) else None
+        return text if _ID.fullmatch(text) else None
+    return None

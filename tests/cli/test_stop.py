@@ -15,8 +15,8 @@ import pytest
 from leap_rl.app import execution
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
 from leap_rl.core.errors import RunFailedError
+from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import read_live
 
 BOWLS = ["--config", "debug", "--tracking.tensorboard", "false"]
@@ -123,7 +123,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
     assert last.endswith("resume run")
     assert (folder.path / ".lock").read_bytes() == b""
     (snapshot,) = folder.slots(0).glob("*.snapshot")
-    assert unseal(snapshot.read_bytes())[1]["content"]["n"] > 0
+    assert decode_arrays(snapshot.read_bytes())[1]["content"]["n"] > 0
 
 
 def test_a_second_ctrl_c_leaves_a_run_that_hangs(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.storage.checksummed_file import encode_arrays
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.sealed import seal
 from tests.security.runs import META_STEPS, lines_of, make
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -136,15 +136,15 @@ def test_initializations_that_lie_are_one_line(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_pickle_in_a_sealed_snapshot_is_one_line(
+def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
     run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from leap_rl.storage.sealed import unseal
+    from leap_rl.storage.checksummed_file import decode_arrays
 
     path = RunFolder(run).slots(2) / "001.snapshot"
-    arrays, header = unseal(path.read_bytes())
+    arrays, header = decode_arrays(path.read_bytes())
     attack = np.frombuffer(pickled(canary), dtype=np.uint8)
-    path.write_bytes(seal({**arrays, "snapshot": attack}, header))
+    path.write_bytes(encode_arrays({**arrays, "snapshot": attack}, header))
     assert main(["resume", str(run)]) == 1
     (line,) = lines_of(capsys)
     assert "the task's snapshot cannot be resumed from" in line

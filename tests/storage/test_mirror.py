@@ -150,10 +150,11 @@ def test_what_leads_to_other_files_is_written_after_them(
     assert written[-2:] == ["checkpoints/latest", "config.yaml"]
 
 
-def test_what_a_checkpoint_still_needs_is_not_removed(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("listed", ["before it", "after it"])
+def test_a_round_that_closes_during_a_push_is_left_to_the_next(
+    listed: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round that closes after `latest` was looked at: its slots go with the next `latest`."""
+    """Its `latest` waits for its files, and the slots of the round before for its `latest`."""
     run = make_run(tmp_path / "here")
     add_slot_file(run, 1, "000.safetensors")
     kept = run.carried_agent(0, "pong")
@@ -163,13 +164,14 @@ def test_what_a_checkpoint_still_needs_is_not_removed(
     mirror.push()
     look = Mirror._stamps
 
-    def close_then_look(self: Mirror) -> object:
+    def look_and_close(self: Mirror) -> object:
         monkeypatch.setattr(Mirror, "_stamps", look)
+        before = look(self)
         add_checkpoint(run, 2)
         kept.unlink()
-        return look(self)
+        return before if listed == "before it" else look(self)
 
-    monkeypatch.setattr(Mirror, "_stamps", close_then_look)
+    monkeypatch.setattr(Mirror, "_stamps", look_and_close)
     mirror.push()
     there = pulled(tmp_path / "there", ObjectStore(url))
     assert there.latest() == 1
@@ -178,31 +180,9 @@ def test_what_a_checkpoint_still_needs_is_not_removed(
     mirror.push()
     there = pulled(tmp_path / "there", ObjectStore(url))
     assert there.latest() == 2
+    assert there.read_checkpoint(2)[0] == contents(2)
     assert not there.slot(1, 0).exists()
     assert not there.carried_agent(0, "pong").exists()
-
-
-def test_latest_never_leads_to_what_is_not_there_yet(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A round that closes after the files were looked at: its `latest` has to wait for them."""
-    run = make_run(tmp_path / "here")
-    mirror = Mirror(run.path, ObjectStore(url))
-    look = Mirror._stamps
-
-    def look_then_close(self: Mirror) -> object:
-        monkeypatch.setattr(Mirror, "_stamps", look)
-        stamps = look(self)
-        add_checkpoint(run, 2)
-        return stamps
-
-    monkeypatch.setattr(Mirror, "_stamps", look_then_close)
-    mirror.push()
-    assert pulled(tmp_path / "there", ObjectStore(url)).latest() == 1
-    mirror.push()
-    there = pulled(tmp_path / "there", ObjectStore(url))
-    assert there.latest() == 2
-    assert there.read_checkpoint(2)[0] == contents(2)
 
 
 def test_a_result_takes_the_place_of_a_snapshot(url: str, tmp_path: Path) -> None:

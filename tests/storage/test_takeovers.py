@@ -6,18 +6,19 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
 from leap_rl.cli import main
-from leap_rl.storage import run_folders, run_lock, store_lock
+from leap_rl.storage import run_lock, store_lock
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.mirror import Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
+from leap_rl.storage.open_run import RemoteRunFolder, open_run
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.run_folders import StoredRunFolder, run_folder
 from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock
 from tests.storage.short_runs import BOWLS, Become, sums
 
@@ -25,53 +26,48 @@ pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 def test_two_drivers_do_not_work_on_one_run(url: str, machine: Become) -> None:
-    with StoredRunFolder(url).lock():
-        assert (holder := StoredRunFolder(url).worker()) is not None
+    with RemoteRunFolder(url).lock():
+        assert (holder := RemoteRunFolder(url).worker()) is not None
         machine("second")
         with pytest.raises(RunFolderError, match="works on this run"):  # noqa: SIM117
-            with beating(url), StoredRunFolder(url).lock():
+            with beating(url), RemoteRunFolder(url).lock():
                 pass
-        assert (seen := StoredRunFolder(url).worker()) is not None
+        assert (seen := RemoteRunFolder(url).worker()) is not None
         assert (seen.pid, seen.host) == (holder.pid, holder.host)
-    assert StoredRunFolder(url).worker() is None
+    assert RemoteRunFolder(url).worker() is None
 
 
-class beating:  # noqa: N801
+@contextmanager
+def beating(url: str) -> Iterator[None]:
     """Renews the lock of a run all the time, as its holder does every ten seconds."""
+    store, ended = ObjectStore(url), threading.Event()
 
-    def __init__(self, url: str) -> None:
-        self._store = ObjectStore(url)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat)
+    def beat() -> None:
+        while not ended.wait(0.2):
+            renewed = {**record(store), "heartbeat": time.time()}
+            store.write(NAME, json.dumps(renewed).encode())
 
-    def _beat(self) -> None:
-        while not self._ended.wait(0.2):
-            record = json.loads(self._store.read(NAME) or b"")
-            record["heartbeat"] = time.time()
-            self._store.write(NAME, json.dumps(record).encode())
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exception: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_a_run_that_was_taken_over_stops_here(
     url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_lock, "BEAT_EVERY_S", 0.05)
-    run = StoredRunFolder(url)
+    run = RemoteRunFolder(url)
 
     def work() -> None:
         with run.lock():
             lock = StoreLock(ObjectStore(url))
             lock._write(held=True, over=ObjectStore(url).tag(NAME))
             (run.path / "late").write_text("of who was cut off")
-            for _ in range(200):
-                run.check()
-                time.sleep(0.05)
+            wait_until(run.check)  # until it raises
 
     with pytest.raises(StoreError, match="has taken the run over while this machine was cut off"):
         work()
@@ -99,7 +95,7 @@ class Cable:
 @pytest.fixture
 def cable(monkeypatch: pytest.MonkeyPatch) -> Cable:
     """That of a driver which pushes all the time."""
-    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 0.02)
+    monkeypatch.setattr("leap_rl.storage.open_run.PUSH_EVERY_S", 0.02)
     return Cable(monkeypatch)
 
 
@@ -110,19 +106,16 @@ def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(run_folders, "LAST_PUSH_S", 0.2)
+    monkeypatch.setattr("leap_rl.storage.open_run.LAST_PUSH_S", 0.2)
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    run = StoredRunFolder(url)
+    run = RemoteRunFolder(url)
 
     def work() -> None:
         with run.lock():
             run.write_checkpoint(2, {}, {})
             cable.is_cut = True
             run.write_checkpoint(3, {}, {})
-            deadline = time.monotonic() + 30.0
-            while not caplog.records:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: caplog.records)
 
     with caplog.at_level(logging.WARNING), pytest.raises(StoreError) as failure:
         work()
@@ -131,10 +124,10 @@ def test_a_store_that_is_away_stops_nothing_and_loses_nothing(
         f"{url}: cannot be reached; the run continues, and is uploaded when it can be"
     ]
     cable.is_cut = False
-    with StoredRunFolder(url).lock():
+    with RemoteRunFolder(url).lock():
         pass
     machine("second")
-    assert StoredRunFolder(url).latest() == 3
+    assert RemoteRunFolder(url).latest() == 3
 
 
 @pytest.mark.parametrize("dies", ["before it has the lock", "when it has it"])
@@ -143,7 +136,7 @@ def test_a_driver_that_dies_as_it_takes_the_lock_loses_nothing(
 ) -> None:
     """Of what the store does not have yet."""
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    StoredRunFolder(url).write_checkpoint(2, {}, {})
+    RemoteRunFolder(url).write_checkpoint(2, {}, {})
 
     write = StoreLock._write
 
@@ -154,13 +147,13 @@ def test_a_driver_that_dies_as_it_takes_the_lock_loses_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(StoreLock, "_write", die_then)
-        with pytest.raises(KeyboardInterrupt), StoredRunFolder(url).lock():
+        with pytest.raises(KeyboardInterrupt), RemoteRunFolder(url).lock():
             pass
-    assert StoredRunFolder(url).latest() == 2  # to look is no harm
-    with StoredRunFolder(url).lock():
+    assert RemoteRunFolder(url).latest() == 2  # to look is no harm
+    with RemoteRunFolder(url).lock():
         pass
     machine("second")
-    assert StoredRunFolder(url).latest() == 2
+    assert RemoteRunFolder(url).latest() == 2
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -171,7 +164,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 def test_a_store_that_comes_back_is_told_and_caught_up_with(
     url: str, cable: Cable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = StoredRunFolder(url)
+    run = RemoteRunFolder(url)
     with caplog.at_level(logging.WARNING), run.lock():
         cable.is_cut = True
         run.write_checkpoint(0, {}, {})
@@ -186,8 +179,8 @@ def test_a_store_that_comes_back_is_told_and_caught_up_with(
 def test_a_run_that_fails_is_brought_to_the_store_as_it_was(
     url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_folders, "PUSH_EVERY_S", 600.0)  # not before its end
-    run = StoredRunFolder(url)
+    monkeypatch.setattr("leap_rl.storage.open_run.PUSH_EVERY_S", 600.0)  # not before its end
+    run = RemoteRunFolder(url)
 
     def work() -> None:
         with run.lock():
@@ -205,21 +198,18 @@ def test_who_was_cut_off_writes_nothing_over_the_run_of_who_took_over(
     """Though it pushes more often than it asks whose the run is."""
     monkeypatch.setattr(store_lock, "TRUSTED_S", 0.1)
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    store, run = ObjectStore(url), StoredRunFolder(url)
+    store, run = ObjectStore(url), RemoteRunFolder(url)
 
     def work() -> None:
         with run.lock():
             cable.is_cut = True
             run.write_checkpoint(2, {}, {})
-            record = json.loads(cable.of_others.read(store, NAME) or b"")
-            cable.of_others.write(store, NAME, json.dumps({**record, "session": "new"}).encode())
+            lock = json.loads(cable.of_others.read(store, NAME) or b"")
+            cable.of_others.write(store, NAME, json.dumps({**lock, "session": "new"}).encode())
             cable.of_others.write(store, "checkpoints/latest", b"000100\n")
             time.sleep(0.2)  # the backlog waits
             cable.is_cut = False
-            deadline = time.monotonic() + 30.0
-            while time.monotonic() < deadline:
-                run.check()
-                time.sleep(0.01)
+            wait_until(run.check)  # until it raises
 
     with pytest.raises(StoreError, match="has taken the run over while this machine was cut off"):
         work()
@@ -234,7 +224,7 @@ def test_a_write_that_lands_after_a_takeover_is_refused(
     """Of a driver that was suspended between its look at the lock and the write."""
     url = request.getfixturevalue("url" if where == "memory" else "s3_url")
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    store, run = ObjectStore(url), StoredRunFolder(url)
+    store, run = ObjectStore(url), RemoteRunFolder(url)
     deposed = []
 
     class Lost(StoreLock):
@@ -264,7 +254,7 @@ def test_where_nothing_is_compared_a_driver_looks_right_before(
 ) -> None:
     monkeypatch.setattr(ObjectStore, "compares", False)
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    run, store = StoredRunFolder(url), ObjectStore(url)
+    run, store = RemoteRunFolder(url), ObjectStore(url)
 
     def work() -> None:
         with run.lock():
@@ -313,7 +303,7 @@ def test_what_lands_late_where_nothing_is_compared_costs_work_and_no_bit(
     assert ("of 1 that were to be made" in capsys.readouterr().out) == (late == "config.yaml")
     machine("fourth")
     assert main(["resume", url, "--meta.meta_steps", "4"]) == 0
-    run = run_folder(url)
+    run = open_run(url)
     assert (run.latest(), sums(run, 3)) == (4, sums(straight, 3))
     assert main(["verify", url]) == 0
 
@@ -335,7 +325,7 @@ def test_agents_that_a_late_pointer_needs_are_gone(
     store.write("checkpoints/latest", newest)
     machine("fourth")
     assert main(["resume", url]) == 0
-    assert run_folder(url).latest() == 3
+    assert open_run(url).latest() == 3
 
 
 def record(store: ObjectStore) -> dict[str, object]:
@@ -344,7 +334,7 @@ def record(store: ObjectStore) -> dict[str, object]:
 
 
 def test_a_late_write_of_the_one_before_is_written_over(url: str, machine: Become) -> None:
-    run, store, looked = StoredRunFolder(url), ObjectStore(url), []
+    run, store, looked = RemoteRunFolder(url), ObjectStore(url), []
 
     class Held(StoreLock):
         def confirm(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console as Terminal
 
+from leap_rl.tracking.config import ConsoleKind
 from leap_rl.tracking.console import PlainConsole, RichConsole, make_console
 from leap_rl.tracking.console_lines import History
 from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
@@ -57,12 +58,66 @@ def at(elapsed_s: float, **changes: object) -> RunStatus:
     return replace(VIEW, elapsed_s=elapsed_s, **changes)
 
 
-def test_plain_says_at_the_start_what_is_to_come() -> None:
-    assert plain(IDLE) == ["training: 100 meta-steps in all, 16 tasks each"]
-    assert plain(replace(IDLE, round=12)) == [
-        "training: from meta-step 12, 100 meta-steps in all, 16 tasks each"
-    ]
-    assert plain(replace(IDLE, command="learn", rounds=1, slots_total=1)) == ["learning: 1 game"]
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (IDLE, "training: 100 meta-steps in all, 16 tasks each"),
+        (
+            replace(IDLE, round=12),
+            "training: from meta-step 12, 100 meta-steps in all, 16 tasks each",
+        ),
+        (
+            replace(IDLE, command="learn", rounds=1, slots_total=1, last_row={"agent_steps": 5}),
+            "learning: 1 game",  # and no finished meta-step
+        ),
+    ],
+)
+def test_plain_says_at_the_start_what_is_to_come(status: RunStatus, line: str) -> None:
+    assert plain(status) == [line]
+
+
+MANY = tuple(task(slot, game=LONG_NAME if slot == 9 else f"g{slot}") for slot in range(40))
+FLAVOURS = ("MinAtar/Asterix-v1", "MinAtar/Breakout-v1@sticky_action_prob=0.5")
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (
+            at(3723.0),
+            "meta-step 1 of 100, 3 of 16 tasks done, 1:02:03 elapsed, 2,468 agent steps/s: "
+            "pong 25% return -20.5, breakout 25%",
+        ),
+        (at(3.0, running=MANY), "g3 25% return -20.5, and 36 more"),
+        (
+            at(9.0, round=100, slots_complete=0, slots_total=0),
+            "meta-step 100 of 100, 0 of 0 tasks done, 0:00:09 elapsed, 2,468 agent steps/s: "
+            "pong 25% return -20.5, breakout 25%",
+        ),
+        (
+            replace(IDLE, last_row=ROW),
+            "meta-step 12 finished (13 of 100), in 61.2 s, 80,000,000 agent steps so far, "
+            "12,346 agent steps/s, contribution 0.5, step/initialization 1.23e-03, "
+            "trainers waited 10%; mean return: pong -20.2, breakout 3.0",
+        ),
+        (
+            replace(IDLE, last_row={"meta_step": 0, **{f"return/{n}/mean": 1.0 for n in FLAVOURS}}),
+            f"; mean return: {FLAVOURS[0]} 1.0, {FLAVOURS[1]} 1.0",
+        ),
+    ],
+    ids=["progress", "many games", "after the end", "finished", "names with a slash"],
+)
+def test_plain_lines_have_the_metrics(status: RunStatus, line: str) -> None:
+    first = replace(status, elapsed_s=0.0, last_row=None)
+    (shown,) = plain(first, status, replace(status))[1:]  # each once
+    assert shown.endswith(line)
+
+
+def test_a_meta_step_without_metrics_has_a_line_too() -> None:
+    following = replace(IDLE, last_row={"meta_step": 13, "agent_steps": 90_000_000})
+    assert plain(replace(IDLE, last_row=ROW), following)[-1] == (
+        "meta-step 13 finished (14 of 100), 90,000,000 agent steps so far"
+    )
 
 
 def test_plain_prints_its_first_progress_soon_and_then_now_and_then() -> None:
@@ -74,44 +129,6 @@ def test_plain_prints_its_first_progress_soon_and_then_now_and_then() -> None:
         "0:00:17",
         "0:00:27",
     ]
-
-
-def test_plain_progress_has_the_metrics() -> None:
-    assert plain(at(0.0), at(3723.0))[1:] == [
-        "meta-step 1 of 100, 3 of 16 tasks done, 1:02:03 elapsed, 2,468 agent steps/s: "
-        "pong 25% return -20.5, breakout 25%"
-    ]
-
-
-def test_plain_progress_lists_a_few_of_many_games() -> None:
-    tasks = tuple(task(slot, game=LONG_NAME if slot == 9 else f"g{slot}") for slot in range(40))
-    (line,) = plain(at(0.0, running=tasks), at(3.0, running=tasks))[1:]
-    assert line.endswith("g3 25% return -20.5, and 36 more")
-
-
-def test_a_finished_meta_step_is_said_once_with_its_metrics() -> None:
-    lines = plain(IDLE, replace(IDLE, last_row=ROW), replace(IDLE, last_row=dict(ROW)))
-    assert lines[1:] == [
-        "meta-step 12 finished (13 of 100), in 61.2 s, 80,000,000 agent steps so far, "
-        "12,346 agent steps/s, contribution 0.5, step/initialization 1.23e-03, "
-        "trainers waited 10%; mean return: pong -20.2, breakout 3.0"
-    ]
-    following = replace(IDLE, last_row={"meta_step": 13, "agent_steps": 90_000_000})
-    assert plain(replace(IDLE, last_row=ROW), following)[-1] == (
-        "meta-step 13 finished (14 of 100), 90,000,000 agent steps so far"
-    )
-
-
-def test_names_with_a_slash_are_told_whole() -> None:
-    names = ("MinAtar/Asterix-v1", "MinAtar/Breakout-v1@sticky_action_prob=0.5")
-    row = {"meta_step": 0, **{f"return/{name}/mean": 1.0 for name in names}}
-    (line,) = plain(IDLE, replace(IDLE, last_row=row))[1:]
-    assert line.endswith("mean return: MinAtar/Asterix-v1 1.0, " + f"{names[1]} 1.0")
-
-
-def test_a_learning_row_is_no_finished_meta_step() -> None:
-    view = replace(IDLE, command="learn", last_row={"agent_steps": 5, "return/pong/mean": 1.0})
-    assert len(plain(view)) == 1
 
 
 def test_the_time_left_is_judged_by_the_pace_since_the_first_progress() -> None:
@@ -132,12 +149,6 @@ def test_running_tasks_count_as_parts_of_the_meta_step() -> None:
         for n, (complete, one) in enumerate(((0, idle), (0, half), (1, half)))
     ]
     assert "about 0:00:05 left" in plain(*views)[-1]  # 1/4 and then 3/4, 10 s later
-
-
-def test_a_view_after_the_end_is_shown_as_the_last_meta_step() -> None:
-    over = at(9.0, round=100, slots_complete=0, slots_total=0)
-    (line,) = plain(VIEW, over)[1:]
-    assert line.startswith("meta-step 100 of 100, 0 of 0 tasks done, 0:00:09 elapsed, 2,468")
 
 
 def rich(width: int, height: int = 24) -> tuple[RichConsole, io.StringIO]:
@@ -230,6 +241,18 @@ class FakeTerminal(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize(("kind", "printed"), [("plain", "hello\n"), ("quiet", "")])
+def test_a_console_prints_on_stderr(
+    kind: ConsoleKind, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with make_console(kind) as console:
+        if kind == "quiet":
+            console.show(VIEW)
+        console.message("hello")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", printed)
+
+
 def test_auto_draws_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     assert isinstance(make_console("auto", stream=FakeTerminal()), RichConsole)
@@ -238,19 +261,3 @@ def test_auto_draws_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(make_console("auto", stream=io.StringIO()), PlainConsole)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make_console("auto", stream=FakeTerminal()), PlainConsole)
-
-
-def test_a_console_prints_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with make_console("plain") as console:
-        console.message("hello")
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "hello\n")
-
-
-def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with make_console("quiet") as console:
-        console.show(VIEW)
-        console.message("hello")
-    assert not isinstance(console, PlainConsole | RichConsole)
-    captured = capsys.readouterr()
-    assert captured.out + captured.err == ""

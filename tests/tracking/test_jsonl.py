@@ -21,24 +21,17 @@ def write(path: Path, rows: list[dict[str, float | int]]) -> None:
     sink.close()
 
 
-def test_a_missing_file_has_no_rows(path: Path) -> None:
+def test_rows_are_appended_and_can_be_read_at_once(path: Path) -> None:
     assert read_rows(path) == []
-
-
-def test_rows_are_appended_to_what_is_there(path: Path) -> None:
     write(path, ROWS[:1])
-    write(path, ROWS[1:])
+    sink = JsonlSink(path)
+    sink.write(ROWS[1], "meta_step")
     assert read_rows(path) == ROWS
+    sink.close()
     assert path.read_text().count("\n") == 2
 
 
-def test_a_row_can_be_read_as_soon_as_it_is_written(path: Path) -> None:
-    sink = JsonlSink(path)
-    sink.write(ROWS[0], "meta_step")
-    assert read_rows(path) == ROWS[:1]
-    sink.close()
-
-
+@pytest.mark.parametrize("rows", [ROWS, []])
 @pytest.mark.parametrize(
     "torn",
     [
@@ -49,21 +42,17 @@ def test_a_row_can_be_read_as_soon_as_it_is_written(path: Path) -> None:
         b"2\n",  # JSON, but not a row
     ],
 )
-def test_a_torn_last_line_is_not_read_and_is_cut_off(path: Path, torn: bytes) -> None:
-    write(path, ROWS)
+def test_a_torn_last_line_is_not_read_and_is_cut_off(
+    path: Path, torn: bytes, rows: list[dict[str, float | int]]
+) -> None:
+    write(path, rows)
     whole = path.read_bytes()
     path.write_bytes(whole + torn)
-    assert read_rows(path) == ROWS
+    assert read_rows(path) == rows
     JsonlSink(path).close()
     assert path.read_bytes() == whole
     write(path, [{"meta_step": 2}])
-    assert read_rows(path) == [*ROWS, {"meta_step": 2}]
-
-
-def test_a_file_that_is_one_torn_line_becomes_empty(path: Path) -> None:
-    path.write_bytes(b'{"meta')
-    JsonlSink(path).close()
-    assert path.read_bytes() == b""
+    assert read_rows(path) == [*rows, {"meta_step": 2}]
 
 
 def test_damage_before_the_last_line_is_an_error_that_numbers_the_line(path: Path) -> None:

@@ -62,11 +62,6 @@ def track(config: TrackingConfig, folder: Path, *steps: int) -> None:
     wandb_file.end()
 
 
-def files_of(folder: Path) -> list[Path]:
-    """Offline, in the order of their start."""
-    return sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda p: p.stat().st_mtime_ns)
-
-
 def run_id_of(folder: Path) -> str:
     return (folder / "wandb" / "run_id.txt").read_text().strip()
 
@@ -94,11 +89,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
     assert done.returncode == -signal.SIGKILL
-    (killed,) = files_of(folder)
+    (killed,) = wandb_file.files(folder)
     assert wandb_file.rows(killed) == []  # lost in the buffer of wandb's own process
 
     track(OFFLINE, folder, 3)
-    first, second = files_of(folder)
+    first, second = wandb_file.files(folder)
     assert first == killed
     assert wandb_file.rows(second) == ROWS[:4]
 
@@ -108,7 +103,7 @@ def test_wandb_sync_takes_the_newest_file_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     for step in range(3):
         track(OFFLINE, folder, step)
-    files = files_of(folder)
+    files = wandb_file.files(folder)
     assert len(files) == 3
     program = [sys.executable, "-m", "wandb", "sync", "--dry-run", "--verbose"]
     folders = [str(file.parent) for file in files]
@@ -164,7 +159,7 @@ def test_what_was_tracked_while_the_server_was_away_is_uploaded_whole(
         track(ONLINE, folder, 2, 3)
     run_id = run_id_of(folder)
     assert server.rows(run_id) == ROWS[:2]
-    sync = [sys.executable, "-m", "wandb", "sync", *map(str, files_of(folder))]
+    sync = [sys.executable, "-m", "wandb", "sync", *map(str, wandb_file.files(folder))]
     subprocess.run(sync, cwd=tmp_path, check=True, capture_output=True)
     assert server.rows(run_id) == ROWS[:4]
     track(ONLINE, folder, 4)
@@ -196,7 +191,7 @@ def test_a_server_that_is_away_costs_seconds_and_stops_nothing(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"leap-rl: tracking.wandb = online: {url} is out of reach (")
     assert f"`wandb sync {tmp_path}/run/wandb/offline-run-*`" in line
-    (file,) = files_of(tmp_path / "run")
+    (file,) = wandb_file.files(tmp_path / "run")
     assert wandb_file.rows(file) == ROWS
 
 
@@ -210,7 +205,7 @@ def test_a_server_that_answers_and_fails_is_away_too(
     monkeypatch.setattr(sink, "INIT_TIMEOUT_S", 2.0)
     track(ONLINE, tmp_path / "run", 0)
     assert "is out of reach" in capsys.readouterr().err
-    (file,) = files_of(tmp_path / "run")
+    (file,) = wandb_file.files(tmp_path / "run")
     assert wandb_file.rows(file) == ROWS[:1]
 
 
@@ -223,11 +218,20 @@ def test_a_server_that_refuses_the_key_stops_the_run_before_it_starts(
         track(ONLINE, tmp_path / "run", 0)
 
 
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [("abc", ".*API key.*"), (None, r"no API key is configured \(see wandb login\)")],
+)
 def test_a_key_that_can_be_none_stops_the_run_before_it_starts(
-    tmp_path: Path, server: WandbServer, monkeypatch: pytest.MonkeyPatch
+    key: str | None,
+    reason: str,
+    tmp_path: Path,
+    server: WandbServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", "abc")
-    with pytest.raises(TrackingError, match=r"^tracking.wandb = online: .*API key.*; use offline"):
+    monkeypatch.setenv("WANDB_API_KEY", key) if key else monkeypatch.delenv("WANDB_API_KEY")
+    says = f"^tracking.wandb = online: {reason}; use offline, then wandb sync$"
+    with pytest.raises(TrackingError, match=says):
         track(ONLINE, tmp_path / "run", 0)
     assert server.requests == 0
 
@@ -238,7 +242,7 @@ def test_a_slow_disk_is_waited_for_and_nobody_asked(
     monkeypatch.setattr(sink, "AWAY_TIMEOUT_S", 0.01)
     monkeypatch.setattr(sink, "_silence", None)  # not to be called
     track(OFFLINE, tmp_path / "run", 0, 1)
-    assert wandb_file.rows(files_of(tmp_path / "run")[0]) == ROWS[:2]
+    assert wandb_file.rows(wandb_file.files(tmp_path / "run")[0]) == ROWS[:2]
     assert not capsys.readouterr().err
 
 
@@ -295,7 +299,7 @@ with open_run(OFFLINE, Path({str(tmp_path / "run")!r})) as tracker:
     (line,) = done.stderr.splitlines()
     assert line.startswith("leap-rl: wandb has failed (")
     track(OFFLINE, tmp_path / "run")  # a resume with nothing to do
-    assert wandb_file.rows(files_of(tmp_path / "run")[-1]) == ROWS
+    assert wandb_file.rows(wandb_file.files(tmp_path / "run")[-1]) == ROWS
 
 
 # -- artifacts, tables, pages -----------------------------------------------------------------
@@ -309,7 +313,7 @@ def test_an_initialization_is_a_version_of_the_runs_artifact(
         tracker.log_initialization(10, initialization, newest=False, metadata={"method": "leap"})
         tracker.log_initialization(20, initialization, newest=True, metadata={"method": "leap"})
     wandb_file.end()
-    (file,) = files_of(folder)
+    (file,) = wandb_file.files(folder)
     sha256 = hashlib.sha256(initialization.read_bytes()).hexdigest()
     (first, said), (second, _) = wandb_file.artifacts(file)
     assert said == {"meta_step": 10, "sha256": sha256, "method": "leap"}
@@ -335,8 +339,8 @@ def test_a_run_declares_the_initialization_that_it_starts_from(
     with open_run(OFFLINE, tmp_path / "parent") as tracker:
         tracker.log_initialization(12, initialization, newest=True, metadata={})
     wandb_file.end()
-    ((made, _),) = wandb_file.artifacts(files_of(tmp_path / "parent")[0])
-    for file in files_of(folder):
+    ((made, _),) = wandb_file.artifacts(wandb_file.files(tmp_path / "parent")[0])
+    for file in wandb_file.files(folder):
         ((used, said),) = wandb_file.artifacts(file)
         assert used.use_after_commit
         assert (used.name, used.digest) == (made.name, made.digest)
@@ -375,7 +379,7 @@ def test_tables_and_pages_come_back(tmp_path: Path) -> None:
         tracker.log_table("evaluation/agents", ["game", "area"], table)
         tracker.log_file("evaluation/report", page)
     wandb_file.end()
-    (file,) = files_of(tmp_path / "run")
+    (file,) = wandb_file.files(tmp_path / "run")
     media = wandb_file.media(file)
     assert json.loads(media["evaluation/agents"]) == {
         "columns": ["game", "area"],
@@ -398,7 +402,7 @@ track(OFFLINE, Path({str(tmp_path / "run")!r}), 0, 1)
 
 def test_the_machine_is_not_named(tmp_path: Path) -> None:
     track(OFFLINE, tmp_path / "run", 0)
-    (file,) = files_of(tmp_path / "run")
+    (file,) = wandb_file.files(tmp_path / "run")
     assert socket.gethostname().encode() not in file.read_bytes() or len(socket.gethostname()) < 4
     run, _ = wandb_file.run(file)
     assert (run.host, run.display_name) == ("", "run")

@@ -96,6 +96,11 @@ def media(path: Path) -> dict[str, bytes]:
     return found
 
 
+def files(folder: Path) -> list[Path]:
+    """A run's offline files, in the order of their start."""
+    return sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda p: p.stat().st_mtime_ns)
+
+
 def end() -> None:
     """Ends wandb's own process; only then is all that a finished run left to it on disk."""
     if "wandb" in sys.modules:

@@ -21,7 +21,7 @@ from unittest import mock
 import numpy as np
 
 from leap_rl.learners.task import TaskSpec
-from leap_rl.storage import durable_files, links
+from leap_rl.storage import durable_files, safe_open
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
@@ -352,7 +352,7 @@ class Disk:
             mock.patch.object(durable_files, "open", self._opened, create=True),
             mock.patch.object(durable_files, "os", files),
             mock.patch.object(durable_files, "shutil", SimpleNamespace(rmtree=remove_tree)),
-            mock.patch.object(links, "os", files),
+            mock.patch.object(safe_open, "os", files),
         ):
             yield
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from leap_rl.learners.task import TaskSpec
+from leap_rl.storage.checksummed_file import encode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.sealed import seal
 from leap_rl.training.messages import Assignment, Bytes, Counted
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
@@ -114,7 +114,7 @@ def test_an_agent_that_is_damaged_or_of_another_run_is_told(folder: RunFolder) -
     path.write_bytes(folder.carried_agent(0, "a").read_bytes())
     with pytest.raises(RunFolderError, match="another game or run"):
         start(folder).claim(claim())
-    path.write_bytes(seal({"agent": agent(0, "b")}, {"fingerprint": "other", "game": "b"}))
+    path.write_bytes(encode_arrays({"agent": agent(0, "b")}, {"fingerprint": "other", "game": "b"}))
     with pytest.raises(RunFolderError, match="another game or run"):
         start(folder).claim(claim())
     path.unlink()

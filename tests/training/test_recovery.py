@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from leap_rl.storage.checksummed_file import decode_arrays, encode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.sealed import seal, unseal
 from leap_rl.training.messages import Abandon, Continue, Counted, Finished
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slot_files import SlotFiles
@@ -276,11 +276,11 @@ def test_a_sealed_file_with_values_that_cannot_be_is_set_aside(
     if kind == "safetensors":
         server.complete(complete(ticket, claim("a", number=2)))
     path = folder.slot(0, 0).with_suffix(f".{kind}")
-    arrays, header = unseal(path.read_bytes())
+    arrays, header = decode_arrays(path.read_bytes())
     content = header["content"]
     if "record" in changes:
         changes = {"record": {**content["record"], **changes["record"]}}
-    path.write_bytes(seal(arrays, {**header, "content": {**content, **changes}}))
+    path.write_bytes(encode_arrays(arrays, {**header, "content": {**content, **changes}}))
     again = make_server(folder, trainers_live=True)
     assert path.with_name(f"{path.name}.damaged").exists()
     assert "what it held is computed again" in caplog.text

@@ -18,8 +18,8 @@ import pytest
 from leap_rl.cli import EXIT_FAILED, EXIT_TERMINATED, main
 from leap_rl.core import processor
 from leap_rl.learners import hardware
+from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import LIVE, read_live
 
 BOWLS = ["--config", "debug", "--meta.meta_steps", "1"]
@@ -93,7 +93,7 @@ def at_work(folder: RunFolder) -> set[str]:
     """The trainers that hold a slot of the first round which is not complete."""
     found = set()
     for path in folder.slots(0).glob("*.lease"):
-        _, header = unseal(path.read_bytes())
+        _, header = decode_arrays(path.read_bytes())
         if not path.with_suffix(".safetensors").exists():
             found.add(header["content"]["trainer"])
     return found
@@ -215,10 +215,10 @@ def test_sigterm_costs_no_work(tmp_path: Path) -> None:
     (victim,) = trainers(process)
     os.kill(victim, signal.SIGTERM)
     wait_until(snapshot.exists, process)
-    first = unseal(snapshot.read_bytes())[1]["content"]["n"]
+    first = decode_arrays(snapshot.read_bytes())[1]["content"]["n"]
     wait_until(lambda: trainers(process) not in ([], [victim]), process)
     lease = folder.slot(0, 0).with_suffix(".lease")
-    wait_until(lambda: unseal(lease.read_bytes())[1]["content"]["attempt"] == 2, process)
+    wait_until(lambda: decode_arrays(lease.read_bytes())[1]["content"]["attempt"] == 2, process)
 
     def is_seen_again() -> bool:
         later = (folder.path / LIVE).stat().st_mtime > lease.stat().st_mtime + 0.5
@@ -228,7 +228,7 @@ def test_sigterm_costs_no_work(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
     assert process.returncode == EXIT_TERMINATED, err
-    assert unseal(snapshot.read_bytes())[1]["content"]["n"] > first
+    assert decode_arrays(snapshot.read_bytes())[1]["content"]["n"] > first
     assert main(["resume", str(folder.path), "--runtime.kind", "local"]) == 0
     (slot,) = folder.read_state(1)["slots"]
     assert slot["attempt"] == 3

@@ -20,7 +20,7 @@ from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, Task, TaskSpec
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod
-from leap_rl.storage.sealed import seal
+from leap_rl.storage.checksummed_file import encode_arrays
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.trainer.recorder import TaskRecorder
@@ -234,6 +234,8 @@ def test_a_snapshot_of_another_task_is_one_line(other: Learner) -> None:
     with pytest.raises(RunFailedError, match=r"cannot be resumed from .* delete"):
         restore_snapshot(snapshot, *begin(other, Leap()))
     with pytest.raises(RunFailedError, match="cannot be resumed from"):
-        restore_snapshot(np.frombuffer(seal({}, {}), dtype=np.uint8), *begin(CATCH, Leap()))
+        restore_snapshot(
+            np.frombuffer(encode_arrays({}, {}), dtype=np.uint8), *begin(CATCH, Leap())
+        )
     with pytest.raises(RunFailedError, match="cannot be resumed from"):
         restore_snapshot(snapshot[:-5], *begin(CATCH, Leap()))

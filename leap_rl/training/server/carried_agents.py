@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from leap_rl.storage.links import read_regular
+from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays, encode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder, file_name
-from leap_rl.storage.sealed import SealError, seal, unseal
+from leap_rl.storage.safe_open import read_regular
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 
@@ -38,11 +38,11 @@ class CarriedAgents:
         number = self._rounds[game]
         path = self._folder.carried_agent(number, game)
         try:
-            arrays, header = unseal(read_regular(path))
+            arrays, header = decode_arrays(read_regular(path))
             if header != self._header(game):
                 raise RunFolderError(f"{path}: belongs to another game or run")
             agent: Bytes = arrays["agent"]
-        except (OSError, SealError, KeyError) as error:
+        except (OSError, ChecksumError, KeyError) as error:
             raise RunFolderError(
                 f"{path}: cannot be resumed from ({error}); a fork of the run at checkpoint "
                 f"{self._folder.latest()} starts with new agents"
@@ -56,7 +56,7 @@ class CarriedAgents:
             if isinstance(slot, FilledSlot) and slot.carried_agent is not None:
                 path = self._folder.carried_agent(number, slot.spec.game)
                 self._folder.write(
-                    path, seal({"agent": slot.carried_agent}, self._header(slot.spec.game))
+                    path, encode_arrays({"agent": slot.carried_agent}, self._header(slot.spec.game))
                 )
                 rounds[slot.spec.game] = number
         return rounds

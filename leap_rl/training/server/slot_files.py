@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from leap_rl.learners.task import TaskSpec
-from leap_rl.storage.checked import checked
-from leap_rl.storage.links import read_regular
+from leap_rl.storage.checksummed_file import Arrays, ChecksumError, decode_arrays, encode_arrays
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.sealed import Arrays, SealError, seal, unseal
+from leap_rl.storage.safe_open import read_regular
 from leap_rl.training.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 
@@ -83,7 +83,7 @@ class SlotFiles:
     def read_lease(self) -> Lease | None:
         """Return who works on the slot, or none."""
         path = self._path.with_suffix(".lease")
-        return self._read(path, lambda _, header: checked(Lease, header))
+        return self._read(path, lambda _, header: dataclass_from_json(Lease, header))
 
     def write_snapshot(self, taken: SlotSnapshot) -> None:
         """Write a snapshot, with its sum."""
@@ -95,7 +95,7 @@ class SlotFiles:
         """Return the newest snapshot of the task after so many restarts, or none."""
         taken = self._read(
             self._path.with_suffix(".snapshot"),
-            lambda arrays, header: checked(SlotSnapshot, {**header, **arrays}),
+            lambda arrays, header: dataclass_from_json(SlotSnapshot, {**header, **arrays}),
         )
         return None if taken is None or taken.restarts != restarts else taken
 
@@ -122,9 +122,9 @@ class SlotFiles:
         attempt, restarts = int(header["attempt"]), int(header["restarts"])
         if "dropped" in header:
             dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
-            return checked(DroppedSlot, {"spec": self._spec, **dropped})
+            return dataclass_from_json(DroppedSlot, {"spec": self._spec, **dropped})
         record = dict(header["record"])
-        record["curve"] = tuple(checked(CurvePoint, point) for point in record["curve"])
+        record["curve"] = tuple(dataclass_from_json(CurvePoint, point) for point in record["curve"])
         return FilledSlot(
             spec=self._spec,
             attempt=attempt,
@@ -132,12 +132,12 @@ class SlotFiles:
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
             carried_agent=arrays.pop("agent", None),
-            record=checked(TaskRecord, record),
+            record=dataclass_from_json(TaskRecord, record),
             episodes=Episodes(**arrays),
         )
 
     def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:
-        self._folder.write(path, seal(arrays, {**self._head, "content": header}))
+        self._folder.write(path, encode_arrays(arrays, {**self._head, "content": header}))
 
     def _read(
         self, path: Path, make: Callable[[dict[str, NDArray[Any]], dict[str, Any]], T]
@@ -148,14 +148,14 @@ class SlotFiles:
             RunFolderError: The file belongs to another task or run, or cannot be read.
         """
         try:
-            arrays, header = unseal(read_regular(path))
+            arrays, header = decode_arrays(read_regular(path))
             content = header.pop("content")
             whole = make(arrays, content)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
-        except (SealError, ValueError, KeyError, TypeError) as error:
+        except (ChecksumError, ValueError, KeyError, TypeError) as error:
             aside = self._folder.set_aside(path)
             _log.warning("%s: is damaged: %s; what it held is computed again", aside, error)
             return None

@@ -19,7 +19,7 @@ from torch import Tensor
 from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
-from leap_rl.storage.sealed import SealError, seal, unseal
+from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays, encode_arrays
 from leap_rl.training.messages import Bytes
 from leap_rl.training.trainer.recorder import TaskRecorder
 
@@ -36,7 +36,7 @@ def take_snapshot(task: Task, path: GradientPath, recorder: TaskRecorder) -> Byt
         "records": records,
     }
     arrays = {f"{part}/{name}": array for part in parts for name, array in parts[part].items()}
-    return np.frombuffer(seal(arrays, metrics), dtype=np.uint8)
+    return np.frombuffer(encode_arrays(arrays, metrics), dtype=np.uint8)
 
 
 def restore_snapshot(
@@ -48,7 +48,7 @@ def restore_snapshot(
         RunFailedError: It does not fit them: another version of something made it.
     """
     try:
-        arrays, metrics = unseal(snapshot.data)
+        arrays, metrics = decode_arrays(snapshot.data)
         parts: dict[str, dict[str, NDArray[Any]]] = {"task": {}, "path": {}, "records": {}}
         for key, array in arrays.items():
             part, _, name = key.partition("/")
@@ -59,7 +59,7 @@ def restore_snapshot(
             {name: torch.from_numpy(np.array(part)) for name, part in parts["path"].items()}
         )
         recorder.restore(parts["records"], metrics)
-    except (SealError, ValueError, KeyError, TypeError) as error:
+    except (ChecksumError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
             f"the task's snapshot cannot be resumed from ({type(error).__name__}: {error}); "
             f"{TRAIN_AGAIN}"
@@ -71,7 +71,7 @@ def agent_to_carry(task: Task) -> Bytes:
 
     To be called before `Task.end_point`, whose batch the agent never learns from.
     """
-    return np.frombuffer(seal(task.state(), {}), dtype=np.uint8)
+    return np.frombuffer(encode_arrays(task.state(), {}), dtype=np.uint8)
 
 
 def carry_over(agent: Bytes, task: Task, theta0: Tensor) -> None:
@@ -81,9 +81,9 @@ def carry_over(agent: Bytes, task: Task, theta0: Tensor) -> None:
         RunFailedError: It does not fit: another version of something made it, or it is damaged.
     """
     try:
-        arrays, _ = unseal(agent.data)
+        arrays, _ = decode_arrays(agent.data)
         task.carry_over(arrays, theta0)
-    except (SealError, ValueError, KeyError, TypeError) as error:
+    except (ChecksumError, ValueError, KeyError, TypeError) as error:
         raise RunFailedError(
             f"the agent that was carried over cannot be resumed ({type(error).__name__}: {error}); "
             "fork the run to have all agents start from scratch"

@@ -1,4 +1,4 @@
-"""Dataclasses made of what a JSON file holds, which may be damaged or somebody else's."""
+"""Dataclasses from the values of an untrusted or damaged JSON file."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "Mapping[str, float]": _are_numbers,
     "Row | None": lambda value: value is None or _are_numbers(value),
 }
-"""Whether a value is of a field's type, by its annotation; other types are not checked."""
+"""Checks by a field's annotation; fields of other types are not checked."""
 
 
-def checked(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass of these values.
+def dataclass_from_json(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a dataclass with these values.
 
     Raises:
-        TypeError: A value is of another type, is missing, or is not known.
+        TypeError: A value is missing, unknown or of another type.
     """
     for one in fields(kind):  # type: ignore[arg-type]
         check = _CHECKS.get(str(one.type))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import main
 from leap_rl.storage.object_store import ObjectStore, read_file
+from leap_rl.storage.open_run import RemoteRunFolder, open_run, working_copy
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy
 from leap_rl.storage.store_lock import NAME
 from tests.storage.short_runs import BOWLS, Become, sums
 
@@ -25,6 +26,7 @@ def test_a_run_is_resumed_elsewhere_to_the_same_bits(
     machine: Become,
     request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     url = request.getfixturevalue("url" if where == "memory" else "s3_url")
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
@@ -35,12 +37,12 @@ def test_a_run_is_resumed_elsewhere_to_the_same_bits(
     machine("first")  # whose working copy is old by now
     assert main(["resume", url, "--meta.meta_steps", "3"]) == 0
     machine("third")
-    run = run_folder(url)
+    run = open_run(url)
     assert sums(run, 3) == sums(straight, 3)
     assert run.read_config()["run_dir"] == url
     lines = (run.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["meta_step"] for line in lines] == [0, 1, 2]
-    assert not capsys.readouterr().err
+    assert not capsys.readouterr().err + caplog.text
     assert main(["watch", url, "--once"]) == 0
     assert capsys.readouterr().out == f"{url}: finished after 3 of 3 meta-steps\n"
 
@@ -51,13 +53,13 @@ def test_what_another_run_takes_of_it_is_fetched(
     assert main(["train", *BOWLS, "--meta.meta_steps", "3", "--run_dir", url]) == 0
     machine("second")
     assert main(["fork", url, "--at", "1", "--run_dir", f"{url}-fork"]) == 0
-    assert sums(run_folder(f"{url}-fork"), 3) == sums(straight, 3)
+    assert sums(open_run(f"{url}-fork"), 3) == sums(straight, 3)
     found = find_initialization(f"{url}@2")
     file = f"{url}/checkpoints/000002/initialization.safetensors"
     assert (found.name, found.path) == ("mine@2", file)
     assert find_initialization(url).name == "mine@3"
     assert find_initialization(file).path == file
-    initialization = run_folder(url).checkpoint(2) / "initialization.safetensors"
+    initialization = open_run(url).checkpoint(2) / "initialization.safetensors"
     assert read_file(file) == initialization.read_bytes()
     machine("third")
     assert main(["report", url]) == 0
@@ -71,44 +73,39 @@ def test_settings_of_a_url_stay_at_its_end(s3_url: str, machine: Become) -> None
     found = find_initialization(url)
     file = "checkpoints/000001/initialization.safetensors"
     assert found.path == f"{s3_url}/{file}?region=us-east-1"
-    assert read_file(found.path) == (run_folder(url).path / file).read_bytes()
+    assert read_file(found.path) == (open_run(url).path / file).read_bytes()
 
 
-LOCKS = {
-    "empty": b"",
-    "of a disk": b'{"host": "a", "pid": 1, "started": 1.0, "heartbeat": 1.0}',
-}
-
-
-@pytest.mark.parametrize(("where", "lock"), [("s3", "empty"), ("memory", "of a disk")])
+@pytest.mark.parametrize(
+    ("where", "lock"),
+    [("s3", b""), ("memory", b'{"host": "a", "pid": 1, "started": 1.0, "heartbeat": 1.0}')],
+    ids=["empty", "of a disk"],
+)
 def test_a_run_is_where_its_config_is_whatever_the_lock_says(
     where: str,
-    lock: str,
+    lock: bytes,
     machine: Become,
     request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As after a copy from a disk, whose lock is empty."""
+    """As after a copy from a disk."""
     url = request.getfixturevalue("url" if where == "memory" else "s3_url")
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    store, content = ObjectStore(url), LOCKS[lock]
-    store.remove(NAME)
-    if content is not None:
-        store.write(NAME, content)
+    store = ObjectStore(url)
+    store.write(NAME, lock)
     before = {name: store.read(name) for name in ("config.yaml", "checkpoints/latest")}
     for name in ("second", "first"):
         machine(name)
         assert main(["train", *BOWLS, "--seed", "7", "--run_dir", url]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert f"run_dir = {url}: holds a run already" in line
+        assert f"resume {url}`" in line
         assert {name: store.read(name) for name in before} == before
-        store.remove(NAME)
-        if content is not None:
-            store.write(NAME, content)
+        store.write(NAME, lock)
     machine("third")
     assert main(["watch", url, "--once"]) == 0
     assert main(["resume", url, "--meta.meta_steps", "2"]) == 0
-    assert StoredRunFolder(url).latest() == 2
+    assert RemoteRunFolder(url).latest() == 2
 
 
 def test_a_run_that_was_copied_from_a_disk_is_resumed(
@@ -119,33 +116,8 @@ def test_a_run_that_was_copied_from_a_disk_is_resumed(
         store.write(path.relative_to(straight.path).as_posix(), path.read_bytes())
     assert store.read(NAME) == b""
     assert main(["resume", url, "--meta.meta_steps", "4"]) == 0
-    assert sums(run_folder(url), 3) == sums(straight, 3)
-    assert run_folder(url).latest() == 4
-
-
-def test_a_run_whose_config_is_gone_from_the_store_is_put_aside(
-    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Though its lock still says that this machine had it last."""
-    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    store = ObjectStore(url)
-    for name in store.versions():
-        store.remove(name)
-    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    assert "holds no run any more; what was here of one is in" in capsys.readouterr().err
-    assert store.read("config.yaml") is not None
-    assert store.read("checkpoints/000001/initialization.safetensors") is not None
-
-
-def test_a_url_with_a_run_is_not_written_over(
-    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    machine("second")
-    assert main(["train", *BOWLS, "--run_dir", url]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"run_dir = {url}: holds a run already" in line
-    assert f"resume {url}`" in line
+    assert sums(open_run(url), 3) == sums(straight, 3)
+    assert open_run(url).latest() == 4
 
 
 @pytest.mark.parametrize("command", ["resume", "watch", "report", "fork"])
@@ -160,9 +132,9 @@ def test_where_no_run_is_a_line_says_so(
 def test_a_report_is_brought_without_the_run(url: str, machine: Become) -> None:
     """Which another driver may be going on with."""
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
-    StoredRunFolder(url).write_checkpoint(2, {}, {})
+    RemoteRunFolder(url).write_checkpoint(2, {}, {})
     ObjectStore(url).write("checkpoints/latest", b"000100\n")
-    run = StoredRunFolder(url)
+    run = RemoteRunFolder(url)
     (run.path / "report").mkdir()
     (run.path / "report/index.html").write_text("what came out")
     run.publish("report")
@@ -184,15 +156,24 @@ def test_a_working_copy_is_no_run_of_its_own(
     assert main(["watch", copy, "--once"]) == 0  # looking is free
 
 
+@pytest.mark.parametrize("gone", [[NAME], []])  # its lock may still name this machine
 def test_a_run_that_is_gone_from_the_store_is_put_aside(
-    url: str, machine: Become, capsys: pytest.CaptureFixture[str]
+    gone: list[str],
+    url: str,
+    machine: Become,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own: as for a user
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
     store = ObjectStore(url)
-    for name in [*store.versions(), NAME]:
+    for name in [*store.versions(), *gone]:
         store.remove(name)
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
     (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"leap-rl: {url}: holds no run any more; what was here of one is in ")
+    assert store.read("config.yaml") is not None
+    assert store.read("checkpoints/000001/initialization.safetensors") is not None
     aside = Path(line.rpartition(" ")[2])
     assert (aside / "checkpoints/000001/state.json").exists()
     # A run of its own from now on.
@@ -208,7 +189,7 @@ def test_working_copies_of_two_urls_are_two(machine: Become) -> None:
 
 def test_a_tilde_stands_for_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert run_folder("~/runs/mine").path == tmp_path / "runs/mine"
+    assert open_run("~/runs/mine").path == tmp_path / "runs/mine"
     assert (
-        run_folder("~nobody-of-this-name/mine").path == Path("~nobody-of-this-name/mine").absolute()
+        open_run("~nobody-of-this-name/mine").path == Path("~nobody-of-this-name/mine").absolute()
     )

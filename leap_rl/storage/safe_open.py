@@ -1,9 +1,9 @@
-"""Folders that somebody else may have made: what in them is neither a file nor a folder.
+"""Safe reads in untrusted folders: refuses symbolic links, pipes and devices.
 
-A symbolic link leads writes and removals out of the folder, and a pipe stops who reads it. They are
-searched for when a folder is opened (`find_irregular`). What is swapped in afterwards meets
-descriptors: folders are entered one by one without following links (`opened_folder`), and files are
-read only if they are regular ones (`read_regular`).
+A link redirects writes and removals out of the folder; a pipe blocks its reader. `find_irregular`
+finds them when a run's folder is opened. Against links that are swapped in later, folders are
+opened one by one without following links (`opened_folder`), and only regular files are read
+(`read_regular`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _RUN = r"(offline-)?run-[^/]+"
 _OF_WANDB = re.compile(
     rf"wandb/(latest-run|debug\.log|debug-internal\.log)|wandb/{_RUN}/logs/debug-core\.log"
 )
-"""wandb's own links; it replaces them, and writes through none."""
+"""wandb's own links; it replaces them and never writes through one."""
 _TARGET = re.compile(rf"{_RUN}(/logs/[^/]+)?")
-"""Where those beside the runs' folders point to."""
+"""Targets of the links beside the folders of wandb's runs."""
 
 
 def find_irregular(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what is neither a file nor a folder below a folder, and in words what it is.
+    """Yield everything below a folder that is neither a file nor a folder, and what it is in words.
 
-    The folder may be a link itself. wandb's own links are left out, and what vanishes meanwhile.
+    The folder may be a link itself. wandb's own links and entries that vanish are left out.
     """
     for parent, entries in _walk(folder):
         for entry in entries:
@@ -53,7 +53,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
 def _is_of_wandb(path: str, name: str) -> bool:
     if not _OF_WANDB.fullmatch(name):
         return False
-    # A run's folder holds one to wandb's log in the user's cache.
+    # A wandb run's folder contains a link to wandb's log in the user's cache.
     return name.count("/") > 1 or _TARGET.fullmatch(os.readlink(path)) is not None
 
 
@@ -61,13 +61,11 @@ def _is_of_wandb(path: str, name: str) -> bool:
 def opened_folder(path: Path, *, root: Path | None = None, make: bool = False) -> Iterator[int]:
     """Open a folder, for the functions of `os` that take a `dir_fd`.
 
-    Args:
-        path: The folder.
-        root: A folder that it lies in. No link below it is followed; without it all are.
-        make: Make missing folders, which are on the disk when it is opened.
+    No link below ``root`` is followed; without it all are. With ``make``, missing folders are made
+    and synced first.
 
     Raises:
-        OSError: It cannot be opened, or there is a link on the way.
+        OSError: It cannot be opened, or a folder on the way is a link.
     """
     root = root or path
     if make:
@@ -97,9 +95,7 @@ def _make(path: Path) -> None:
 
 
 def enter_folder(at: int, path: Path, *, make: bool = False) -> int:
-    """Return a descriptor of a folder, which is no link, in the folder that is open as ``at``.
-
-    One that is made is on the disk then.
+    """Open the folder at ``path`` below its parent's descriptor ``at``; made synced.
 
     Raises:
         OSError: It cannot be opened, or is a link.
@@ -126,7 +122,7 @@ def read_regular(path: Path, largest: int = -1) -> bytes:
     Raises:
         OSError: It is a link, pipe or device, or cannot be read.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # or a pipe would wait for its writer
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # without it a pipe waits for its writer
     with naming(path), open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "is no regular file", str(path))
@@ -136,10 +132,10 @@ def read_regular(path: Path, largest: int = -1) -> bytes:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in an OSError that is raised here: a full disk does not say of which file."""
+    """Add the file's name to OSErrors, such as that of a full disk, which has none."""
     try:
         yield
     except OSError as error:
-        if error.errno is None or "/" in str(error.filename):  # else a name in an open folder
+        if error.errno is None or "/" in str(error.filename):  # else it is relative to a `dir_fd`
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None

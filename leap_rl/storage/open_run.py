@@ -1,4 +1,4 @@
-"""Finds a run's folder by what a user calls it: a path, or the URL of an object store."""
+"""Opens a run by its path or URL; runs in an object store have a working copy on this machine."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from leap_rl.storage.mirror import CONFIG, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.run_folder import MIRRORED, RunFolder
 from leap_rl.storage.run_lock import Holder, LockedError, beat, living_holder, locked
-from leap_rl.storage.store_lock import DeposedError, Record, StoreLock
+from leap_rl.storage.store_lock import DeposedError, LockRecord, StoreLock
 
 PUSH_EVERY_S: Final = 2.0
 
 LAST_PUSH_S: Final = 60.0
-"""How long the end of a command tries to bring the last files to a store that is away."""
+"""How long the end of a command retries the last uploads to a store that is out of reach."""
 
 LOOK_EVERY_S: Final = 10.0
-"""At most this often is a store asked for what has changed."""
+"""Least interval between two looks at a store for changes."""
 
 REFRESH: Final = ".refresh"
-"""In the working copy: the lock of the process that brings it up to date."""
+"""Lock in the working copy, of the process that updates it."""
 
 _log = logging.getLogger(__name__)
 
 
-def run_folder(given: str | Path) -> RunFolder:
-    """Return the folder of a run that is named by a path or a URL.
+def open_run(given: str | Path) -> RunFolder:
+    """Return the folder of the run at a path or URL.
 
     Raises:
-        ValueError: It is a URL of no kind that can hold a run.
+        ValueError: The URL is of no supported kind.
         StoreError: The object store cannot be reached, or refuses.
     """
     text = str(given)
     if not is_url(text):
-        return RunFolder(os.path.expanduser(text))  # of --run_dir=~/runs no shell makes a path
+        return RunFolder(os.path.expanduser(text))  # no shell expands --run_dir=~/runs
     refuse_password(text)
     if text.startswith("file://"):
         where = urlsplit(text)
@@ -55,22 +55,22 @@ def run_folder(given: str | Path) -> RunFolder:
                 f"{redacted(text)}: must name a folder of this machine, as file:///srv/runs/mine"
             )
         return RunFolder(where.path)
-    return StoredRunFolder(text)
+    return RemoteRunFolder(text)
 
 
 def working_copy(url: str) -> Path:
-    """Return where on this machine the run at a URL is worked on: below ~/.cache/leap_rl/runs."""
+    """Return the working copy of the run at a URL, below ~/.cache/leap_rl/runs."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     key = hashlib.sha256(url.encode()).hexdigest()[:12]
     return Path(caches, "leap_rl", "runs", key, url.split("?")[0].rsplit("/", 1)[-1])
 
 
-class StoredRunFolder(RunFolder):
+class RemoteRunFolder(RunFolder):
     """A run in an object store, with a working copy on this machine.
 
-    A driver holds two locks, on the working copy and in the store. While it does, the store follows
-    the working copy. What the store lacks when a machine dies is computed again. Whatever asks the
-    store raises a StoreError where it cannot be reached.
+    A driver holds two locks, on the working copy and in the store, and uploads changes meanwhile.
+    Work that was not uploaded when a machine dies is computed again. Methods that access the store
+    raise a StoreError if it cannot be reached.
     """
 
     def __init__(self, url: str) -> None:
@@ -83,7 +83,7 @@ class StoredRunFolder(RunFolder):
         self.refresh()
 
     def refresh(self) -> None:
-        """Make the working copy what the store has, unless it is itself the newer one."""
+        """Update the working copy from the store, unless the copy is newer."""
         if time.monotonic() < self._refreshed_s + LOOK_EVERY_S:
             return
         self.path.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ class StoredRunFolder(RunFolder):
         self._refreshed_s = time.monotonic()
 
     def checkpoint(self, number: int) -> Path:
-        """Return the folder of checkpoint ``number``, with its files."""
+        """Return the folder of checkpoint ``number``, with its files downloaded."""
         path = self._checkpoint(number)
         if number not in self._fetched and path.is_dir():
             Mirror(self.path, self._store).fetch(f"checkpoints/{path.name}")
@@ -102,28 +102,26 @@ class StoredRunFolder(RunFolder):
         return path
 
     def worker(self) -> Holder | None:
-        """Return the process that works on the run, here or elsewhere."""
+        """Return the driver that works on the run, here or elsewhere."""
         return super().worker() or StoreLock(self._store).living_holder()
 
     def publish(self, below: str) -> None:
-        """Bring to the store what was written without the lock, such as a report."""
+        """Upload files that were written without the lock, such as a report, and no others."""
         if living_holder(self.path / LOCK) is None:
-            # Nothing else: another driver may work on the run.
             Mirror(self.path, self._store).push(everything=True, below=below)
 
     def check(self) -> None:
-        """Raise a DeposedError if another driver has taken the run over; else as any folder."""
         super().check()
         if self._held is not None:
             self._held.check()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep others from working on the run, and let the store follow the working copy.
+        """Hold the locks of the working copy and of the store, and upload changes meanwhile.
 
         Raises:
-            RunFolderError: Another driver works on it.
-            StoreError: The store cannot be reached; or it lacks something at the end.
+            RunFolderError: Another driver works on the run.
+            StoreError: The store cannot be reached, or an upload is missing at the end.
         """
         with super().lock():
             lock = StoreLock(self._store)
@@ -132,7 +130,7 @@ class StoredRunFolder(RunFolder):
                 with self._alone():
                     mirror = Mirror(self.path, self._store)
                     if before is not None and before.session in mirror.sessions:
-                        # First, or after a death right here this copy would be taken for old.
+                        # Before `take`: a crash in between leaves this copy the newest.
                         mirror.keep_sessions(before.session, lock.session)
                     lock.take()
             except LockedError as error:
@@ -151,41 +149,41 @@ class StoredRunFolder(RunFolder):
                     yield
             finally:
                 self._held = None
-                with suppress(OSError):  # the next driver waits until this one is taken for dead
+                with suppress(OSError):  # else the next driver waits for the lock to expire
                     lock.release()
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Wait for other processes that bring the working copy up to date."""
+        """Wait for other processes that update the working copy, and hold their lock."""
         return locked(self.path / REFRESH, wait_s=math.inf)
 
-    def _catch_up(self, last: Record | None) -> None:
-        """Bring what other machines have done since this one worked on the run.
-
-        Without the lock's last record, as after a copy from a disk, the store decides.
-        """
+    def _catch_up(self, last: LockRecord | None) -> None:
+        """Update the working copy unless it is the newest by the lock's last record."""
         mirror = Mirror(self.path, self._store)
         is_there = self._store.read(CONFIG) is not None
         is_own = last is not None and last.session in mirror.sessions
         if is_own and (is_there or not mirror.knows(CONFIG)):
-            return  # what the store lacks of it is here
+            return  # it is the newest
         if is_there:
             mirror.pull()
         elif self.exists():
             self._put_aside_what_is_gone()
 
     def _put_aside_what_is_gone(self) -> None:
-        """Move a working copy aside whose run is gone from the store."""
+        """Move away a working copy whose run is gone from the store."""
         aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
         aside.mkdir()
         for name in os.listdir(self.path):
-            if name not in (LOCK, SERVER, REFRESH):  # which may be held
+            if name not in (LOCK, SERVER, REFRESH):  # locks, which may be held
                 os.rename(self.path / name, aside / name)
-        (aside / MIRRORED).unlink(missing_ok=True)  # a run of its own from now on
-        self._store.say(f"holds no run any more; what was here of one is in {aside}")
+        (aside / MIRRORED).unlink(missing_ok=True)  # it is a local run from now on
+        _log.warning(
+            "leap-rl: %s: holds no run any more; what was here of one is in %s",
+            *(self._store.url, aside),
+        )
 
     @contextmanager
     def _following(self, mirror: Mirror, lock: StoreLock) -> Iterator[None]:
-        """Let the store follow the working copy; bring what is left at the end."""
+        """Upload changes and renew the lock in threads; upload the rest at the end."""
         ended = threading.Event()
         threads = [
             threading.Thread(target=self._follow, args=(mirror, ended), daemon=True),
@@ -197,7 +195,7 @@ class StoredRunFolder(RunFolder):
             yield
         except BaseException:
             ended.set()
-            with suppress(OSError):  # the first exception counts
+            with suppress(OSError):  # the first exception is raised
                 self._push_all(mirror, threads, within_s=0.0)
             raise
         ended.set()
@@ -209,7 +207,7 @@ class StoredRunFolder(RunFolder):
             try:
                 mirror.push()
             except DeposedError:
-                return  # `check` tells the driver
+                return  # `check` raises it in the driver
             except OSError as error:
                 if not is_away:
                     _log.warning("%s; the run continues, and is uploaded when it can be", error)
