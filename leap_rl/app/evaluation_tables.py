@@ -1,15 +1,13 @@
-"""Logs what an evaluation came to: every agent's scores, the comparisons, the verdict, the page."""
+"""An evaluation's agents and comparisons as rows: for wandb's tables and for data frames."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.statistics import Estimate
 from leap_rl.evaluation.summary import Differences, Summary
 from leap_rl.evaluation.verdict import conclusion_of
-from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.sink import Cell
 from leap_rl.tracking.tracker import Tracker
 
@@ -26,9 +24,8 @@ COMPARISONS = (
 ALL_GAMES = "all games"
 
 
-def log_outcome(folder: RunFolder, report: Path, *, tracker: Tracker) -> None:
-    """Log a complete evaluation's tables and its report."""
-    summary = read_summary(folder)
+def log_outcome(summary: Summary, report: Path, *, tracker: Tracker) -> None:
+    """Log a complete evaluation's tables, its verdict and its report."""
     tracker.log_table("evaluation/agents", AGENTS, list(agents_of(summary)))
     tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
     tracker.log_table("evaluation/verdict", ["verdict"], [[each] for each in summary.verdict])

@@ -23,6 +23,7 @@ from leap_rl.evaluation.meta_run_text import closed_slots, game_rows, history_se
 from leap_rl.evaluation.page import Clip, Part, Table, render
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
 from leap_rl.evaluation.results import Evaluation
+from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.durable_files import write_atomically
@@ -45,8 +46,15 @@ def page_of(folder: RunFolder) -> Path:
     return folder.path / "report" / "index.html"
 
 
-def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
-    """Write the page on runs and evaluations, in the first folder unless ``out`` names it.
+def write_report(
+    folders: Sequence[RunFolder], out: Path | None = None, *, summary: Summary | None = None
+) -> Path:
+    """Write the page on runs and evaluations.
+
+    Args:
+        folders: Of runs and evaluations.
+        out: The page; `page_of` the first folder unless given.
+        summary: Of the first folder's evaluation, if it is known; others are computed.
 
     Raises:
         RunFolderError: One holds no run, a damaged one, or links.
@@ -63,7 +71,11 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         figures = Path(aside)
         parts = [
-            _part_of(folder, figures / (f"{number}" if number else ""))
+            _part_of(
+                folder,
+                figures / (f"{number}" if number else ""),
+                summary=None if number else summary,
+            )
             for number, folder in enumerate(folders)
         ]
         files = {path.relative_to(figures): path for path in sorted(figures.rglob("*.*"))}
@@ -88,13 +100,13 @@ def announce_report(page: Path, *, opens: bool = False) -> None:
         )
 
 
-def _part_of(folder: RunFolder, figures: Path) -> Part:
+def _part_of(folder: RunFolder, figures: Path, *, summary: Summary | None) -> Part:
     """Return what a report says of a folder; its figures are written to ``figures``."""
     run = read_run(folder)
     if isinstance(run.config, TrainConfig):
         return _of_meta_run(folder, run, run.config, figures)
     if isinstance(run.config, EvaluateConfig):
-        return _of_evaluation(folder, run, run.config, figures)
+        return _of_evaluation(folder, run, run.config, figures, summary or read_summary(folder))
     raise ValueError(
         f"{folder.path}: is a run of leap-rl {run.config.command}, of which its metrics.jsonl says "
         "all; name a run of leap-rl train or of leap-rl evaluate"
@@ -121,9 +133,8 @@ def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures
 
 
 def _of_evaluation(
-    folder: RunFolder, run: StoredRun, config: EvaluateConfig, figures: Path
+    folder: RunFolder, run: StoredRun, config: EvaluateConfig, figures: Path, summary: Summary
 ) -> Part:
-    summary = read_summary(folder)
     evaluation, slots = summary.evaluation, closed_slots(folder)
     nothing = ["No agent is finished yet: there is nothing to compare."]
     verdict = summary.verdict if evaluation.curves else nothing
