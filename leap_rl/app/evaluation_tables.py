@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from leap_rl.evaluation.statistics import Estimate
+from leap_rl.evaluation.statistics import IntervalEstimate
 from leap_rl.evaluation.summary import Differences, Summary
 from leap_rl.evaluation.verdict import conclusion_of
 from leap_rl.tracking.sink import Cell
@@ -48,14 +48,14 @@ def comparisons_of(summary: Summary) -> Iterable[list[Cell]]:
     for comparison in summary.comparisons:
         names = (comparison.initialization, comparison.reference)
         for game, differences in comparison.games.items():
-            yield [*names, game, comparison.seeds[game], *_cells(differences), None]
+            yield [*names, game, comparison.pairs[game], *_cells(differences), None]
         if comparison.over_games is not None:
-            fewest = min(comparison.seeds.values())
+            fewest = min(comparison.pairs.values())
             cells = _cells(comparison.over_games)
             yield [*names, ALL_GAMES, fewest, *cells, conclusion_of(comparison)]
 
 
 def _cells(found: Differences) -> list[Cell]:
-    intervals: list[Estimate | None] = [found.area, found.gain, found.final]
+    intervals: list[IntervalEstimate | None] = [found.area, found.gain, found.final]
     cells: list[Cell] = [cell for each in intervals for cell in each or (None, None, None)]
     return [*cells, found.improvement.value]

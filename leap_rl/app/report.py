@@ -22,7 +22,7 @@ from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run_text import closed_slots, game_rows, history_sentence, run_verdict
 from leap_rl.evaluation.page import Clip, Part, Table, render
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
-from leap_rl.evaluation.results import Evaluation
+from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
@@ -155,7 +155,7 @@ def _of_evaluation(
     )
 
 
-def _clips(folder: RunFolder, evaluation: Evaluation) -> list[Clip]:
+def _clips(folder: RunFolder, evaluation: EvaluationResults) -> list[Clip]:
     """The videos that there are, those of a game side by side; of many the first ones."""
     found = []
     for game in evaluation.games:

@@ -1,4 +1,4 @@
-"""What a summary says, in plain words: a verdict on each comparison, and what to keep in mind."""
+"""A summary in sentences: a verdict on each comparison, and notes on its limits."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Literal, TypeAlias
 from leap_rl.evaluation.measures import PAPER_WINDOW
 from leap_rl.evaluation.statistics import (
     CONFIDENCE,
-    ENOUGH_SEEDS,
-    Estimate,
+    ENOUGH_PAIRS,
+    IntervalEstimate,
     shown,
-    what_seeds_can_say,
+    what_pairs_can_say,
 )
 from leap_rl.evaluation.summary import Comparison, Differences, Summary
 
 Conclusion: TypeAlias = Literal["better", "worse", "open"]
 MANY_COMPARISONS = 5
-"""From here on it is worth saying that some intervals leave out 0 by chance."""
+"""From so many on, a note says that some intervals leave out 0 by chance."""
 
 
 def conclusion_of(comparison: Comparison) -> Conclusion:
-    """Return which side of 0 the area's interval over games lies on, or that it holds 0."""
-    area = comparison.judged
+    """Return on which side of 0 the primary effect's interval lies; "open" if it holds 0."""
+    area = comparison.primary_effect
     if area is None or area.low <= 0 <= area.high:
         return "open"
     return "better" if area.low > 0 else "worse"
 
 
 def verdict_of(comparison: Comparison) -> str:
-    """Return in a few sentences whether an initialization helps, and how sure one can be.
+    """Return in a few sentences whether an initialization helps, and how sure that is.
 
     Such as: "leap against random: better in 3 of 4 games; area under the curve +12 % (95 % interval
     -3 % to +27 %); with 3 runs of 5 seeds this is not enough to tell. Probability of improvement
@@ -38,7 +38,7 @@ def verdict_of(comparison: Comparison) -> str:
     final return not inferior: +0.10 standard deviations (-0.05 to +0.25), margin 0.12."
     """
     named = f"{comparison.initialization} against {comparison.reference}"
-    found, area = comparison.over_games, comparison.judged
+    found, area = comparison.over_games, comparison.primary_effect
     if found is None or area is None:
         return f"{named}: no pair of agents is finished, so nothing can be said."
     games = comparison.games.values()
@@ -51,8 +51,8 @@ def verdict_of(comparison: Comparison) -> str:
     )
 
 
-def _final_conclusion(comparison: Comparison, final: Estimate) -> str:
-    """What the final returns' interval says of the margin: "not inferior", for example."""
+def _final_conclusion(comparison: Comparison, final: IntervalEstimate) -> str:
+    """Compare the final returns' interval with the margin."""
     margin = comparison.final_margin
     if final.low > 0:
         return "better"
@@ -64,7 +64,7 @@ def _final_conclusion(comparison: Comparison, final: Estimate) -> str:
 
 
 def _further(comparison: Comparison, found: Differences) -> str:
-    """What the area's mean does not say: how often, how typical, and what it costs in the end."""
+    """Return what the primary effect leaves open: how often, how typical, the final return."""
     parts = [f"Probability of improvement {shown(found.improvement, '.2f')}"]
     middle = comparison.middle
     if middle is not None and comparison.reference_middle is not None:
@@ -86,7 +86,7 @@ def _further(comparison: Comparison, found: Differences) -> str:
 
 
 def _scope(comparison: Comparison) -> str:
-    """A sentence where only one run speaks for a method."""
+    """Return a sentence where a method has only one run."""
     ours, theirs = comparison.runs == 1, comparison.reference_runs == 1
     if ours and theirs:
         return " This holds for this one run of each, not for their methods."
@@ -97,7 +97,7 @@ def _scope(comparison: Comparison) -> str:
 
 
 def notes_of(summary: Summary) -> list[str]:
-    """Return what a reader of the summary should know, a sentence each; maybe none."""
+    """Return the limits of a summary, a sentence each."""
     evaluation = summary.evaluation
     notes = []
     if not evaluation.complete:
@@ -116,7 +116,7 @@ def notes_of(summary: Summary) -> list[str]:
     if summary.comparisons:
         notes += _about_runs(summary)
         fewest = min(_fewest_and_most(each)[0] for each in summary.comparisons)
-        notes.append(what_seeds_can_say(fewest))
+        notes.append(what_pairs_can_say(fewest))
         notes.append("Intervals speak of other seeds in these games, not of other games.")
     intervals = sum(len(comparison.games) for comparison in summary.comparisons)
     if intervals >= MANY_COMPARISONS:
@@ -127,7 +127,7 @@ def notes_of(summary: Summary) -> list[str]:
     return notes
 
 
-def _size(comparison: Comparison, area: Estimate, *, in_percent: bool) -> str:
+def _size(comparison: Comparison, area: IntervalEstimate, *, in_percent: bool) -> str:
     scale, digits, unit = (100, 0, " %") if in_percent else (1, 2, "")
     mean, low, high = (f"{scale * each:+.{digits}f}{unit}" for each in area)
     if not in_percent:
@@ -136,12 +136,12 @@ def _size(comparison: Comparison, area: Estimate, *, in_percent: bool) -> str:
 
 
 def _fewest_and_most(comparison: Comparison) -> tuple[int, int]:
-    """The seeds of the games with the fewest and with the most."""
-    counts = comparison.seeds.values()
+    """Return the pairs of the games with the fewest and with the most."""
+    counts = comparison.pairs.values()
     return min(counts, default=0), max(counts, default=0)
 
 
-def _certainty(comparison: Comparison, area: Estimate) -> str:
+def _certainty(comparison: Comparison, area: IntervalEstimate) -> str:
     fewest, most = _fewest_and_most(comparison)
     seeds = f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
     if comparison.runs > 1:
@@ -152,7 +152,7 @@ def _certainty(comparison: Comparison, area: Estimate) -> str:
         return f"with {seeds} no agent differs from its pair"
     if conclusion_of(comparison) == "open":
         return f"with {seeds} this is not enough to tell"
-    if fewest < ENOUGH_SEEDS:
+    if fewest < ENOUGH_PAIRS:
         return f"more than chance explains, but {seeds} are few"
     return f"with {seeds} more than chance explains"
 

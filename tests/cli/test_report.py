@@ -17,7 +17,7 @@ from leap_rl.config import COMMANDS, TrainConfig, defining_options
 from leap_rl.config.parsing import config_parser, parse
 from leap_rl.evaluation import comparison, plots
 from leap_rl.evaluation.meta_run_text import closed_slots, history_sentence, run_verdict
-from leap_rl.evaluation.results import Evaluation
+from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.storage.run_folder import RunFolder
 
@@ -84,7 +84,7 @@ def test_an_evaluation_is_summarized_once(
     """For its page, for wandb's tables and for what is printed."""
     computed: list[Summary] = []
 
-    def summarize(evaluation: Evaluation) -> Summary:
+    def summarize(evaluation: EvaluationResults) -> Summary:
         computed.append(original(evaluation))
         return computed[-1]
 

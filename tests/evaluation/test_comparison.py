@@ -13,7 +13,7 @@ from leap_rl.evaluation.measures import (
     final_performance,
     reward_rates,
 )
-from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve
 from leap_rl.evaluation.statistics import mean_interval, probability_of_improvement
 from leap_rl.evaluation.summary import Comparison, Differences, Summary
 from leap_rl.evaluation.summary_tables import summary_tables
@@ -30,7 +30,7 @@ def flat(returns: float, **named: object) -> LearningCurve:
     return agent(ends, [returns] * 100, **named)  # type: ignore[arg-type]
 
 
-def two_games() -> Evaluation:
+def two_games() -> EvaluationResults:
     """Leap, twice as quick in breakout and no better in pong, against random encoders."""
     curves = []
     for seed in range(4):
@@ -53,7 +53,7 @@ def only(summary: Summary) -> Comparison:
     return comparison
 
 
-def of(results: Evaluation, name: str, game: str, seed: int) -> LearningCurve:
+def of(results: EvaluationResults, name: str, game: str, seed: int) -> LearningCurve:
     return next(curve for curve in results.of(name, game) if curve.seed == seed)
 
 
@@ -69,7 +69,7 @@ def test_a_games_difference_is_the_mean_of_its_pairs() -> None:
         - area(of(results, RANDOM, "pong", seed), BUDGET)
         for seed in range(4)
     ]
-    assert comparison.seeds == {"breakout": 4, "pong": 4}
+    assert comparison.pairs == {"breakout": 4, "pong": 4}
     assert found.area == pytest.approx(mean_interval(differences))
     finals = [
         final_performance(of(results, "leap", "pong", seed), BUDGET)
@@ -191,7 +191,7 @@ def test_a_part_of_the_agents_is_judged_by_its_pairs() -> None:
     )
     summary = summarize(part)
     (comparison,) = summary.comparisons
-    assert comparison.seeds == {"breakout": 4, "pong": 1}
+    assert comparison.pairs == {"breakout": 4, "pong": 1}
     assert comparison.games["breakout"] == summarize(whole).comparisons[0].games["breakout"]
     found = over_games(comparison).area
     assert found is not None
@@ -223,7 +223,7 @@ def test_an_agent_whose_episode_never_ends_stays_in() -> None:
     curves += [endless(9.0, initialization="leap", seed=2)]
     summary = summarize(evaluation(curves))
     (comparison,) = summary.comparisons
-    assert comparison.seeds == {"breakout": 3}
+    assert comparison.pairs == {"breakout": 3}
     game = comparison.games["breakout"]
     assert game.area is not None
     assert game.area.value == pytest.approx((1 + 1 + 7) / 3)
