@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve
+from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 
@@ -37,6 +39,11 @@ def agent(
         agent_steps=ends,
         returns=np.array(returns, dtype=np.float64),
     )
+
+
+def flat(value: float, *, budget: int = 100_000, **named: Any) -> LearningCurve:
+    """An agent whose every episode has the same return."""
+    return agent(range(1000, budget + 1, 1000), [value] * (budget // 1000), **named)
 
 
 def learner(
@@ -102,3 +109,9 @@ def evaluation(
         agent_steps=budget,
         curves=tuple(curves),
     )
+
+
+def only(summary: Summary) -> Comparison:
+    """The one comparison of a summary."""
+    (comparison,) = summary.comparisons
+    return comparison

@@ -21,10 +21,9 @@ from leap_rl.evaluation.statistics import (
     runs_by_agents_interval,
     stratified_mean_interval,
 )
-from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.evaluation.verdict import conclusion_of, verdict_of
 from leap_rl.training.rounds.evaluation_slots import RANDOM
-from tests.evaluation.agents import agent, evaluation, learner
+from tests.evaluation.agents import agent, evaluation, flat, learner, only
 
 BUDGET = 100_000
 
@@ -164,11 +163,6 @@ def group(
     )
 
 
-def only(summary: Summary) -> Comparison:
-    (comparison,) = summary.comparisons
-    return comparison
-
-
 def areas(results: EvaluationResults, name: str, game: str, run: int = 0) -> np.ndarray:
     return np.array([area(c, BUDGET) for c in results.of(name, game) if c.run == run])
 
@@ -275,17 +269,12 @@ def test_groups_of_other_runs_are_two_samples() -> None:
 
 
 def test_a_restarted_task_takes_its_pairs_along() -> None:
-    def flat(
-        value: float, name: str, seed: int, run: int = 0, *, bad: bool = False
-    ) -> LearningCurve:
-        ends, returns = range(1000, BUDGET + 1, 1000), [value] * 100
-        return agent(ends, returns, initialization=name, seed=seed, run=run, restarted=bad)
-
-    curves = [flat(10.0, RANDOM, seed, bad=seed == 0) for seed in range(5)]
+    curves = [flat(10.0, seed=seed, restarted=seed == 0) for seed in range(5)]
     for run, seed in product(range(2), range(5)):
         # What seed 1 of the other run earns must not count either.
         value = 999.0 if seed < 2 else 11.0 + run
-        curves.append(flat(value, "leap", seed, run, bad=(run, seed) == (1, 1)))
+        restarted = (run, seed) == (1, 1)
+        curves.append(flat(value, initialization="leap", seed=seed, run=run, restarted=restarted))
     summary = summarize(evaluation(curves))
     comparison = only(summary)
     assert comparison.pairs == {"breakout": 3}
