@@ -1,4 +1,4 @@
-"""What a command says when its run is done: where things lie, and what to try next."""
+"""Prints the outcome of a finished run: results, paths, the next command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the page that says what runs and evaluations came to."""
+"""Writes the page on runs and evaluations."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 
 _LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}
-"""What a config cannot be made without."""
+"""Required arguments per command."""
 
 MOST_CLIPS = 12
-"""In a report, which holds them itself."""
+"""Of a report, which embeds them."""
 
 LARGEST_CLIP = 8 << 20
 """Bytes; a minute of a game has less than one million."""
 
 
 def page_of(folder: RunFolder) -> Path:
-    """Return where the page on a run or an evaluation is, unless it is written elsewhere."""
+    """Return the default path of a folder's page."""
     return folder.path / "report" / "index.html"
 
 
@@ -92,7 +92,7 @@ def write_report(
 
 
 def announce_report(page: Path, *, opens: bool = False) -> None:
-    """Say where the page is, and show it if asked to."""
+    """Print the page's path; `opens` shows it in the browser."""
     print(f"  report  {shown(page)}")
     if opens and not webbrowser.open(page.absolute().as_uri()):
         print(
@@ -101,7 +101,7 @@ def announce_report(page: Path, *, opens: bool = False) -> None:
 
 
 def _part_of(folder: RunFolder, figures: Path, *, summary: Summary | None) -> Part:
-    """Return what a report says of a folder; its figures are written to ``figures``."""
+    """Return the report's part on a folder; write its plots to ``figures``."""
     run = read_run(folder)
     if isinstance(run.config, TrainConfig):
         return _of_meta_run(folder, run, run.config, figures)
@@ -156,7 +156,7 @@ def _of_evaluation(
 
 
 def _clips(folder: RunFolder, evaluation: EvaluationResults) -> list[Clip]:
-    """The videos that there are, those of a game side by side; of many the first ones."""
+    """Return the evaluation's first clips, those of a game side by side."""
     found = []
     for game in evaluation.games:
         for name in evaluation.initializations:
@@ -176,7 +176,7 @@ def _commands(next_steps: Sequence[str], title: str, config: Config) -> dict[str
 
 
 def _background(run: StoredRun, slots: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """What went wrong, by what versions it was computed, and all options."""
+    """Return tables of failures, versions, machines and options."""
     dropped = [
         {"dropped task": f"{slot['game']} in round {slot['round']}: {slot['dropped']}"}
         for slot in slots
@@ -197,7 +197,7 @@ def _background(run: StoredRun, slots: Sequence[Mapping[str, Any]]) -> list[Tabl
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]], *, says: str = "") -> list[Table]:
-    """The table, unless it is empty."""
+    """Return the table, unless it is empty."""
     return [Table(title=title, rows=rows, says=says)] if rows else []
 
 
@@ -206,7 +206,7 @@ def _in_words(value: object) -> str:
 
 
 def command_of(config: Config) -> str:
-    """Return a command whose config is this one; where it is kept, shown and run is left out."""
+    """Return a command whose config is this one, without folder, tracking and runtime."""
     defaults = _defaults(type(config))
     words: list[str] = []
     for name, value in flatten(to_mapping(config)).items():
@@ -219,9 +219,9 @@ def command_of(config: Config) -> str:
 
 def _defaults(kind: type[Config]) -> Mapping[str, Any]:
     default = kind(**_LEAST.get(kind.command, {}))
-    # What has no effect with the default's kind of tasks is left out of its mapping.
+    # `to_mapping` omits options without effect on the default's kind of tasks.
     defaults = {**flatten(asdict(default)), **flatten(to_mapping(default))}
-    # What is resolved by other options has its default before that.
+    # Options that others resolve keep their unresolved defaults.
     return {**defaults, **flatten({"meta": asdict(MetaConfig())})}
 
 

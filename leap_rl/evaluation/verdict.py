@@ -87,13 +87,12 @@ def _further(comparison: Comparison, found: Differences) -> str:
 
 def _scope(comparison: Comparison) -> str:
     """Return a sentence where a method has only one run."""
-    ours, theirs = comparison.runs == 1, comparison.reference_runs == 1
-    if ours and theirs:
+    runs = {comparison.initialization: comparison.runs}
+    runs[comparison.reference] = comparison.reference_runs or 0
+    alone = [name for name, count in runs.items() if count == 1]
+    if len(alone) == 2:
         return " This holds for this one run of each, not for their methods."
-    if ours or theirs:
-        name = comparison.initialization if ours else comparison.reference
-        return f" This holds for this one run of {name}, not for its method."
-    return ""
+    return f" This holds for this one run of {alone[0]}, not for its method." if alone else ""
 
 
 def notes_of(summary: Summary) -> list[str]:
@@ -158,8 +157,7 @@ def _certainty(comparison: Comparison, area: IntervalEstimate) -> str:
 
 
 def _about_runs(summary: Summary) -> Iterable[str]:
-    several = [each.initialization for each in summary.comparisons if each.runs > 1]
-    if several:
+    if several := [each.initialization for each in summary.comparisons if each.runs > 1]:
         yield (
             f"Intervals of {', '.join(dict.fromkeys(several))} speak of other runs of the same "
             "method too. With few runs those of the area and the final return stay honest; those "
@@ -187,9 +185,8 @@ def _about_games(summary: Summary) -> Iterable[str]:
             )
     played = {curve.game for curve in summary.evaluation.curves}
     settings = {game: each for game, each in summary.settings.items() if game in played}
-    windows = {game: each.window for game, each in settings.items()}
-    short = [f"{game} {window}" for game, window in windows.items() if window < PAPER_WINDOW]
-    if short:
+    windows = [(game, each.window) for game, each in settings.items()]
+    if short := [f"{game} {window}" for game, window in windows if window < PAPER_WINDOW]:
         yield (
             f"Curves are means of fewer episodes than the paper's {PAPER_WINDOW}: "
             f"{', '.join(short)}."
@@ -202,6 +199,5 @@ def _about_games(summary: Summary) -> Iterable[str]:
                 f"{game}: all returns of {summary.reference} are {setting.scale.zero:g}, so that "
                 "normalised scores are raw points above that."
             )
-    unknown = [game for game, each in settings.items() if each.human is None]
-    if unknown:
+    if unknown := [game for game, each in settings.items() if each.human is None]:
         yield f"No human's score is known, so none is human-normalised: {', '.join(unknown)}."

@@ -99,11 +99,9 @@ def _write_gif(file: BinaryIO, frames: Frames, frames_per_s: int) -> None:
     read, shown_ms = 0, 0
     following = iter(frames)
     for frame in following:
-        picture = frame.copy()
-        read += 1
-        for second in islice(following, 1):
-            picture = np.maximum(picture, second)
-            read += 1
+        both = [frame.copy(), *islice(following, 1)]
+        read += len(both)
+        picture = np.maximum.reduce(both)
         image = Image.fromarray(picture).convert("P", palette=Image.Palette.ADAPTIVE)
         # To the hundredths of a second that a GIF knows; so that the clip as a whole keeps time.
         end_ms = 10 * round(100 * read / frames_per_s)
