@@ -27,9 +27,9 @@ from leap_rl.evaluation.statistics import (
     half_width,
     interquartile_mean,
     probability_of_improvement,
+    runs_by_agents_interval,
     stratified_mean_interval,
 )
-from leap_rl.evaluation.two_level import two_level_mean
 
 ENDLESS = 20_000
 RUNS_GAMES = 4
@@ -108,7 +108,7 @@ def coverage_of_runs(
         # With one run the interval speaks of this one; deviations of normal scores add up.
         these = of_runs[:, 0] if runs == 1 else np.zeros(games)
         deviation = np.hypot(np.hypot(0.5, 1.0), 0.0 if runs == 1 else between_runs)
-        found = two_level_mean([x - y for x, y in zip(ours, theirs, strict=True)])
+        found = runs_by_agents_interval([x - y for x, y in zip(ours, theirs, strict=True)])
         held["mean difference"] += found.low <= EFFECT + these.mean() <= found.high
         middle = truth_of_middle(EFFECT + np.arange(games) + these, deviation)
         estimate = partial(bootstrap, seed=number, resamples=resamples)

@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve
 from leap_rl.evaluation.statistics import shown
 from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.learners.task import Task
@@ -69,12 +69,12 @@ def summary_of(
     curves = [_curve_of(cell, results[key_of(cell)], group(cell)) for cell in cells]
     curves.sort(key=lambda one: (names.index(one.initialization), games.index(one.game)))
     return summarize(
-        Evaluation(
+        EvaluationResults(
             initializations=names,
             runs={name: [name] for name in names},
             own_starts={},
             games=games,
-            seeds=len({cell["seed"] for cell in cells}),
+            agents_per_game=len({cell["seed"] for cell in cells}),
             agent_steps=cells[0]["agent_steps"],
             curves=tuple(curves),
         )

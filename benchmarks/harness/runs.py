@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leap_rl.core.errors import RunFailedError
-from leap_rl.evaluation.results import Evaluation, read_evaluation
+from leap_rl.evaluation.results import EvaluationResults, read_evaluation
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 
@@ -43,7 +43,7 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
     return folder.checkpoint(meta_steps) / INITIALIZATION
 
 
-def evaluate(path: Path, argv: Sequence[str], *, trainers: int = 1) -> Evaluation:
+def evaluate(path: Path, argv: Sequence[str], *, trainers: int = 1) -> EvaluationResults:
     """Evaluate initializations in processes of their own, and return what their agents learned.
 
     Args:

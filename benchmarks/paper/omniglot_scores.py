@@ -31,7 +31,7 @@ from benchmarks.harness.tables import write_table
 from leap_rl.core.parsing import spelled
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
-from leap_rl.evaluation.statistics import Estimate, mean_interval, shown
+from leap_rl.evaluation.statistics import IntervalEstimate, mean_interval, shown
 from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.registry import make_learner
@@ -185,7 +185,7 @@ def by_repetition(results: Sequence[Mapping[str, Any]], measure: str) -> NDArray
     )
 
 
-def means(results: Sequence[Mapping[str, Any]], measure: str) -> Estimate:
+def means(results: Sequence[Mapping[str, Any]], measure: str) -> IntervalEstimate:
     """Return a measure's mean over repetitions."""
     return mean_interval(by_repetition(results, measure))
 
@@ -296,7 +296,7 @@ def gains(
     }
 
 
-def percent(mean: Estimate) -> str:
+def percent(mean: IntervalEstimate) -> str:
     """Return a mean and its interval in percent."""
     return shown(mean, ".1f", scale=100.0)
 

@@ -1,10 +1,11 @@
-"""What a command says when its run is done: where things lie, and what to try next."""
+"""Prints the outcome of a finished run: results, paths, the next command."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 from leap_rl.app.advice import next_step
 from leap_rl.app.display import program, shown
@@ -14,16 +15,28 @@ from leap_rl.tracking.console_lines import counted
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 
+if TYPE_CHECKING:
+    from leap_rl.evaluation.summary import Summary
+
 FINAL_PART = 0.2
 """The part of a learning run, at its end, whose returns say how well the agent plays."""
 
 
-def announce(folder: RunFolder, config: Config, *, opens: bool = False) -> None:
-    """Print what a finished run came to; ``opens`` shows an evaluation's report in the browser."""
+def announce(
+    folder: RunFolder, config: Config, *, summary: Summary | None = None, opens: bool = False
+) -> None:
+    """Print the outcome of a finished run.
+
+    Args:
+        folder: The run's.
+        config: The run's.
+        summary: An evaluation's, if it is known; else it is computed.
+        opens: Whether an evaluation's report is shown in the browser.
+    """
     if isinstance(config, TrainConfig):
         _announce_initialization(folder, config)
     elif isinstance(config, EvaluateConfig):
-        _announce_evaluation(folder, opens=opens)
+        _announce_evaluation(folder, summary, opens=opens)
     else:
         _announce_agents(folder)
 
@@ -55,13 +68,12 @@ def _announce_agents(folder: RunFolder) -> None:
     print(f"  metrics            {shown(folder.path / 'metrics.jsonl')}")
 
 
-def _announce_evaluation(folder: RunFolder, *, opens: bool) -> None:
+def _announce_evaluation(folder: RunFolder, summary: Summary | None, *, opens: bool) -> None:
     from leap_rl.app.report import announce_report, page_of
     from leap_rl.evaluation.comparison import read_summary
 
-    summary = read_summary(folder)
     print()
-    for sentence in summary.verdict:
+    for sentence in (summary or read_summary(folder)).verdict:
         print(fill(sentence, width=100, subsequent_indent="  "))
     print(f"\n  folder  {shown(folder)}")
     if (folder.path / "clips").exists():

@@ -1,4 +1,4 @@
-"""Records the agents of an evaluation: a clip of each initialization in each game."""
+"""Records an evaluation's clips: an agent of each initialization in each game."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def record_clips(
 ) -> None:
     """Record the first run's first agent of each initialization in each game, and log the clips.
 
-    A clip that is there already is not made again, but is logged: who logged it last may have died.
-    ``check`` is called at each frame, and raises if the command is to stop.
+    An existing clip is logged again, as the driver that logged it may have died. ``check`` is
+    called at each frame, and raises if the command is to stop.
     """
     from leap_rl.envs.atari.camera import frames_per_s
     from leap_rl.training.rounds.evaluation_slots import agents_of
-    from leap_rl.video.recording import record_video
+    from leap_rl.video.playing import record_video
 
     settings = config.task.atari.settings
     for slot, agent in enumerate(agents_of(folder.read_state(0)["evaluation"])):
@@ -51,7 +51,7 @@ def record_clips(
                 seed=config.seed,
                 title=f"{game}, {name}",
                 scale=SCALE,
-                tell=lambda picture: check(),
+                on_frame=lambda frame: check(),
                 max_agent_steps=LONGEST_S * frames_per_s(game) // settings.frameskip,
                 root=folder.path,
             )

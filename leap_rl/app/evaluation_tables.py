@@ -1,15 +1,13 @@
-"""Logs what an evaluation came to: every agent's scores, the comparisons, the verdict, the page."""
+"""An evaluation's agents and comparisons as rows: for wandb's tables and for data frames."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from leap_rl.evaluation.comparison import read_summary
-from leap_rl.evaluation.statistics import Estimate
+from leap_rl.evaluation.statistics import IntervalEstimate
 from leap_rl.evaluation.summary import Differences, Summary
 from leap_rl.evaluation.verdict import conclusion_of
-from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.sink import Cell
 from leap_rl.tracking.tracker import Tracker
 
@@ -26,9 +24,8 @@ COMPARISONS = (
 ALL_GAMES = "all games"
 
 
-def log_outcome(folder: RunFolder, report: Path, *, tracker: Tracker) -> None:
-    """Log a complete evaluation's tables and its report."""
-    summary = read_summary(folder)
+def log_outcome(summary: Summary, report: Path, *, tracker: Tracker) -> None:
+    """Log a complete evaluation's tables, its verdict and its report."""
     tracker.log_table("evaluation/agents", AGENTS, list(agents_of(summary)))
     tracker.log_table("evaluation/comparisons", COMPARISONS, list(comparisons_of(summary)))
     tracker.log_table("evaluation/verdict", ["verdict"], [[each] for each in summary.verdict])
@@ -51,14 +48,14 @@ def comparisons_of(summary: Summary) -> Iterable[list[Cell]]:
     for comparison in summary.comparisons:
         names = (comparison.initialization, comparison.reference)
         for game, differences in comparison.games.items():
-            yield [*names, game, comparison.seeds[game], *_cells(differences), None]
+            yield [*names, game, comparison.pairs[game], *_cells(differences), None]
         if comparison.over_games is not None:
-            fewest = min(comparison.seeds.values())
+            fewest = min(comparison.pairs.values())
             cells = _cells(comparison.over_games)
             yield [*names, ALL_GAMES, fewest, *cells, conclusion_of(comparison)]
 
 
 def _cells(found: Differences) -> list[Cell]:
-    intervals: list[Estimate | None] = [found.area, found.gain, found.final]
+    intervals: list[IntervalEstimate | None] = [found.area, found.gain, found.final]
     cells: list[Cell] = [cell for each in intervals for cell in each or (None, None, None)]
     return [*cells, found.improvement.value]

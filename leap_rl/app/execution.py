@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from typing import TYPE_CHECKING
 
 from leap_rl.app.announcement import announce
 from leap_rl.app.display import program, quoted, shown
@@ -26,6 +27,9 @@ from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.runtime.run_spec import RunSpec, Runtime
 from leap_rl.training.server.open_round import LeasePolicy
+
+if TYPE_CHECKING:
+    from leap_rl.evaluation.summary import Summary
 
 GPU_SHARE = 1 / 16
 """Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
@@ -51,17 +55,20 @@ def run(
     Returns:
         The command's exit status.
     """
+    summary = None
     if is_supervisor(config):
         status = supervise(config, folder, call)
     else:
-        status = _drive(config, folder, call, resumes=resumes)
+        status, summary = _drive(config, folder, call, resumes=resumes)
     if status == 0:
-        announce(folder, config, opens=opens)
+        announce(folder, config, summary=summary, opens=opens)
     return status
 
 
-def _drive(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool) -> int:
-    """Be the run's driver; return the exit status."""
+def _drive(
+    config: Config, folder: RunFolder, call: Invocation, *, resumes: bool
+) -> tuple[int, Summary | None]:
+    """Be the run's driver; return the exit status, and the summary of a complete evaluation."""
     quiet = config.tracking.console == "quiet"
     resume = f"stopped; continue with: {program()} resume {quoted(folder)}"
     if any(config.imports.values()):
@@ -73,15 +80,14 @@ def _drive(config: Config, folder: RunFolder, call: Invocation, *, resumes: bool
     )
     try:
         with interrupts, interrupts.explaining(OSError, RunFailedError):
-            _run_rounds(config, folder, interrupts, resumes=resumes)
-            return 0
+            return 0, _run_rounds(config, folder, interrupts, resumes=resumes)
     except KeyboardInterrupt:
         pass
     except OSError as error:
         raise _with_way_out(error, folder) from None
     if not quiet:
         print(resume, file=sys.stderr)
-    return (interrupts.reason or StopReason.INTERRUPTED).value
+    return (interrupts.reason or StopReason.INTERRUPTED).value, None
 
 
 def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
@@ -97,7 +103,7 @@ def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
 
 def _run_rounds(
     config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool
-) -> None:
+) -> Summary | None:
     on_fault_point = fault_injector()
     on_fault_point(FaultPoint.DRIVER_RESUMING if resumes else FaultPoint.DRIVER_STARTING)
     stored = folder.read_config()
@@ -152,7 +158,8 @@ def _run_rounds(
         with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
             _make_runtime(config, interrupts).run(run_spec, report)
         if isinstance(config, EvaluateConfig):
-            _conclude(config, folder, tracker, console, interrupts)
+            return _conclude(config, folder, tracker, console, interrupts)
+    return None
 
 
 def _conclude(
@@ -161,19 +168,22 @@ def _conclude(
     tracker: Tracker,
     console: Console,
     interrupts: Interrupts,
-) -> None:
-    """Record clips of the agents of a complete evaluation, write its report, and log both."""
+) -> Summary:
+    """Record clips of a complete evaluation, write its report, log both; return its summary."""
     from leap_rl.app.report import write_report
+    from leap_rl.evaluation.comparison import read_summary
 
     if config.clips:
         from leap_rl.app.clips import record_clips
 
         record_clips(config, folder, tracker=tracker, console=console, check=interrupts.check)
-    report = write_report([folder])
+    summary = read_summary(folder)
+    report = write_report([folder], summary=summary)
     if config.tracking.wandb != "disabled":
         from leap_rl.app.evaluation_tables import log_outcome
 
-        log_outcome(folder, report, tracker=tracker)
+        log_outcome(summary, report, tracker=tracker)
+    return summary
 
 
 def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:

@@ -1,4 +1,4 @@
-"""Writes the page that says what runs and evaluations came to."""
+"""Writes the page on runs and evaluations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run_text import closed_slots, game_rows, history_sentence, run_verdict
 from leap_rl.evaluation.page import Clip, Part, Table, render
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
-from leap_rl.evaluation.results import Evaluation
+from leap_rl.evaluation.results import EvaluationResults
+from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
 from leap_rl.storage.durable_files import write_atomically
@@ -32,22 +33,29 @@ from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.jsonl import read_rows
 
 _LEAST: dict[str, dict[str, Any]] = {"evaluate": {"init": ["-"]}}
-"""What a config cannot be made without."""
+"""Required arguments per command."""
 
 MOST_CLIPS = 12
-"""In a report, which holds them itself."""
+"""Of a report, which embeds them."""
 
 LARGEST_CLIP = 8 << 20
 """Bytes; a minute of a game has less than one million."""
 
 
 def page_of(folder: RunFolder) -> Path:
-    """Return where the page on a run or an evaluation is, unless it is written elsewhere."""
+    """Return the default path of a folder's page."""
     return folder.path / "report" / "index.html"
 
 
-def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
-    """Write the page on runs and evaluations, in the first folder unless ``out`` names it.
+def write_report(
+    folders: Sequence[RunFolder], out: Path | None = None, *, summary: Summary | None = None
+) -> Path:
+    """Write the page on runs and evaluations.
+
+    Args:
+        folders: Of runs and evaluations.
+        out: The page; `page_of` the first folder unless given.
+        summary: Of the first folder's evaluation, if it is known; others are computed.
 
     Raises:
         RunFolderError: One holds no run, a damaged one, or links.
@@ -64,7 +72,11 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         figures = Path(aside)
         parts = [
-            _part_of(folder, figures / (f"{number}" if number else ""))
+            _part_of(
+                folder,
+                figures / (f"{number}" if number else ""),
+                summary=None if number else summary,
+            )
             for number, folder in enumerate(folders)
         ]
         files = {path.relative_to(figures): path for path in sorted(figures.rglob("*.*"))}
@@ -81,7 +93,7 @@ def write_report(folders: Sequence[RunFolder], out: Path | None = None) -> Path:
 
 
 def announce_report(page: Path, *, opens: bool = False) -> None:
-    """Say where the page is, and show it if asked to."""
+    """Print the page's path; `opens` shows it in the browser."""
     print(f"  report  {shown(page)}")
     if opens and not webbrowser.open(page.absolute().as_uri()):
         print(
@@ -89,13 +101,13 @@ def announce_report(page: Path, *, opens: bool = False) -> None:
         )
 
 
-def _part_of(folder: RunFolder, figures: Path) -> Part:
-    """Return what a report says of a folder; its figures are written to ``figures``."""
+def _part_of(folder: RunFolder, figures: Path, *, summary: Summary | None) -> Part:
+    """Return the report's part on a folder; write its plots to ``figures``."""
     run = read_run(folder)
     if isinstance(run.config, TrainConfig):
         return _of_meta_run(folder, run, run.config, figures)
     if isinstance(run.config, EvaluateConfig):
-        return _of_evaluation(folder, run, run.config, figures)
+        return _of_evaluation(folder, run, run.config, figures, summary or read_summary(folder))
     raise ValueError(
         f"{folder.path}: is a run of leap-rl {run.config.command}, of which its metrics.jsonl says "
         "all; name a run of leap-rl train or of leap-rl evaluate"
@@ -122,9 +134,8 @@ def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures
 
 
 def _of_evaluation(
-    folder: RunFolder, run: StoredRun, config: EvaluateConfig, figures: Path
+    folder: RunFolder, run: StoredRun, config: EvaluateConfig, figures: Path, summary: Summary
 ) -> Part:
-    summary = read_summary(folder)
     evaluation, slots = summary.evaluation, closed_slots(folder)
     nothing = ["No agent is finished yet: there is nothing to compare."]
     verdict = summary.verdict if evaluation.curves else nothing
@@ -145,8 +156,8 @@ def _of_evaluation(
     )
 
 
-def _clips(folder: RunFolder, evaluation: Evaluation) -> list[Clip]:
-    """The videos that there are, those of a game side by side; of many the first ones."""
+def _clips(folder: RunFolder, evaluation: EvaluationResults) -> list[Clip]:
+    """Return the evaluation's first clips, those of a game side by side."""
     found = []
     for game in evaluation.games:
         for name in evaluation.initializations:
@@ -166,7 +177,7 @@ def _commands(next_steps: Sequence[str], title: str, config: Config) -> dict[str
 
 
 def _background(run: StoredRun, slots: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """What went wrong, by what versions it was computed, and all options."""
+    """Return tables of failures, versions, machines and options."""
     dropped = [
         {"dropped task": f"{slot['game']} in round {slot['round']}: {slot['dropped']}"}
         for slot in slots
@@ -187,7 +198,7 @@ def _background(run: StoredRun, slots: Sequence[Mapping[str, Any]]) -> list[Tabl
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]], *, says: str = "") -> list[Table]:
-    """The table, unless it is empty."""
+    """Return the table, unless it is empty."""
     return [Table(title=title, rows=rows, says=says)] if rows else []
 
 
@@ -196,7 +207,7 @@ def _in_words(value: object) -> str:
 
 
 def command_of(config: Config) -> str:
-    """Return a command whose config is this one; where it is kept, shown and run is left out."""
+    """Return a command whose config is this one, without folder, tracking and runtime."""
     defaults = _defaults(type(config))
     words: list[str] = []
     for name, value in flatten(to_mapping(config)).items():
@@ -209,9 +220,9 @@ def command_of(config: Config) -> str:
 
 def _defaults(kind: type[Config]) -> Mapping[str, Any]:
     default = kind(**_LEAST.get(kind.command, {}))
-    # What has no effect with the default's kind of tasks is left out of its mapping.
+    # `to_mapping` omits options without effect on the default's kind of tasks.
     defaults = {**flatten(asdict(default)), **flatten(to_mapping(default))}
-    # What is resolved by other options has its default before that.
+    # Options that others resolve keep their unresolved defaults.
     return {**defaults, **flatten({"meta": asdict(MetaConfig())})}
 
 

@@ -1,4 +1,4 @@
-"""``leap-rl export``: an initialization to take elsewhere, with its options and a model card."""
+"""``leap-rl export``: write an initialization with its options and a model card."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def export(
 
 
 def _options_of(config: TrainConfig) -> Mapping[str, Any]:
-    """Return what is computed, and nothing of the machine that computed it."""
+    """Return the defining options, with device and precision left to the next machine."""
     options = to_mapping(config)
     for name in OPERATIONAL - {"meta.meta_steps"}:
         group, _, last = name.rpartition(".")

@@ -1,11 +1,10 @@
-"""``leap-rl play``: record a video of a trained agent."""
+"""``leap-rl play``: record a trained agent."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -122,7 +121,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
 
 def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
-    """Return the options and the game of the run that an agent lies in; nothing elsewhere."""
+    """Return the options and the game of an agent's run; none for a file elsewhere."""
     if not path.is_file():
         raise ValueError(f"{path}: is no file; name one of the files in RUN/agents")
     folder = RunFolder(path.absolute().parent.parent)
@@ -149,14 +148,33 @@ def _resolve(game: str | None, path: Path) -> str:
 
 
 def _record(path: Path, game: str, config: PlayConfig) -> None:
-    """Play, and write the clip."""
+    """Play with a progress bar on a terminal, and write the clip."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     from leap_rl.learners.hardware import check_machine, resolve
-    from leap_rl.video.recording import record_video
+    from leap_rl.video.playing import record_video
 
     out, longest = _out(path, game, config)
     agent = resolve(AgentConfig(**asdict(config.agent)))
     check_machine(agent)
-    with _progress(longest, config) as tell:
+    before = 0  # agent steps of the episodes that are over
+
+    def on_frame(frame: Frame) -> None:
+        nonlocal before
+        done = before + frame.agent_steps
+        text = f"episode {frame.episode} of {config.episodes}, score {frame.score:,}"
+        progress.update(bar, completed=done, description=f"{text}, agent step {done:,}")
+        if frame.last:
+            before = done
+
+    with Progress(
+        *(BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn()),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as progress:
+        bar = progress.add_task("playing", total=longest)
         ends = record_video(
             path,
             game,
@@ -166,7 +184,7 @@ def _record(path: Path, game: str, config: PlayConfig) -> None:
             seed=config.seed,
             title=game,
             scale=config.scale or (1 if out.suffix == ".gif" else 3),
-            tell=tell,
+            on_frame=on_frame,
             episodes=config.episodes,
             max_agent_steps=longest,
             greedy=config.greedy,
@@ -178,7 +196,7 @@ def _record(path: Path, game: str, config: PlayConfig) -> None:
 
 
 def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
-    """Return where the clip goes, and after how many agent steps it ends at the latest."""
+    """Return the clip's path, and its limit of agent steps."""
     from leap_rl.envs.atari.camera import frames_per_s
     from leap_rl.video.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
 
@@ -202,27 +220,3 @@ def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
                 "take that, or write an .mp4"
             )
     return out, longest
-
-
-@contextmanager
-def _progress(longest: int | None, config: PlayConfig) -> Iterator[Callable[[Frame], None]]:
-    """Show, on a terminal, how far the clip has come."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
-    ) as bars:
-        bar = bars.add_task("playing", total=longest)
-        before = 0  # agent steps of the episodes that are over
-
-        def tell(picture: Frame) -> None:
-            nonlocal before
-            done = before + picture.agent_steps
-            said = f"episode {picture.episode} of {config.episodes}, score {picture.score:,}"
-            bars.update(bar, completed=done, description=f"{said}, agent step {done:,}")
-            if picture.last:
-                before = done
-
-        yield tell

@@ -1,4 +1,4 @@
-"""``leap-rl pretrained``: the initializations that come with leap_rl."""
+"""``leap-rl pretrained``: list the initializations that come with leap_rl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``leap-rl push``: an initialization to a repository of Hugging Face's hub."""
+"""``leap-rl push``: upload an initialization to Hugging Face's hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``leap-rl report``: one page that says what a run or an evaluation came to."""
+"""``leap-rl report``: one page on runs and evaluations."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Sets each initialization against the baseline, game by game and over all.
+"""Compares each initialization with the baseline, game by game and over all.
 
 Every difference is one of pairs: agents of the same game and seed, which share everything but the
 encoder's start. A seed of a game counts where every run of both groups has an agent of it that is
 finished, was not restarted with another seed, and has a value. Over games each game counts the
 same. docs/evaluation.md defines the measures.
 
-Dimensions: G games, K runs of an initialization, n seeds of a game.
+Dimensions: K runs of an initialization, n agents of each run in a game.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from leap_rl.evaluation.measures import (
     window_of,
 )
 from leap_rl.evaluation.normalization import RAW, human_scale, reference_scale
-from leap_rl.evaluation.results import Evaluation, LearningCurve, read_evaluation
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.statistics import (
-    Estimate,
     FloatArray,
+    IntervalEstimate,
     bootstrap,
     interquartile_mean,
     probability_of_improvement,
     relative_gains,
+    runs_by_agents_interval,
 )
 from leap_rl.evaluation.summary import (
     Aggregate,
@@ -42,9 +43,8 @@ from leap_rl.evaluation.summary import (
     Measure,
     Summary,
     Yardstick,
-    whole_seeds,
+    complete_pairs,
 )
-from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.verdict import notes_of, verdict_of
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.rounds.evaluation_slots import RANDOM
@@ -59,7 +59,7 @@ leaves."""
 
 
 def read_summary(folder: RunFolder) -> Summary:
-    """Return what the evaluation in a folder comes to, as far as its agents are finished.
+    """Return the summary of the finished agents of the evaluation in a folder.
 
     Raises:
         RunFolderError: It is no evaluation's folder, or what was committed is damaged.
@@ -67,8 +67,8 @@ def read_summary(folder: RunFolder) -> Summary:
     return summarize(read_evaluation(folder))
 
 
-def summarize(evaluation: Evaluation) -> Summary:
-    """Return what an evaluation comes to, as far as its agents are finished."""
+def summarize(evaluation: EvaluationResults) -> Summary:
+    """Return the summary of an evaluation's finished agents."""
     settings = {game: _setting(evaluation, game) for game in evaluation.games}
     agents = {
         (name, game): [
@@ -97,13 +97,13 @@ def normalized_scores(
     found = {}
     for game, setting in summary.settings.items():
         scale = setting.scale_of(measure) if yardstick == "baseline" else setting.human
-        (scores,) = whole_seeds(summary.values(initialization, game, measure))
+        (scores,) = complete_pairs(summary.values(initialization, game, measure))
         if scale is not None and scores.size:
             found[game] = scale(scores)
     return found
 
 
-def _setting(evaluation: Evaluation, game: str) -> GameSetting:
+def _setting(evaluation: EvaluationResults, game: str) -> GameSetting:
     baseline = evaluation.of(evaluation.initializations[0], game)
     first, final = _first_and_final(baseline, evaluation.agent_steps)
     return GameSetting(
@@ -137,7 +137,10 @@ def _aggregates(
             if by_game:
                 seed = derive_seed(0, Purpose.BOOTSTRAP, name, *kind)
                 middle = bootstrap(interquartile_mean, list(by_game.values()), seed=seed)
-                yield (name, *kind), Aggregate(tuple(by_game), Estimate(*map(float, middle)))
+                yield (
+                    (name, *kind),
+                    Aggregate(tuple(by_game), IntervalEstimate(*map(float, middle))),
+                )
 
 
 def _compared(summary: Summary) -> list[tuple[str, str]]:
@@ -153,15 +156,12 @@ def _compared(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _compare(pairs: _Pairs) -> Comparison:
-    summary, both = pairs.summary, (pairs.name, pairs.reference)
+    summary = pairs.summary
     runs = summary.evaluation.runs
     starts_at_random = pairs.reference in (RANDOM, *summary.evaluation.own_starts.values())
-    seeds = pairs.seeds()
-    middle, reference_middle = (
-        found.interquartile_mean
-        if (found := summary.aggregates.get((name, "area", "baseline")))
-        else None
-        for name in both
+    counts = pairs.counts()
+    ours, theirs = (
+        summary.aggregates.get((name, "area", "baseline")) for name in (pairs.name, pairs.reference)
     )
     return Comparison(
         initialization=pairs.name,
@@ -169,12 +169,12 @@ def _compare(pairs: _Pairs) -> Comparison:
         runs=len(runs[pairs.name]),
         reference_runs=None if starts_at_random else len(runs[pairs.reference]),
         normalized_by=summary.reference,
-        seeds=seeds,
-        games={game: pairs.differences([game], scaled=False) for game in seeds},
-        over_games=pairs.differences(list(seeds), scaled=True) if seeds else None,
+        pairs=counts,
+        games={game: pairs.differences([game], scaled=False) for game in counts},
+        over_games=pairs.differences(list(counts), scaled=True) if counts else None,
         final_margin=pairs.margin(),
-        middle=middle,
-        reference_middle=reference_middle,
+        middle=ours and ours.interquartile_mean,
+        reference_middle=theirs and theirs.interquartile_mean,
     )
 
 
@@ -188,26 +188,31 @@ class _Pairs:
 
     def values(self, game: str, of: Measure) -> list[FloatArray]:
         """Return a measure's values, ours and theirs, [K, n] each."""
-        return whole_seeds(
+        return complete_pairs(
             *(self.summary.values(name, game, of) for name in (self.name, self.reference))
         )
 
-    def seeds(self) -> Mapping[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """Return n by game, where there are any."""
         counts = {game: self.values(game, "area")[0].shape[1] for game in self.summary.settings}
         return {game: count for game, count in counts.items() if count}
 
     def differences(self, games: Sequence[str], *, scaled: bool) -> Differences:
         """Return ours less theirs over games, raw or in the reference's deviations."""
+        sides = zip(*(self.values(game, "area") for game in games), strict=True)
+        seed = derive_seed(0, Purpose.BOOTSTRAP, self.name, self.reference, *games)
+        improvement = bootstrap(probability_of_improvement, *sides, seed=seed, bounds=(0.0, 1.0))
         return Differences(
             area=self.difference(games, "area", scaled=scaled),
             gain=self.gain(games),
             final=self.difference(games, "final", scaled=scaled),
             drawdown=self.difference(games, "drawdown", scaled=scaled),
-            improvement=self.improvement(games),
+            improvement=IntervalEstimate(*map(float, improvement)),
         )
 
-    def difference(self, games: Sequence[str], of: Measure, *, scaled: bool) -> Estimate | None:
+    def difference(
+        self, games: Sequence[str], of: Measure, *, scaled: bool
+    ) -> IntervalEstimate | None:
         strata = []
         for game in games:
             ours, theirs = self.values(game, of)
@@ -216,7 +221,7 @@ class _Pairs:
                 strata.append((ours / scale.unit, theirs / scale.unit))
         return self.mean(strata) if strata else None
 
-    def gain(self, games: Sequence[str]) -> Estimate | None:
+    def gain(self, games: Sequence[str]) -> IntervalEstimate | None:
         strata = []
         for game in games:
             ours, theirs = self.values(game, "area")
@@ -233,17 +238,8 @@ class _Pairs:
             for curve in self.summary.evaluation.of(name, game)
         )
 
-    def improvement(self, games: Sequence[str]) -> Estimate:
-        sides = zip(*(self.values(game, "area") for game in games), strict=True)
-        seed = derive_seed(0, Purpose.BOOTSTRAP, self.name, self.reference, *games)
-        found = bootstrap(probability_of_improvement, *sides, seed=seed, bounds=(0.0, 1.0))
-        return Estimate(*map(float, found))
-
     def margin(self) -> float:
-        """Return a share of what the reference gained, in deviations, on the mean over games.
-
-        Where it lost, it gained nothing.
-        """
+        """Return a share of the reference's gain (0 where it lost), in deviations, over games."""
         gains = []
         evaluation = self.summary.evaluation
         for game, setting in self.summary.settings.items():
@@ -253,11 +249,12 @@ class _Pairs:
                 gains.append(max(final - first, 0.0) / setting.scale.unit)
         return NON_INFERIORITY * float(np.mean(gains)) if gains else 0.0
 
-    def mean(self, strata: Sequence[Sequence[FloatArray]]) -> Estimate:
+    def mean(self, strata: Sequence[Sequence[FloatArray]]) -> IntervalEstimate:
         """Return the mean of ours less theirs over games."""
         evaluation = self.summary.evaluation
         own = evaluation.own_starts.get(self.name) == self.reference
         if own or 1 in (len(evaluation.runs[name]) for name in (self.name, self.reference)):
             # Each run of ours has one agent of theirs a seed: their only one, or its own.
-            return two_level_mean([ours - theirs for ours, theirs in strata])
-        return two_level_mean([ours for ours, _ in strata], [-theirs for _, theirs in strata])
+            return runs_by_agents_interval([ours - theirs for ours, theirs in strata])
+        ours, theirs = zip(*strata, strict=True)
+        return runs_by_agents_interval(ours, [-values for values in theirs])

@@ -1,8 +1,7 @@
 """Measures of one agent's learning: how high, how fast, how steadily.
 
-The area is that under the rate of raw rewards, and does not depend on when episodes end.
-
-All else is of the curve of returns: their moving mean over episodes in the order of their ends,
+The area is that under the rate of raw rewards, and does not depend on when episodes end. The other
+measures are of the curve of returns: their moving mean over episodes in the order of their ends,
 "scores are reported as moving average over 500 episodes" (the paper, figure of the appendix on
 Atari). It is a step function of agent steps: from the end of an episode on it is the mean of the
 last `window` episodes, of fewer at the start. Measures are NaN with too few episodes.
@@ -48,10 +47,7 @@ class AgentMeasures:
 
 
 def window_of(curves: Iterable[LearningCurve]) -> int:
-    """Return the window for a game's agents, at least 1 episode.
-
-    The paper's 500 episodes, or a tenth of the median agent's where that is less.
-    """
+    """Return the window in episodes: the paper's 500, or a tenth of the median agent's if less."""
     episodes = [len(curve.returns) for curve in curves]
     median = float(np.median(episodes)) if episodes else 0.0
     return max(1, min(PAPER_WINDOW, round(WINDOW_SHARE * median)))
@@ -88,28 +84,26 @@ def area(curve: LearningCurve, budget: int) -> float:
 
 
 def final_performance(curve: LearningCurve, budget: int) -> float:
-    """Return the mean return in the last tenth of the budget, or of the last episode.
-
-    The mean is over episodes that ended there; NaN without any episode.
-    """
-    if not len(curve.returns):
-        return math.nan
-    late = curve.agent_steps > (1 - END_SHARE) * budget
-    return float(np.mean(curve.returns[late] if late.any() else curve.returns[-1:]))
+    """Return the mean return of episodes that ended in the last tenth, or of the last."""
+    return _mean_of(curve, curve.agent_steps > (1 - END_SHARE) * budget, otherwise=-1)
 
 
 def first_performance(curve: LearningCurve, budget: int) -> float:
-    """Return the mean return in the first tenth of the budget, or of the first episode."""
+    """Return the mean return of episodes that ended in the first tenth, or of the first."""
+    return _mean_of(curve, curve.agent_steps <= END_SHARE * budget, otherwise=0)
+
+
+def _mean_of(curve: LearningCurve, chosen: NDArray[np.bool_], *, otherwise: int) -> float:
+    """Return the chosen episodes' mean return, else one episode's; NaN without episodes."""
     if not len(curve.returns):
         return math.nan
-    early = curve.agent_steps <= END_SHARE * budget
-    return float(np.mean(curve.returns[early] if early.any() else curve.returns[:1]))
+    return float(np.mean(curve.returns[chosen]) if chosen.any() else curve.returns[otherwise])
 
 
 def agent_steps_to(curve: LearningCurve, level: float, window: int) -> float:
-    """Return the agent steps after which the curve is at a level for the first time.
+    """Return the agent steps after which the curve is at a level; infinite if it never is.
 
-    Only means over a full window count. Infinite if it never is; NaN for a level that is NaN.
+    Only means over a full window count. NaN for a level that is NaN.
     """
     if math.isnan(level):
         return math.nan
@@ -139,7 +133,7 @@ def drawdown(curve: LearningCurve, budget: int, window: int) -> float:
 
 
 def measure(curve: LearningCurve, *, budget: int, window: int, level: float) -> AgentMeasures:
-    """Return an agent's measures; its budget is in agent steps, the window in episodes."""
+    """Return an agent's measures, with its budget in agent steps and the window in episodes."""
     return AgentMeasures(
         curve=curve,
         area=area(curve, budget),
@@ -150,5 +144,5 @@ def measure(curve: LearningCurve, *, budget: int, window: int, level: float) -> 
 
 
 def _full_means(curve: LearningCurve, window: int) -> FloatArray:
-    """The moving means that are over a full window, [E − window + 1] or none."""
+    """Return the moving means over a full window, [E − window + 1] or none."""
     return moving_mean(curve.returns, window)[window - 1 :]

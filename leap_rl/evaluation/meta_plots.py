@@ -1,7 +1,4 @@
-"""Plots of a meta-training run, from the rows of its metrics: paths, and who pulls with whom.
-
-docs/metrics.md explains the rows.
-"""
+"""Plots of a meta-training run, from the rows of its metrics: docs/metrics.md explains them."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from leap_rl.evaluation.plots import AnyPanel, HeatMap, Line, Panel, title_of
+from leap_rl.evaluation.plots import HeatMap, Line, Panel, title_of
 from leap_rl.evaluation.statistics import FloatArray
 from leap_rl.tracking.metrics import by_game
 
@@ -20,23 +17,13 @@ Row = Mapping[str, float]
 
 
 class CosineTable(NamedTuple):
-    """How the contributions of games point to each other, over the meta-steps of a run."""
+    """Mean cosines between the contributions of games, over the meta-steps of a run."""
 
     games: tuple[str, ...]
     """G of them, alike ones beside each other."""
     means: FloatArray
-    """Mean cosine over the meta-steps in which both games were drawn, [G, G]; NaN where they never
-    were, and for a game with itself unless it filled several slots."""
-
-
-def meta_run_panels(rows: Sequence[Row]) -> dict[str, Sequence[AnyPanel]]:
-    """Return the panels of each plot of a run; none where the rows have nothing to show."""
-    table = cosine_table(rows)
-    return {
-        "validation": validation_panels(rows),
-        "paths": path_panels(rows),
-        "cosines": [cosine_map(table)] if len(table.games) > 1 else [],
-    }
+    """Mean over the meta-steps in which both games were drawn, [G, G]; NaN where they never were,
+    and for a game with itself unless it filled several slots."""
 
 
 def validation_panels(rows: Sequence[Row]) -> list[Panel]:
@@ -71,6 +58,17 @@ def path_points(rows: Sequence[Row], which: str) -> dict[str, list[tuple[float, 
     return found
 
 
+def cosine_panels(rows: Sequence[Row]) -> list[HeatMap]:
+    """Return `cosine_table` as a heat map; its colors end at the largest cosine of two games."""
+    games, means = cosine_table(rows)
+    if not games:
+        return []
+    largest = float(np.nanmax(np.abs(means[~np.eye(len(games), dtype=bool)]), initial=0.0))
+    limit = min(1.0, largest or 1.0)
+    label = "mean cosine between contributions"
+    return [HeatMap([title_of(game) for game in games], means, label, limit=limit)]
+
+
 def cosine_table(rows: Sequence[Row]) -> CosineTable:
     """Return the mean cosine of each pair of games over meta-steps."""
     found: dict[tuple[str, str], list[float]] = {}
@@ -96,20 +94,8 @@ def _pair(key: str, known: Collection[str]) -> tuple[str, str]:
     return next((pair for pair in pairs if set(pair) <= set(known)), pairs[len(pairs) // 2])
 
 
-def cosine_map(table: CosineTable) -> HeatMap:
-    """Return the table as a heat map; its colors end at the largest cosine between two games."""
-    between = table.means[~np.eye(len(table.games), dtype=bool)]
-    limit = float(np.nanmax(np.abs(between), initial=0.0)) or 1.0
-    return HeatMap(
-        [title_of(game) for game in table.games],
-        table.means,
-        "mean cosine between contributions",
-        limit=min(1.0, limit),
-    )
-
-
 def _alike_together(means: FloatArray) -> list[int]:
-    """An order in which games that pull together are neighbors: average linkage's leaves."""
+    """Order games so that those that pull together are neighbors: average linkage's leaves."""
     if len(means) < 3:
         return list(range(len(means)))
     known = means[np.isfinite(means)]

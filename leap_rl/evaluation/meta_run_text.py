@@ -1,4 +1,4 @@
-"""What a report says of a meta-training run, finished or under way."""
+"""Sentences and tables of a report on a meta-training run, finished or under way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = {
 
 
 def closed_slots(folder: RunFolder) -> list[dict[str, Any]]:
-    """Read the slots of closed rounds, each with its `round`; damaged checkpoints are left out."""
+    """Read the slots of closed rounds, each with its `round`; skip damaged checkpoints."""
     slots = []
     for number in folder.checkpoints():
         try:
@@ -34,7 +34,7 @@ def closed_slots(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def history_sentence(slots: Sequence[Mapping[str, Any]]) -> str:
-    """Return in plain words what went wrong in closed slots, and what it cost."""
+    """Return a sentence on the failures in closed slots, and their cost."""
     if not slots:
         return "No task is counted yet."
     extra = sum(slot["attempt"] - 1 for slot in slots)
@@ -53,7 +53,7 @@ def history_sentence(slots: Sequence[Mapping[str, Any]]) -> str:
 
 
 def run_verdict(rows: Sequence[Mapping[str, float]], meta_steps: int) -> list[str]:
-    """Return in plain words where a meta-training run stands, and what that does not say."""
+    """Return sentences on a meta-training run's progress, validation and paths."""
     if not rows:
         return [
             "No meta-step is done yet: there is nothing to judge.",
@@ -79,7 +79,7 @@ def run_verdict(rows: Sequence[Mapping[str, float]], meta_steps: int) -> list[st
 
 
 def _trend_sentence(rows: Sequence[Mapping[str, float]]) -> str | None:
-    """How the games' paths changed from the run's first to its last tenth, if they have."""
+    """Compare the games' paths in the run's first and last tenth."""
     part = max(1, len(rows) // 10)
     for which in ("energy", "length"):
         first, last = (path_points(part_of, which) for part_of in (rows[:part], rows[-part:]))
@@ -99,7 +99,7 @@ def _mean_of(points: Sequence[tuple[float, float]]) -> float:
 
 
 def game_rows(rows: Sequence[Mapping[str, float]]) -> list[dict[str, str]]:
-    """Return a table of games: how often each was drawn, and its metrics' means."""
+    """Return a table of games: in how many meta-steps each was drawn, and its metrics' means."""
     games = sorted({game for row in rows for game in by_game(row, "loss", "total")})
     table = [
         {

@@ -1,4 +1,4 @@
-"""Scores of different games on one scale: that of a human and of random play, or the baseline's."""
+"""Scales that make the scores of different games comparable: a human's, or the baseline's."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ class Scale(NamedTuple):
     unit: float
 
     def __call__(self, raw: FloatArray) -> FloatArray:
-        """Return normalised values of the same shape."""
         return (raw - self.zero) / self.unit
 
 

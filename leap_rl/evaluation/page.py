@@ -1,7 +1,7 @@
-"""A report as one HTML file: texts, figures and tables, with nothing to load from anywhere.
+"""A report as one HTML file that loads nothing.
 
-What a run's folder says (names of games, errors, options) is a stranger's text: the template
-escapes all of it.
+The texts of a run's folder (names of games, errors, options) are untrusted: the template escapes
+them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure of the report."""
+    """A plot of the report."""
 
     title: str
     svg: bytes
     says: str
-    """What is to be seen in it: its caption and its alternative text."""
+    """Its caption and its alternative text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +39,17 @@ class Table:
     rows: Sequence[Mapping[str, Any]]
     says: str = ""
     folded: bool = False
-    """Shown when it is asked for."""
+    """Whether the reader has to unfold it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a report says of one run or evaluation."""
+    """The part of a report on one run or evaluation."""
 
     title: str
     subtitle: str
     verdict: Sequence[str]
-    """In plain words, the first sentence first."""
+    """Sentences."""
     clips: Sequence[Clip] = field(default_factory=tuple)
     """Shown side by side."""
     pictures: Sequence[Picture] = field(default_factory=tuple)
@@ -59,7 +59,7 @@ class Part:
 
 
 def render(parts: Sequence[Part], *, made: str) -> str:
-    """Return the page; `made` says by what, and when."""
+    """Return the page; `made` is its footer, which names version and date."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)

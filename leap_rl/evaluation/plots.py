@@ -1,6 +1,6 @@
-"""Panels of curves, intervals and heat maps as files. The one importer of matplotlib.
+"""Panels of curves, intervals and heat maps, drawn to files: the only importer of matplotlib.
 
-What is to be drawn is plain data, which others compose. Equal figures are equal files.
+Panels are plain data, and equal panels give equal files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from leap_rl.evaluation.statistics import Estimate, FloatArray
+from leap_rl.evaluation.statistics import FloatArray, IntervalEstimate
 
 FORMATS = ("png", "svg")
 MOST_CELL_TEXTS = 12
@@ -23,7 +23,7 @@ DPI = 150
 # Okabe and Ito 2008, "Color Universal Design": told apart with any kind of color vision. Their
 # yellow is left out, too faint for a line on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# From the eighth line on colors come again, with other dashes.
+# The eighth line has the first color again, with other dashes.
 DASHES = ("-", "--", ":", "-.")
 
 STYLE: Any = {
@@ -36,10 +36,13 @@ STYLE: Any = {
     "figure.constrained_layout.w_pad": 0.08,
 }
 
+Colors: TypeAlias = Mapping[str, tuple[str, str]]
+"""Color and dashes by label or group."""
+
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a figure: its points, and the band around them where there is one."""
+    """A line's points, and the band around them where there is one."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -61,19 +64,78 @@ class Panel:
     log_y: bool = False
     title: str = ""
 
+    @property
+    def names(self) -> Sequence[str]:
+        return [line.group or label for label, line in self.lines.items()]
+
+    @property
+    def size(self) -> tuple[float, float]:
+        return 3.4, 2.7
+
+    def draw(self, axis: Any, colors: Colors) -> None:
+        from matplotlib.ticker import EngFormatter, MaxNLocator
+
+        for label, line in self.lines.items():
+            color, dashes = colors[line.group or label]
+            axis.plot(
+                line.x,
+                line.y,
+                label=label,
+                color=color,
+                linestyle=dashes,
+                linewidth=1.7 if line.group is None else 0.9,
+                alpha=1.0 if line.group is None else 0.75,
+                marker="o" if len(line.x) < 10 else "",
+                markersize=4,
+            )
+            if line.low is not None and line.high is not None:
+                axis.fill_between(line.x, line.low, line.high, color=color, alpha=0.18, linewidth=0)
+        axis.set(xlabel=self.x_label, ylabel=self.y_label)
+        if self.log_y:
+            axis.set_yscale("log")
+        counts = all(float(x).is_integer() for line in self.lines.values() for x in line.x)
+        locator = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=counts)
+        axis.xaxis.set_major_locator(locator)
+        for one in (axis.xaxis, axis.yaxis):
+            if max(abs(end) for end in one.get_view_interval()) >= 10_000 and not self.log_y:
+                one.set_major_formatter(EngFormatter(sep=""))
+        axis.grid(alpha=0.3)
+
 
 @dataclass(frozen=True)
 class IntervalPanel:
     """Values with their intervals, one under the other."""
 
-    rows: Mapping[str, Estimate]
+    rows: Mapping[str, IntervalEstimate]
     """By label, from the top; an infinite interval is not drawn."""
     x_label: str
     mark: float | None = None
-    """Where a line stands that says: no difference."""
+    """Where the line of no difference stands."""
     title: str = ""
     group: str | None = None
-    """What all rows are of, and have their color from; else each has that of its label."""
+    """Whose color all rows have; else each has that of its label."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [self.group] if self.group else list(self.rows)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        return 3.4 + 0.08 * max(map(len, self.rows)), 1.2 + 0.32 * len(self.rows)
+
+    def draw(self, axis: Any, colors: Colors) -> None:
+        for place, (label, (value, low, high)) in enumerate(self.rows.items()):
+            color, _ = colors[self.group or label]
+            if math.isfinite(low) and math.isfinite(high):
+                axis.plot([low, high], [place, place], color=color, linewidth=7, alpha=0.35)
+            axis.plot([value], [place], color=color, marker="o", markersize=7)
+        if self.mark is not None:
+            axis.axvline(self.mark, color="black", linewidth=0.9, linestyle="--")
+        axis.set(xlabel=self.x_label, ylim=(len(self.rows) - 0.5, -0.5))
+        axis.set_yticks(range(len(self.rows)), list(self.rows))
+        axis.margins(x=0.08)
+        axis.locator_params(axis="x", nbins=5)
+        axis.grid(axis="x", alpha=0.3)
 
 
 @dataclass(frozen=True)
@@ -85,6 +147,30 @@ class HeatMap:
     value_label: str
     limit: float = 1.0
     title: str = ""
+
+    names = ()
+
+    @property
+    def size(self) -> tuple[float, float]:
+        side = 2.6 + 0.3 * len(self.labels)
+        return side + 0.9, side
+
+    def draw(self, axis: Any, colors: Colors) -> None:
+        image = axis.imshow(self.values, cmap="PuOr_r", vmin=-self.limit, vmax=self.limit)
+        places = range(len(self.labels))
+        axis.set_xticks(places, self.labels, rotation=90)
+        axis.set_yticks(places, self.labels)
+        axis.set_facecolor("#DDDDDD")
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0)
+        if len(self.labels) <= MOST_CELL_TEXTS:
+            for row, column in np.argwhere(np.isfinite(self.values)):
+                value = self.values[row, column]
+                color = "white" if abs(value) > 0.6 * self.limit else "black"
+                text = f"{value:.2f}".replace("-0.00", "0.00")
+                looks = {"ha": "center", "va": "center", "fontsize": "small", "color": color}
+                axis.text(column, row, text, **looks)
+        axis.figure.colorbar(image, ax=axis, shrink=0.8, label=self.value_label)
 
 
 AnyPanel: TypeAlias = Panel | IntervalPanel | HeatMap
@@ -113,25 +199,31 @@ def draw(
 
     columns = min(columns or len(panels), len(panels))
     rows = -(-len(panels) // columns)
-    shown = _names(panels)
+    shown = dict.fromkeys(name for panel in panels for name in panel.names)
     colors = {
         name: (PALETTE[i % len(PALETTE)], DASHES[i // len(PALETTE) % len(DASHES)])
         for i, name in enumerate(dict.fromkeys([*names, *shown]))
     }
+    width, height = np.max([(3.4, 2.7), *(panel.size for panel in panels)], axis=0)
+    if len(panels) == 1 and isinstance(panels[0], Panel):
+        width, height = 5.2, 3.6
     with matplotlib.rc_context(STYLE):
-        width, height = _size(panels)
+        size = width * columns, height * rows
         figure, axes = plt.subplots(
-            rows,
-            columns,
-            figsize=(width * columns, height * rows),
-            layout="constrained",
-            squeeze=False,
+            rows, columns, figsize=size, layout="constrained", squeeze=False
         )
-        for index, axis in enumerate(axes.flat):
-            if index < len(panels):
-                _draw_panel(panels, index, columns, axis, colors)
-            else:
-                axis.set_visible(False)
+        for axis in axes.flat[len(panels) :]:
+            axis.set_visible(False)
+        for index, (panel, axis) in enumerate(zip(panels, axes.flat, strict=False)):
+            axis.set_title(panel.title)
+            panel.draw(axis, colors)
+            if isinstance(panel, Panel):  # a label is not repeated beside or above an equal one
+                left = panels[index - 1] if index % columns else None
+                below = panels[index + columns] if index + columns < len(panels) else None
+                if isinstance(below, Panel) and below.x_label == panel.x_label:
+                    axis.set_xlabel("")
+                if isinstance(left, Panel) and left.y_label == panel.y_label:
+                    axis.set_ylabel("")
         if len(shown) > 1 and isinstance(panels[0], Panel):  # rows of intervals have names
             _add_legend(figure, {name: colors[name] for name in shown})
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,125 +235,7 @@ def draw(
     return files
 
 
-def _size(panels: Sequence[AnyPanel]) -> tuple[float, float]:
-    """Width and height of each panel in inches."""
-    if len(panels) == 1 and isinstance(panels[0], Panel):
-        return 5.2, 3.6
-    sizes = [(3.4, 2.7)]
-    for panel in panels:
-        if isinstance(panel, IntervalPanel):
-            longest = max(len(label) for label in panel.rows)
-            sizes.append((3.4 + 0.08 * longest, 1.2 + 0.32 * len(panel.rows)))
-        elif isinstance(panel, HeatMap):
-            side = 2.6 + 0.3 * len(panel.labels)
-            sizes.append((side + 0.9, side))
-    return max(width for width, _ in sizes), max(height for _, height in sizes)
-
-
-def _names(panels: Sequence[AnyPanel]) -> dict[str, None]:
-    """What has a color of its own, in the order in which it comes."""
-    names: dict[str, None] = {}
-    for panel in panels:
-        if isinstance(panel, Panel):
-            names |= {line.group or label: None for label, line in panel.lines.items()}
-        elif isinstance(panel, IntervalPanel):
-            names |= dict.fromkeys([panel.group] if panel.group else panel.rows)
-    return names
-
-
-def _draw_panel(
-    panels: Sequence[AnyPanel],
-    index: int,
-    columns: int,
-    axis: Any,
-    colors: Mapping[str, tuple[str, str]],
-) -> None:
-    panel = panels[index]
-    axis.set_title(panel.title)
-    if isinstance(panel, HeatMap):
-        _draw_heat_map(panel, axis)
-    elif isinstance(panel, IntervalPanel):
-        _draw_intervals(panel, axis, colors)
-    else:
-        _draw_lines(panel, axis, colors)
-        # What the neighbor says already is not said again.
-        left = panels[index - 1] if index % columns else None
-        below = panels[index + columns] if index + columns < len(panels) else None
-        if isinstance(below, Panel) and below.x_label == panel.x_label:
-            axis.set_xlabel("")
-        if isinstance(left, Panel) and left.y_label == panel.y_label:
-            axis.set_ylabel("")
-
-
-def _draw_lines(panel: Panel, axis: Any, colors: Mapping[str, tuple[str, str]]) -> None:
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-
-    for label, line in panel.lines.items():
-        color, dashes = colors[line.group or label]
-        axis.plot(
-            line.x,
-            line.y,
-            label=label,
-            color=color,
-            linestyle=dashes,
-            linewidth=1.7 if line.group is None else 0.9,
-            alpha=1.0 if line.group is None else 0.75,
-            marker="o" if len(line.x) < 10 else "",
-            markersize=4,
-        )
-        if line.low is not None and line.high is not None:
-            axis.fill_between(line.x, line.low, line.high, color=color, alpha=0.18, linewidth=0)
-    axis.set(xlabel=panel.x_label, ylabel=panel.y_label)
-    if panel.log_y:
-        axis.set_yscale("log")
-    steps = [1, 2, 2.5, 5, 10]
-    counts = all(float(x).is_integer() for line in panel.lines.values() for x in line.x)
-    axis.xaxis.set_major_locator(MaxNLocator(5, steps=steps, integer=counts))
-    for one in (axis.xaxis, axis.yaxis):
-        if max(abs(end) for end in one.get_view_interval()) >= 10_000 and not panel.log_y:
-            one.set_major_formatter(EngFormatter(sep=""))
-    axis.grid(alpha=0.3)
-
-
-def _draw_intervals(panel: IntervalPanel, axis: Any, colors: Mapping[str, tuple[str, str]]) -> None:
-    for place, (label, (value, low, high)) in enumerate(panel.rows.items()):
-        color, _ = colors[panel.group or label]
-        if math.isfinite(low) and math.isfinite(high):
-            axis.plot([low, high], [place, place], color=color, linewidth=7, alpha=0.35)
-        axis.plot([value], [place], color=color, marker="o", markersize=7)
-    if panel.mark is not None:
-        axis.axvline(panel.mark, color="black", linewidth=0.9, linestyle="--")
-    axis.set(xlabel=panel.x_label, ylim=(len(panel.rows) - 0.5, -0.5))
-    axis.set_yticks(range(len(panel.rows)), list(panel.rows))
-    axis.margins(x=0.08)
-    axis.locator_params(axis="x", nbins=5)
-    axis.grid(axis="x", alpha=0.3)
-
-
-def _draw_heat_map(panel: HeatMap, axis: Any) -> None:
-    image = axis.imshow(panel.values, cmap="PuOr_r", vmin=-panel.limit, vmax=panel.limit)
-    places = range(len(panel.labels))
-    axis.set_xticks(places, panel.labels, rotation=90)
-    axis.set_yticks(places, panel.labels)
-    axis.set_facecolor("#DDDDDD")
-    axis.spines[:].set_visible(False)
-    axis.tick_params(length=0)
-    if len(panel.labels) <= MOST_CELL_TEXTS:
-        for row, column in np.argwhere(np.isfinite(panel.values)):
-            value = panel.values[row, column]
-            axis.text(
-                column,
-                row,
-                f"{value:.2f}".replace("-0.00", "0.00"),
-                ha="center",
-                va="center",
-                fontsize="small",
-                color="white" if abs(value) > 0.6 * panel.limit else "black",
-            )
-    axis.figure.colorbar(image, ax=axis, shrink=0.8, label=panel.value_label)
-
-
-def _add_legend(figure: Any, shown: Mapping[str, tuple[str, str]]) -> None:
+def _add_legend(figure: Any, shown: Colors) -> None:
     from matplotlib.lines import Line2D
 
     looks: Sequence[Any] = list(shown.values())

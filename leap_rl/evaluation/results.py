@@ -1,4 +1,4 @@
-"""What an evaluation found: the learning of its agents, by initialization, run, game and seed."""
+"""The learning curves of an evaluation's agents, read from its folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leap_rl.training.rounds.evaluation_slots import REWARDS, agents_of, reward_
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LearningCurve:
-    """One agent's rewards, in R intervals, and its E episodes in the order of their ends."""
+    """One agent's rewards in R intervals, and its E episodes in the order of their ends."""
 
     initialization: str
     run: int = 0
@@ -33,24 +33,24 @@ class LearningCurve:
     rewards: NDArray[np.float64]
     """Raw rewards earned in each interval, in episodes that never ended too, [R]."""
     agent_steps: NDArray[np.int64]
-    """Agent steps of the task, over its environments, when the episode ended, [E], ascending."""
+    """The same when each episode ended, [E], ascending."""
     returns: NDArray[np.float64]
     """Raw returns, [E]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evaluation:
+class EvaluationResults:
     """The finished agents of an evaluation."""
 
     initializations: tuple[str, ...]
-    """Names of groups, the baseline first where there is one."""
+    """Names, the baseline first where there is one; several runs may be one initialization."""
     runs: Mapping[str, Sequence[str]]
-    """Names of each group's runs. The baseline counts as one."""
+    """Names of each initialization's runs. The baseline counts as one."""
     own_starts: Mapping[str, str]
-    """By group, the name of the group of its runs' own random starts, if there is one."""
+    """By initialization, the name of its runs' own random starts, where they are compared too."""
     games: tuple[str, ...]
-    seeds: int
-    """Agents of each run in each game, once all are finished."""
+    agents_per_game: int
+    """Of each run, once all are finished."""
     agent_steps: int
     """Budget of each agent."""
     curves: tuple[LearningCurve, ...]
@@ -58,16 +58,15 @@ class Evaluation:
 
     @property
     def agents(self) -> int:
-        """How many agents there are when all are finished."""
-        return sum(map(len, self.runs.values())) * len(self.games) * self.seeds
+        """The number of agents once all are finished."""
+        return sum(map(len, self.runs.values())) * len(self.games) * self.agents_per_game
 
     @property
     def complete(self) -> bool:
-        """Whether all agents are finished."""
         return len(self.curves) == self.agents
 
     def of(self, initialization: str, game: str) -> Sequence[LearningCurve]:
-        """Return the finished agents of a group in a game, in the order of runs and seeds."""
+        """Return the finished agents of an initialization in a game, by run and seed."""
         return [
             curve
             for curve in self.curves
@@ -75,8 +74,8 @@ class Evaluation:
         ]
 
 
-def read_evaluation(folder: RunFolder) -> Evaluation:
-    """Read the agents of an evaluation that are finished; changes nothing in its folder.
+def read_evaluation(folder: RunFolder) -> EvaluationResults:
+    """Read an evaluation's finished agents.
 
     Raises:
         RunFolderError: It is no evaluation's folder, or what was committed is damaged.
@@ -103,19 +102,19 @@ def read_evaluation(folder: RunFolder) -> Evaluation:
         if slot in found
     ]
     curves.sort(key=lambda c: (names.index(c.initialization), games.index(c.game), c.run, c.seed))
-    return Evaluation(
+    return EvaluationResults(
         initializations=names,
         runs=runs,
         own_starts=own_starts,
         games=games,
-        seeds=described["seeds"],
+        agents_per_game=described["seeds"],
         agent_steps=described["agent_steps"],
         curves=tuple(curves),
     )
 
 
 def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
-    """What is known of each slot of a closed round that was not dropped."""
+    """Return the arrays of each slot of a closed round that was not dropped."""
     import pyarrow.parquet as pq
 
     path = folder.curves(0)
@@ -140,7 +139,7 @@ def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
 
 
 def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
-    """What is known of the slots of an open round that are complete."""
+    """Return the arrays of the complete slots of an open round."""
     found = {}
     for slot in range(slots):
         try:

@@ -1,17 +1,16 @@
-"""Means, interquartile means and probabilities over repetitions, and how sure they are.
+"""Means, interquartile means and probabilities over repetitions, with 95 % intervals.
 
 Scores of several games come as strata: one array a game, of one score an agent: [n], or [K, n] of
 K meta-training runs whose agents have the same n seeds. Games are fixed, runs and agents are drawn:
-an interval speaks of other runs and seeds in the same games, never of other games.
+an interval speaks of other runs and agents in the same games, never of other games.
 
-Two kinds of interval, both of 95 %:
-
-* Student's, for means (over runs and seeds: `two_level.py`). With few values it is wide.
-* The percentile bootstrap, stratified over games, for everything else (Agarwal et al. 2021, "Deep
+* Means have Student's intervals. With few values they are wide.
+* Everything else has the percentile bootstrap, stratified over games (Agarwal et al. 2021, "Deep
   Reinforcement Learning at the Edge of the Statistical Precipice"). With less than some five values
   a game it is too narrow: docs/evaluation.md has its measured coverage.
 
-Dimensions: G games, K runs, n seeds in a game, N scores over all games, R resamples, T thresholds.
+Dimensions: G games, K runs, n agents of a run in a game, N scores over all games, R resamples, T
+thresholds.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PART = 2_000
 RESAMPLES = 10_000
 """Of a bootstrap: its own noise moves the ends of an interval by some 1 % of its width."""
 
-ENOUGH_SEEDS = 6
+ENOUGH_PAIRS = 6
 """The fewest pairs of which chance alone puts all on one side in less than 5 % of the cases:
 2 · 0.5⁶ = 3 %."""
 
@@ -40,7 +39,7 @@ Strata: TypeAlias = Sequence[FloatArray]
 """Scores by game: G arrays [..., n]; games may differ in n."""
 
 
-class Estimate(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A value and its interval."""
 
     value: float
@@ -48,7 +47,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-def shown(found: Estimate, form: str, *, scale: float = 1.0) -> str:
+def shown(found: IntervalEstimate, form: str, *, scale: float = 1.0) -> str:
     """Return a value and, where it has one, its interval.
 
     Args:
@@ -60,7 +59,7 @@ def shown(found: Estimate, form: str, *, scale: float = 1.0) -> str:
     return value if math.isinf(found.low) else f"{value} ({low} to {high})"
 
 
-def mean_interval(values: Sequence[float] | FloatArray) -> Estimate:
+def mean_interval(values: Sequence[float] | FloatArray) -> IntervalEstimate:
     """Return the mean of independent values and Student's 95 % interval around it.
 
     Raises:
@@ -69,7 +68,7 @@ def mean_interval(values: Sequence[float] | FloatArray) -> Estimate:
     return stratified_mean_interval([np.asarray(values, dtype=np.float64)])
 
 
-def stratified_mean_interval(strata: Strata) -> Estimate:
+def stratified_mean_interval(strata: Strata) -> IntervalEstimate:
     """Return the mean over games of their means, each game counting the same, and its interval.
 
     The variance is Σ s²/n over games, by G²; the degrees of freedom are Welch's and
@@ -82,15 +81,60 @@ def stratified_mean_interval(strata: Strata) -> Estimate:
     check_strata(strata)
     mean = math.fsum(float(np.mean(stratum)) for stratum in strata) / len(strata)
     if min(len(stratum) for stratum in strata) == 1:
-        return Estimate(mean, -math.inf, math.inf)
+        return IntervalEstimate(mean, -math.inf, math.inf)
     shares = np.array([np.var(stratum, ddof=1) / len(stratum) for stratum in strata])
     if not shares.any():
-        return Estimate(mean, mean, mean)
+        return IntervalEstimate(mean, mean, mean)
     degrees = shares.sum() ** 2 / sum(
         share**2 / (len(stratum) - 1) for share, stratum in zip(shares, strata, strict=True)
     )
     half = float(_student(degrees) * math.sqrt(shares.sum()) / len(strata))
-    return Estimate(mean, mean - half, mean + half)
+    return IntervalEstimate(mean, mean - half, mean + half)
+
+
+def runs_by_agents_interval(*sides: Strata) -> IntervalEstimate:
+    """Return the mean over games, each counting the same, and a 95 % interval around it.
+
+    A method's score in a game has two sources of chance: the meta-training run, and the seed of an
+    agent. Agents of the same game and seed share heads, emulators and draws of actions, and are set
+    against the same agent of the baseline, whatever their run: seeds are *crossed* with runs, not
+    nested in them. The value of run k and seed s in a game is x_ks = μ + a_k + c_s + e_ks, and the
+    mean over K runs and n seeds has the variance σ_a²/K + σ_c²/n + σ_e²/(K n). The variance of the
+    K runs' means says σ_a²/K + σ_e²/(K n), that of the n seeds' means σ_c²/n + σ_e²/(K n).
+
+    Half the interval's width is √(h² + h′²): h′ of Student's interval over runs, of their means
+    over games, and h of `stratified_mean_interval` over seeds, of their means over runs. σ_e²
+    counts twice, so that the interval is rather too wide; Satterthwaite's degrees of freedom for
+    the sum of both variances would make it too narrow with two or three runs. docs/evaluation.md
+    has the measured coverage.
+
+    With one run on each side nothing is known of other runs: the interval speaks of these alone. A
+    game with a single seed makes the interval infinitely wide.
+
+    Args:
+        *sides: What is added up, by game [K, n] each. One side where values are differences of
+            pairs already; two, ours and minus theirs, where each has several runs of its own. Sides
+            have the same seeds of a game, and may differ in K.
+
+    Raises:
+        ValueError: There are no games, or one has no values.
+    """
+    for side in sides:
+        check_strata(side)
+    # Of each game's seeds, the sum of the sides' means over runs.
+    sums = [
+        np.sum([np.mean(game, axis=0) for game in games], axis=0)
+        for games in zip(*sides, strict=True)
+    ]
+    over_seeds = stratified_mean_interval(sums)
+    # A run takes part in all games.
+    over_runs = [
+        mean_interval(np.mean([np.mean(game, axis=1) for game in side], axis=0))
+        for side in sides
+        if len(side[0]) > 1
+    ]
+    half = math.hypot(*((part.high - part.low) / 2 for part in [over_seeds, *over_runs]))
+    return IntervalEstimate(over_seeds.value, over_seeds.value - half, over_seeds.value + half)
 
 
 def relative_gains(ours: FloatArray, theirs: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -215,7 +259,7 @@ def detectable_effect(pairs: int) -> float:
     return float(optimize.brentq(missed, 0.0, 2 * quantile / root))
 
 
-def what_seeds_can_say(pairs: int) -> str:
+def what_pairs_can_say(pairs: int) -> str:
     """Return in plain words what can and cannot be said with so many seeds a game."""
     if pairs == 0:
         return "No pair of agents is finished, so nothing can be said."
@@ -230,7 +274,7 @@ def what_seeds_can_say(pairs: int) -> str:
         f"differences to each side; a true difference of {detectable_effect(pairs):.1f} of them "
         "shows in 4 of 5 such evaluations, smaller ones mostly do not."
     )
-    if pairs < ENOUGH_SEEDS:
+    if pairs < ENOUGH_PAIRS:
         said += (
             f" {pairs} seeds are few: that all of a game's pairs agree on which is better happens "
             f"by chance alone in {200 * 0.5**pairs:.0f} % of games."

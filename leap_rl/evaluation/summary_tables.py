@@ -1,4 +1,4 @@
-"""What a summary says as tables: a row for each game and initialization."""
+"""A summary as the tables of a report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from leap_rl.evaluation.page import Table
-from leap_rl.evaluation.statistics import Estimate, shown
-from leap_rl.evaluation.summary import Comparison, Measure, Summary, whole_seeds
-from leap_rl.evaluation.two_level import two_level_mean
+from leap_rl.evaluation.statistics import IntervalEstimate, runs_by_agents_interval, shown
+from leap_rl.evaluation.summary import Comparison, Measure, Summary, complete_pairs
 
 
 def summary_tables(summary: Summary) -> list[Table]:
-    """Return the tables of a report, those with the differences first."""
+    """Return the tables, those with the differences first."""
     tables = [
         Table(
             title=f"{comparison.initialization} against {comparison.reference}, game by game",
@@ -64,7 +63,7 @@ def _difference(comparison: Comparison, game: str) -> dict[str, str]:
     share = "–" if found.gain is None else shown(found.gain, ",.0f", scale=100) + " %"
     return {
         "game": game,
-        "seeds": str(comparison.seeds[game]),
+        "seeds": str(comparison.pairs[game]),
         "area": _or_dash(found.area, digits),
         "area, as a share": share,
         "final return": _or_dash(found.final, _digits(found.final)),
@@ -90,18 +89,18 @@ def _scores(summary: Summary, name: str, game: str) -> dict[str, str]:
     }
 
 
-def _mean(summary: Summary, name: str, game: str, of: Measure) -> Estimate | None:
-    """A measure's mean; if no seed is whole, over all agents that have it, without an interval."""
-    (values,) = whole_seeds(summary.values(name, game, of))
+def _mean(summary: Summary, name: str, game: str, of: Measure) -> IntervalEstimate | None:
+    """Return a measure's mean; without complete pairs, over all agents, without an interval."""
+    (values,) = complete_pairs(summary.values(name, game, of))
     if values.size:
-        return two_level_mean([values])
+        return runs_by_agents_interval([values])
     every = [getattr(agent, of) for agent in summary.agents[name, game]]
     known = [value for value in every if math.isfinite(value)]
-    return Estimate(float(np.mean(known)), -math.inf, math.inf) if known else None
+    return IntervalEstimate(float(np.mean(known)), -math.inf, math.inf) if known else None
 
 
 def _level_reached(agent_steps: list[float]) -> str:
-    """The median; of an even number the larger middle one, as infinities have no mean."""
+    """Return the median; of an even number the larger middle one, as infinities have no mean."""
     median = sorted(agent_steps)[len(agent_steps) // 2]
     if math.isnan(median):
         return "–"
@@ -111,11 +110,11 @@ def _level_reached(agent_steps: list[float]) -> str:
     return f"{median:,.0f}"
 
 
-def _or_dash(found: Estimate | None, digits: int) -> str:
+def _or_dash(found: IntervalEstimate | None, digits: int) -> str:
     return "–" if found is None else shown(found, f",.{digits}f")
 
 
-def _digits(found: Estimate | None) -> int:
-    """As many decimals as tell values apart: two below 10, none from 1,000 on."""
+def _digits(found: IntervalEstimate | None) -> int:
+    """Return how many decimals tell values apart: two below 10, none from 1,000 on."""
     size = 0.0 if found is None else abs(found.value)
     return 2 if size < 10 else 1 if size < 1000 else 0

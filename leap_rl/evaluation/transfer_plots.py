@@ -1,4 +1,4 @@
-"""What an evaluation's plots show, as plain panels.
+"""Panels of an evaluation's plots; a list is empty where there is nothing to show.
 
 Dimensions: n agents, T points of a grid.
 """
@@ -6,7 +6,7 @@ Dimensions: n agents, T points of a grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,9 +14,13 @@ import numpy as np
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.comparison import normalized_scores
 from leap_rl.evaluation.measures import grid, on_grid
-from leap_rl.evaluation.plots import AnyPanel, IntervalPanel, Line, Panel, title_of
-from leap_rl.evaluation.results import LearningCurve
-from leap_rl.evaluation.statistics import Estimate, FloatArray, bootstrap, performance_profile
+from leap_rl.evaluation.plots import IntervalPanel, Line, Panel, title_of
+from leap_rl.evaluation.statistics import (
+    FloatArray,
+    IntervalEstimate,
+    bootstrap,
+    performance_profile,
+)
 from leap_rl.evaluation.summary import Measure, Summary, Yardstick
 from leap_rl.training.rounds.validation import RATE_UNIT
 
@@ -25,28 +29,19 @@ PROFILE_RESAMPLES = 2_000
 """As in Agarwal et al.'s own library: the band is of many points, and drawn."""
 REWARD_POINTS = 20
 BAND = 2.0
-"""Standard deviations over seeds to each side: the paper's."""
+"""Standard deviations over agents to each side: the paper's."""
 YARDSTICKS: dict[Yardstick, str] = {
     "baseline": "baseline-normalised",
     "human": "human-normalised",
 }
-MEASURES: dict[Measure, str] = {
-    "area": "area under the curve",
-    "final": "final performance",
-    "drawdown": "drawdown",
+MEASURES: dict[Measure, tuple[str, str]] = {
+    "area": ("area under the curve", "standard deviations"),
+    "final": ("final performance", "standard deviations"),
+    "drawdown": ("drawdown", "share of what was gained"),
 }
+"""Title and unit of differences."""
 
-
-def evaluation_panels(summary: Summary) -> dict[str, Sequence[AnyPanel]]:
-    """Return the panels of each plot; none where there is nothing to show."""
-    return {
-        "rewards": reward_panels(summary),
-        "curves": mean_panels(summary),
-        "seeds": seed_panels(summary),
-        "scores": score_panels(summary),
-        "differences": difference_panels(summary),
-        "profile": profile_panels(summary),
-    }
+NamedLine = tuple[str, Line]
 
 
 def reward_panels(summary: Summary) -> list[Panel]:
@@ -55,18 +50,16 @@ def reward_panels(summary: Summary) -> list[Panel]:
     Rates are of some `REWARD_POINTS` parts of the budget. The band is as in `mean_panels`.
     """
 
-    def line(name: str, game: str) -> Line | None:
-        curves = summary.evaluation.of(name, game)
-        if not curves:
-            return None
-        ends = curves[0].interval_ends
-        parts = np.linspace(0, len(ends), REWARD_POINTS + 1)[1:]
-        last = np.unique(np.ceil(parts).astype(int)) - 1
-        earned = np.cumsum([curve.rewards for curve in curves], axis=1)[:, last]
-        rates = RATE_UNIT * np.diff(earned, prepend=0) / np.diff(ends[last], prepend=0)
-        return _mean_line(ends[last].tolist(), rates)
+    def lines(name: str, game: str) -> Iterable[NamedLine]:
+        if curves := summary.evaluation.of(name, game):
+            ends = curves[0].interval_ends
+            parts = np.linspace(0, len(ends), REWARD_POINTS + 1)[1:]
+            last = np.unique(np.ceil(parts).astype(int)) - 1
+            earned = np.cumsum([curve.rewards for curve in curves], axis=1)[:, last]
+            rates = RATE_UNIT * np.diff(earned, prepend=0) / np.diff(ends[last], prepend=0)
+            yield name, _mean_line(ends[last].tolist(), rates)
 
-    return _by_game(summary, line, f"reward per {RATE_UNIT:,} agent steps")
+    return _by_game(summary, lines, f"reward per {RATE_UNIT:,} agent steps")
 
 
 def mean_panels(summary: Summary) -> list[Panel]:
@@ -77,34 +70,55 @@ def mean_panels(summary: Summary) -> list[Panel]:
     """
     points = grid(summary.evaluation.agent_steps)
 
-    def line(name: str, game: str) -> Line | None:
+    def lines(name: str, game: str) -> Iterable[NamedLine]:
         setting = summary.settings[game]
         curves = [curve for curve in summary.evaluation.of(name, game) if len(curve.returns)]
-        if not curves or setting.scale is None:
-            return None
-        raw = np.array([on_grid(curve, points, setting.window) for curve in curves])
-        known = np.isfinite(raw).all(axis=0)
-        return _mean_line(points[known].tolist(), setting.scale(raw[:, known]))
+        if curves and setting.scale is not None:
+            raw = np.array([on_grid(curve, points, setting.window) for curve in curves])
+            known = np.isfinite(raw).all(axis=0)
+            yield name, _mean_line(points[known].tolist(), setting.scale(raw[:, known]))
 
-    return _by_game(summary, line, "normalised score")
+    return _by_game(summary, lines, "normalised score")
 
 
-def seed_panels(summary: Summary) -> list[Panel]:
+def agent_panels(summary: Summary) -> list[Panel]:
     """Return the paper's other figure: the raw score of every agent, by game."""
     points = grid(summary.evaluation.agent_steps)
-    panels = []
-    for game, setting in summary.settings.items():
-        lines = {
-            _label(summary, curve): Line(
-                points.tolist(), on_grid(curve, points, setting.window).tolist(), group=name
-            )
-            for name in summary.evaluation.initializations
-            for curve in summary.evaluation.of(name, game)
-            if len(curve.returns)
-        }
-        if lines:
-            panels.append(Panel(lines, "agent steps", "score", title=title_of(game)))
-    return panels
+
+    def lines(name: str, game: str) -> Iterable[NamedLine]:
+        runs, window = summary.evaluation.runs[name], summary.settings[game].window
+        for curve in summary.evaluation.of(name, game):
+            if len(curve.returns):
+                run = f", {runs[curve.run]}" if len(runs) > 1 else ""
+                scores = on_grid(curve, points, window).tolist()
+                yield f"{name}{run}, seed {curve.seed}", Line(points.tolist(), scores, group=name)
+
+    return _by_game(summary, lines, "score")
+
+
+def _by_game(
+    summary: Summary, lines_of: Callable[[str, str], Iterable[NamedLine]], y_label: str
+) -> list[Panel]:
+    """Return a panel for each game that has lines of an initialization."""
+    names = summary.evaluation.initializations
+    found: Mapping[str, dict[str, Line]] = {
+        game: {label: line for name in names for label, line in lines_of(name, game)}
+        for game in summary.settings
+    }
+    return [
+        Panel(lines, "agent steps", y_label, title=title_of(game))
+        for game, lines in found.items()
+        if lines
+    ]
+
+
+def _mean_line(x: Sequence[float], values: FloatArray) -> Line:
+    """Return the mean over agents of their values, [n, T], with its band."""
+    mean = values.mean(axis=0)
+    if len(values) == 1:
+        return Line(x, mean.tolist())
+    deviation = BAND * values.std(axis=0, ddof=1)
+    return Line(x, mean.tolist(), (mean - deviation).tolist(), (mean + deviation).tolist())
 
 
 def score_panels(summary: Summary) -> list[IntervalPanel]:
@@ -117,7 +131,7 @@ def score_panels(summary: Summary) -> list[IntervalPanel]:
             if (name, measure, yardstick) in summary.aggregates
         }
         label = f"interquartile mean,\n{YARDSTICKS[yardstick]}"
-        panels.append(IntervalPanel(rows, label, title=MEASURES[measure]))
+        panels.append(IntervalPanel(rows, label, title=MEASURES[measure][0]))
     return panels
 
 
@@ -129,27 +143,20 @@ def difference_panels(summary: Summary) -> list[IntervalPanel]:
     """
     panels = []
     for comparison in summary.comparisons:
-        for measure, title in MEASURES.items():
+        for measure, (title, unit) in MEASURES.items():
             rows = {}
             for game, differences in comparison.games.items():
                 scale = summary.settings[game].scale_of(measure)
-                found: Estimate | None = getattr(differences, measure)
+                found: IntervalEstimate | None = getattr(differences, measure)
                 if scale is not None and found is not None:
-                    rows[title_of(game)] = Estimate(*(each / scale.unit for each in found))
-            over_games: Estimate | None = getattr(comparison.over_games, measure, None)
+                    rows[title_of(game)] = IntervalEstimate(*(each / scale.unit for each in found))
+            over_games: IntervalEstimate | None = getattr(comparison.over_games, measure, None)
             if over_games is not None:
+                label = f"difference from {comparison.reference},\n{unit}"
+                name = comparison.initialization
                 rows["all games"] = over_games
-                unit = (
-                    "share of what was gained" if measure == "drawdown" else "standard deviations"
-                )
                 panels.append(
-                    IntervalPanel(
-                        rows,
-                        f"difference from {comparison.reference},\n{unit}",
-                        mark=0.0,
-                        title=f"{comparison.initialization}:\n{title}",
-                        group=comparison.initialization,
-                    )
+                    IntervalPanel(rows, label, mark=0.0, title=f"{name}:\n{title}", group=name)
                 )
     return panels
 
@@ -181,31 +188,3 @@ def profile_panels(summary: Summary) -> list[Panel]:
         x_label = f"{yardstick_name} final score τ"
         panels.append(Panel(lines, x_label, "share of agents above τ"))
     return panels
-
-
-def _by_game(
-    summary: Summary, line_of: Callable[[str, str], Line | None], y_label: str
-) -> list[Panel]:
-    """Panels of an initialization's line in a game; games without lines are left out."""
-    panels = []
-    for game in summary.settings:
-        found = {name: line_of(name, game) for name in summary.evaluation.initializations}
-        lines = {name: line for name, line in found.items() if line is not None}
-        if lines:
-            panels.append(Panel(lines, "agent steps", y_label, title=title_of(game)))
-    return panels
-
-
-def _label(summary: Summary, curve: LearningCurve) -> str:
-    runs = summary.evaluation.runs[curve.initialization]
-    run = f", {runs[curve.run]}" if len(runs) > 1 else ""
-    return f"{curve.initialization}{run}, seed {curve.seed}"
-
-
-def _mean_line(x: Sequence[float], values: FloatArray) -> Line:
-    """The mean over agents of their values, [n, T], with its band."""
-    mean = values.mean(axis=0)
-    if len(values) == 1:
-        return Line(x, mean.tolist())
-    deviation = BAND * values.std(axis=0, ddof=1)
-    return Line(x, mean.tolist(), (mean - deviation).tolist(), (mean + deviation).tolist())

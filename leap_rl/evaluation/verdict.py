@@ -1,4 +1,4 @@
-"""What a summary says, in plain words: a verdict on each comparison, and what to keep in mind."""
+"""A summary in sentences: a verdict on each comparison, and notes on its limits."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Literal, TypeAlias
 from leap_rl.evaluation.measures import PAPER_WINDOW
 from leap_rl.evaluation.statistics import (
     CONFIDENCE,
-    ENOUGH_SEEDS,
-    Estimate,
+    ENOUGH_PAIRS,
+    IntervalEstimate,
     shown,
-    what_seeds_can_say,
+    what_pairs_can_say,
 )
 from leap_rl.evaluation.summary import Comparison, Differences, Summary
 
 Conclusion: TypeAlias = Literal["better", "worse", "open"]
 MANY_COMPARISONS = 5
-"""From here on it is worth saying that some intervals leave out 0 by chance."""
+"""From so many on, a note says that some intervals leave out 0 by chance."""
 
 
 def conclusion_of(comparison: Comparison) -> Conclusion:
-    """Return which side of 0 the area's interval over games lies on, or that it holds 0."""
-    area = comparison.judged
+    """Return on which side of 0 the primary effect's interval lies; "open" if it holds 0."""
+    area = comparison.primary_effect
     if area is None or area.low <= 0 <= area.high:
         return "open"
     return "better" if area.low > 0 else "worse"
 
 
 def verdict_of(comparison: Comparison) -> str:
-    """Return in a few sentences whether an initialization helps, and how sure one can be.
+    """Return in a few sentences whether an initialization helps, and how sure that is.
 
     Such as: "leap against random: better in 3 of 4 games; area under the curve +12 % (95 % interval
     -3 % to +27 %); with 3 runs of 5 seeds this is not enough to tell. Probability of improvement
@@ -38,7 +38,7 @@ def verdict_of(comparison: Comparison) -> str:
     final return not inferior: +0.10 standard deviations (-0.05 to +0.25), margin 0.12."
     """
     named = f"{comparison.initialization} against {comparison.reference}"
-    found, area = comparison.over_games, comparison.judged
+    found, area = comparison.over_games, comparison.primary_effect
     if found is None or area is None:
         return f"{named}: no pair of agents is finished, so nothing can be said."
     games = comparison.games.values()
@@ -51,8 +51,8 @@ def verdict_of(comparison: Comparison) -> str:
     )
 
 
-def _final_conclusion(comparison: Comparison, final: Estimate) -> str:
-    """What the final returns' interval says of the margin: "not inferior", for example."""
+def _final_conclusion(comparison: Comparison, final: IntervalEstimate) -> str:
+    """Compare the final returns' interval with the margin."""
     margin = comparison.final_margin
     if final.low > 0:
         return "better"
@@ -64,7 +64,7 @@ def _final_conclusion(comparison: Comparison, final: Estimate) -> str:
 
 
 def _further(comparison: Comparison, found: Differences) -> str:
-    """What the area's mean does not say: how often, how typical, and what it costs in the end."""
+    """Return what the primary effect leaves open: how often, how typical, the final return."""
     parts = [f"Probability of improvement {shown(found.improvement, '.2f')}"]
     middle = comparison.middle
     if middle is not None and comparison.reference_middle is not None:
@@ -86,18 +86,17 @@ def _further(comparison: Comparison, found: Differences) -> str:
 
 
 def _scope(comparison: Comparison) -> str:
-    """A sentence where only one run speaks for a method."""
-    ours, theirs = comparison.runs == 1, comparison.reference_runs == 1
-    if ours and theirs:
+    """Return a sentence where a method has only one run."""
+    runs = {comparison.initialization: comparison.runs}
+    runs[comparison.reference] = comparison.reference_runs or 0
+    alone = [name for name, count in runs.items() if count == 1]
+    if len(alone) == 2:
         return " This holds for this one run of each, not for their methods."
-    if ours or theirs:
-        name = comparison.initialization if ours else comparison.reference
-        return f" This holds for this one run of {name}, not for its method."
-    return ""
+    return f" This holds for this one run of {alone[0]}, not for its method." if alone else ""
 
 
 def notes_of(summary: Summary) -> list[str]:
-    """Return what a reader of the summary should know, a sentence each; maybe none."""
+    """Return the limits of a summary, a sentence each."""
     evaluation = summary.evaluation
     notes = []
     if not evaluation.complete:
@@ -116,7 +115,7 @@ def notes_of(summary: Summary) -> list[str]:
     if summary.comparisons:
         notes += _about_runs(summary)
         fewest = min(_fewest_and_most(each)[0] for each in summary.comparisons)
-        notes.append(what_seeds_can_say(fewest))
+        notes.append(what_pairs_can_say(fewest))
         notes.append("Intervals speak of other seeds in these games, not of other games.")
     intervals = sum(len(comparison.games) for comparison in summary.comparisons)
     if intervals >= MANY_COMPARISONS:
@@ -127,7 +126,7 @@ def notes_of(summary: Summary) -> list[str]:
     return notes
 
 
-def _size(comparison: Comparison, area: Estimate, *, in_percent: bool) -> str:
+def _size(comparison: Comparison, area: IntervalEstimate, *, in_percent: bool) -> str:
     scale, digits, unit = (100, 0, " %") if in_percent else (1, 2, "")
     mean, low, high = (f"{scale * each:+.{digits}f}{unit}" for each in area)
     if not in_percent:
@@ -136,12 +135,12 @@ def _size(comparison: Comparison, area: Estimate, *, in_percent: bool) -> str:
 
 
 def _fewest_and_most(comparison: Comparison) -> tuple[int, int]:
-    """The seeds of the games with the fewest and with the most."""
-    counts = comparison.seeds.values()
+    """Return the pairs of the games with the fewest and with the most."""
+    counts = comparison.pairs.values()
     return min(counts, default=0), max(counts, default=0)
 
 
-def _certainty(comparison: Comparison, area: Estimate) -> str:
+def _certainty(comparison: Comparison, area: IntervalEstimate) -> str:
     fewest, most = _fewest_and_most(comparison)
     seeds = f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
     if comparison.runs > 1:
@@ -152,14 +151,13 @@ def _certainty(comparison: Comparison, area: Estimate) -> str:
         return f"with {seeds} no agent differs from its pair"
     if conclusion_of(comparison) == "open":
         return f"with {seeds} this is not enough to tell"
-    if fewest < ENOUGH_SEEDS:
+    if fewest < ENOUGH_PAIRS:
         return f"more than chance explains, but {seeds} are few"
     return f"with {seeds} more than chance explains"
 
 
 def _about_runs(summary: Summary) -> Iterable[str]:
-    several = [each.initialization for each in summary.comparisons if each.runs > 1]
-    if several:
+    if several := [each.initialization for each in summary.comparisons if each.runs > 1]:
         yield (
             f"Intervals of {', '.join(dict.fromkeys(several))} speak of other runs of the same "
             "method too. With few runs those of the area and the final return stay honest; those "
@@ -187,9 +185,8 @@ def _about_games(summary: Summary) -> Iterable[str]:
             )
     played = {curve.game for curve in summary.evaluation.curves}
     settings = {game: each for game, each in summary.settings.items() if game in played}
-    windows = {game: each.window for game, each in settings.items()}
-    short = [f"{game} {window}" for game, window in windows.items() if window < PAPER_WINDOW]
-    if short:
+    windows = [(game, each.window) for game, each in settings.items()]
+    if short := [f"{game} {window}" for game, window in windows if window < PAPER_WINDOW]:
         yield (
             f"Curves are means of fewer episodes than the paper's {PAPER_WINDOW}: "
             f"{', '.join(short)}."
@@ -202,6 +199,5 @@ def _about_games(summary: Summary) -> Iterable[str]:
                 f"{game}: all returns of {summary.reference} are {setting.scale.zero:g}, so that "
                 "normalised scores are raw points above that."
             )
-    unknown = [game for game, each in settings.items() if each.human is None]
-    if unknown:
+    if unknown := [game for game, each in settings.items() if each.human is None]:
         yield f"No human's score is known, so none is human-normalised: {', '.join(unknown)}."

@@ -1,4 +1,4 @@
-"""Model cards: Markdown for a reader, front matter for programs, as Hugging Face's hub has it."""
+"""Model cards as on Hugging Face's hub: Markdown for readers, front matter for programs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from leap_rl.storage.run_folder import INITIALIZATION
 CARD = "README.md"
 OPTIONS = "config.yaml"
 FILES = (INITIALIZATION, OPTIONS, CARD)
-"""Of an exported initialization, all of which are there."""
+"""The files of every exported initialization."""
 ONNX = "encoder.onnx"
-"""The encoder again, where it was asked for."""
+"""The encoder again, where it is asked for."""
 
 _FENCE = "---\n"
 _FRONT = {
@@ -32,7 +32,7 @@ _FRONT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What is known of an exported initialization."""
+    """The origin and the measurements of an exported initialization."""
 
     name: str
     encoder: str
@@ -44,7 +44,6 @@ class Card:
     method: str
     """As `meta.method` names it."""
     games: tuple[str, ...]
-    """That it was meta-trained on."""
     meta_steps: int
     agent_steps: int
     """Of all its agents together."""
@@ -54,15 +53,13 @@ class Card:
     sha256: str
     """Of the file of parameters."""
     verdicts: tuple[str, ...]
-    """What evaluations found, a few sentences each."""
+    """Of evaluations, a few sentences each."""
     encoder_arguments: Mapping[str, Any] = field(default_factory=dict)
-    """As `agent.encoder_arguments` gives them."""
     encoder_sha256: str | None = None
     """Of the file that defines an encoder that is none of leap_rl's."""
 
     @property
     def encoder_spec(self) -> EncoderSpec:
-        """Which encoder, and what it is made with."""
         return EncoderSpec(
             name=self.encoder, arguments=self.encoder_arguments, sha256=self.encoder_sha256
         )

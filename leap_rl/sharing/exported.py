@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 PREFIX: Final = "pretrained:"
-"""What the name of one that comes with leap_rl starts with."""
+"""Of the names of those that come with leap_rl."""
 
 _HERE = Path(__file__).parent / "pretrained"
 
@@ -29,32 +29,23 @@ class Exported:
     """An initialization in a folder on this machine, as ``leap-rl export`` writes it."""
 
     place: str
-    """What names these very bytes in a record: the file, pretrained:NAME, or hf://USER/REPO@COMMIT
-    with the hash of the commit."""
+    """Names these very bytes in a record: the file, pretrained:NAME, or hf://USER/REPO@COMMIT with
+    the hash of the commit."""
     name: str
     """For tables and figures."""
     folder: Path
 
     @property
     def file(self) -> Path:
-        """The file of parameters."""
         return self.folder / INITIALIZATION
 
     @cached_property
     def card(self) -> Card:
-        """What is known of it.
-
-        Raises:
-            ValueError: There is no card, or it is not as ``leap-rl export`` writes it.
-        """
+        """Raises ValueError if there is none as ``leap-rl export`` writes it."""
         return read_card(self.folder)
 
     def read(self) -> bytes:
-        """Return the file of parameters.
-
-        Raises:
-            ValueError: It cannot be read, or is not the one that the card was written for.
-        """
+        """Return the file's bytes; raise ValueError unless they are those of its card."""
         try:
             data = self.file.read_bytes()
         except OSError as error:
@@ -75,16 +66,12 @@ class Exported:
 
 
 def names() -> list[str]:
-    """Return the names of those that come with leap_rl, in alphabetical order."""
+    """Return the names of the initializations that come with leap_rl, sorted."""
     return sorted(path.parent.name for path in _HERE.glob(f"*/{CARD}"))
 
 
 def locate(name: str) -> Path:
-    """Return the folder of one that comes with leap_rl; the prefix may stand before its name.
-
-    Raises:
-        ValueError: There is none of that name.
-    """
+    """Return the folder of NAME or pretrained:NAME; raise ValueError if there is none."""
     name = name.removeprefix(PREFIX)
     if name not in names():
         raise ValueError(f"there is no pretrained {name!r}; there are {', '.join(names())}")
@@ -92,10 +79,10 @@ def locate(name: str) -> Path:
 
 
 def find(given: str | Path) -> Exported | None:
-    """Return the exported initialization that a name stands for; none if it names something else.
+    """Return the exported initialization of a name; none if it names something else.
 
-    pretrained:NAME, hf://USER/REPO and hf://USER/REPO@REVISION (which are downloaded), and a folder
-    with parameters and the options of their run stand for one. A run has no parameters beside its
+    A name is pretrained:NAME, hf://USER/REPO or hf://USER/REPO@REVISION (which are downloaded), or
+    a folder with parameters and the options of their run: a run has no parameters beside its
     options, and a checkpoint no options beside its parameters.
 
     Raises:
@@ -119,11 +106,7 @@ def find(given: str | Path) -> Exported | None:
 
 
 def named(given: str | Path) -> Exported:
-    """Return the exported initialization that a name stands for, as `find` does.
-
-    Raises:
-        ValueError: There is none, or what `find` raises.
-    """
+    """Return the exported initialization of a name, as `find` does; raise ValueError if none."""
     found = find(given)
     if found is None:
         missing = [name for name in FILES if not exists(Path(given) / name)]
@@ -135,7 +118,7 @@ def named(given: str | Path) -> Exported:
 
 
 def encoder_of(card: Card, data: bytes) -> nn.Module:
-    """Return the encoder that a card and the bytes of a file of parameters describe, on the CPU.
+    """Return the encoder of a card and of the bytes of its parameters, on the CPU.
 
     Raises:
         ValueError: The bytes are no parameters, or there is no such encoder.

@@ -17,25 +17,25 @@ from leap_rl.core.version import __version__
 from leap_rl.sharing.card import FILES, ONNX
 
 PREFIX: Final = "hf://"
-"""What the name of a repository starts with wherever an initialization may be named."""
+"""Of the names of repositories, wherever an initialization may be named."""
 
 _REPOSITORY = r"[\w-][\w.-]*/[\w-][\w.-]*"
 _NAME = re.compile(rf"{PREFIX}({_REPOSITORY})(?:@((?!.*\.\.)[\w./-]+))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_CALLER: Final[Any] = {"library_name": "leap-rl", "library_version": __version__}
 _LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"
 
 
 def download(given: str) -> tuple[Path, str, str]:
-    """Return the files that a name stands for, from the hub or from huggingface_hub's cache.
+    """Download `FILES` of a repository, and no others, unless huggingface_hub's cache has them.
 
-    No other file of the repository is downloaded. Without a network the newest commit in the cache
-    counts.
+    Without a network the newest commit in the cache counts.
 
     Args:
         given: hf://USER/REPO or hf://USER/REPO@REVISION.
 
     Returns:
-        Their folder; what names these very bytes, hf://USER/REPO@COMMIT; a name for tables.
+        Their folder; hf://USER/REPO@COMMIT, which names these very bytes; a name for tables.
 
     Raises:
         ValueError: The name is none, huggingface_hub is missing, there is no such repository or
@@ -48,16 +48,11 @@ def download(given: str) -> tuple[Path, str, str]:
         )
     repository, revision = match.groups()
     library = _library()
-    with _telling(repository, revision):
-        folder = Path(
-            library.snapshot_download(
-                repository,
-                revision=revision,
-                allow_patterns=list(FILES),
-                library_name="leap-rl",
-                library_version=__version__,
-            )
+    with _errors_as_value_errors(repository, revision):
+        path = library.snapshot_download(
+            repository, revision=revision, allow_patterns=list(FILES), **_CALLER
         )
+    folder = Path(path)
     commit = folder.name  # as its cache is laid out
     assert _COMMIT.fullmatch(commit), folder
     if missing := [name for name in FILES if not (folder / name).is_file()]:
@@ -77,7 +72,7 @@ def upload(folder: Path, repository: str, *, private: bool) -> str:
     Args:
         folder: As ``leap-rl export`` writes it. No other file in it is uploaded.
         repository: USER/REPO.
-        private: Whether others may not see it.
+        private: Whether the repository is hidden from others.
 
     Returns:
         The hash of the commit.
@@ -88,26 +83,23 @@ def upload(folder: Path, repository: str, *, private: bool) -> str:
     """
     check_repository(repository)
     library = _library()
-    with _telling(repository):
+    with _errors_as_value_errors(repository):
         if library.get_token() is None:
             raise ValueError(f"no token for the hub was found; {_LOG_IN}")
-        api = library.HfApi(library_name="leap-rl", library_version=__version__)
+        api = library.HfApi(**_CALLER)
         api.create_repo(repository, private=private or None, exist_ok=True)
         if private and not api.model_info(repository).private:
             raise ValueError(
                 f"--private: the repository {repository} is there already and public; make it "
                 "private in its settings, or name another"
             )
-        commit: str = api.create_commit(
-            repository,
-            [
-                library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name)
-                for name in (*FILES, ONNX)
-                if (folder / name).exists()
-            ],
-            commit_message=f"Upload by leap_rl {__version__}",
-        ).oid
-    return commit
+        files = [
+            library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name)
+            for name in (*FILES, ONNX)
+            if (folder / name).exists()
+        ]
+        message = f"Upload by leap_rl {__version__}"
+        return str(api.create_commit(repository, files, commit_message=message).oid)
 
 
 def check_repository(repository: str) -> None:
@@ -128,11 +120,8 @@ def _library() -> Any:
 
 
 @contextmanager
-def _telling(repository: str, revision: str | None = None) -> Iterator[None]:
-    """Say in one line what the hub, or the way there, raises; show no progress bars.
-
-    The libraries below raise errors of their own, which have no base in common.
-    """
+def _errors_as_value_errors(repository: str, revision: str | None = None) -> Iterator[None]:
+    """Raise errors of the hub and of the libraries below as ValueError; show no progress bars."""
     from huggingface_hub import errors, utils
 
     bars = not utils.are_progress_bars_disabled()
@@ -158,7 +147,7 @@ def _telling(repository: str, revision: str | None = None) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what went wrong, without the token, which a refused header would show."""
+    """Return an error's text without the token, which a refused header would show."""
     from huggingface_hub import errors
 
     chain = [error]
@@ -178,5 +167,4 @@ def _reason(error: BaseException) -> str:
 
 
 def _endpoint() -> str:
-    """Return the hub's address (HF_ENDPOINT)."""
     return str(_library().constants.ENDPOINT)

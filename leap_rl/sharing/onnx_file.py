@@ -51,7 +51,7 @@ def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
     assert program is not None
     model = program.model_proto
     graph = model.graph
-    # What torch notes has paths of this machine.
+    # torch's notes have paths of this machine.
     parts = (graph.node, graph.initializer, graph.value_info, graph.input, graph.output)
     for one in (model, graph, *(one for part in parts for one in part)):
         one.ClearField("metadata_props")
@@ -60,7 +60,7 @@ def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide what torch.onnx says of other packages and of itself."""
+    """Hide torch.onnx's warnings and log lines."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

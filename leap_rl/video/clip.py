@@ -1,11 +1,9 @@
-"""Clips on disk: MP4 by PyAV, GIF by Pillow. The only file that imports `av`.
-
-A clip is written beside its place and moved there when it is whole.
-"""
+"""Writes clips: MP4 by PyAV, GIF by Pillow. The only file that imports `av`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +18,7 @@ GIF_LONGEST_S = 60
 GIF_LARGEST_SCALE = 2
 
 Frames = Iterable[NDArray[np.uint8]]
-"""Each uint8 [height, width, 3]; it may be overwritten once the next is asked for."""
+"""Each uint8 [height, width, 3]; the next may overwrite it."""
 
 
 class NoVideoError(ValueError):
@@ -28,12 +26,7 @@ class NoVideoError(ValueError):
 
 
 def check_format(path: Path) -> None:
-    """Refuse what cannot be written, before anything is played.
-
-    Raises:
-        ValueError: The name ends otherwise than in .mp4 or .gif.
-        NoVideoError: PyAV is missing.
-    """
+    """Raise ValueError unless the name ends in .mp4 or .gif, NoVideoError if MP4 lacks PyAV."""
     if path.suffix not in (".mp4", ".gif"):
         raise ValueError(f"out = {path}: must end in .mp4 or .gif")
     if path.suffix == ".mp4":
@@ -41,7 +34,7 @@ def check_format(path: Path) -> None:
 
 
 def check_video(option: str, way_out: str = "leave it out") -> None:
-    """Raise NoVideoError if MP4, which an option asks for, cannot be written."""
+    """Raise NoVideoError if PyAV, which an option needs, is missing."""
     try:
         import av  # noqa: F401
     except ImportError:
@@ -60,14 +53,14 @@ def write_clip(
     frames_per_s: int,
     root: Path | None = None,
 ) -> None:
-    """Write a clip, which is at its place once it is whole.
+    """Write a clip beside its place, and move it there once it is complete.
 
     Args:
         path: Ends in .mp4 or .gif.
-        frames: All of one size.
-        width: Of a frame; even.
-        height: Of a frame; even.
-        frames_per_s: How fast they are shown; a GIF gets every second frame.
+        frames: All of one even width and height.
+        width: Of a frame.
+        height: Of a frame.
+        frames_per_s: Their rate; a GIF gets every second frame.
         root: A folder that the clip lies in, below which no link is followed.
 
     Raises:
@@ -81,7 +74,6 @@ def write_clip(
 
 
 def _write_mp4(file: BinaryIO, frames: Frames, width: int, height: int, frames_per_s: int) -> None:
-    """Write H.264 in MP4, every frame."""
     import av
 
     container = av.open(file, "w", format="mp4")
@@ -107,10 +99,9 @@ def _write_gif(file: BinaryIO, frames: Frames, frames_per_s: int) -> None:
     read, shown_ms = 0, 0
     following = iter(frames)
     for frame in following:
-        first = frame.copy()
-        second = next(following, None)
-        read += 1 if second is None else 2
-        picture = first if second is None else np.maximum(first, second)
+        both = [frame.copy(), *islice(following, 1)]
+        read += len(both)
+        picture = np.maximum.reduce(both)
         image = Image.fromarray(picture).convert("P", palette=Image.Palette.ADAPTIVE)
         # To the hundredths of a second that a GIF knows; so that the clip as a whole keeps time.
         end_ms = 10 * round(100 * read / frames_per_s)

@@ -1,4 +1,4 @@
-"""From the emulator's picture to that of a clip: scaled up, with a line above it.
+"""Renders a clip's frames: the emulator's screen scaled up, with a line of text above it.
 
 A pixel of the Atari 2600 is wider than it is high: 12 to 7 on an NTSC television. Pixels are
 repeated a whole number of times each way, so that every one of them has the same sharp edges; at
@@ -21,16 +21,16 @@ PIXEL_ASPECT = Fraction(12, 7)
 _LINE_HEIGHT, _LETTERS = 9, 7
 """Of the line above the picture, in rows of the game's screen."""
 _LEAST_LINE_HEIGHT, _LEAST_LETTERS = 14, 11
-"""Of the same, in pixels: smaller ones cannot be read."""
+"""The same in pixels: smaller ones cannot be read."""
 _WHITE, _GRAY = (255, 255, 255), (150, 150, 150)
 
 
-class Drawing:
-    """Draws a clip's frames.
+class FrameRenderer:
+    """Renders a clip's frames.
 
     Args:
-        height: rows of the game's screen.
-        scale: how often each row is repeated.
+        height: Rows of the game's screen.
+        scale: How often each row is repeated.
 
     Attributes:
         width: Of a frame, in pixels; even, as video asks for.
@@ -45,18 +45,18 @@ class Drawing:
         self._top = self.height - height * scale
         self._font = ImageFont.load_default(size=max(_LETTERS * scale, _LEAST_LETTERS))
         self._frame = np.zeros((self.height, self.width, 3), dtype=np.uint8)
-        self._said: tuple[str, str] | None = None
+        self._text: tuple[str, str] | None = None
 
     def draw(self, screen: NDArray[np.uint8], *, title: str, caption: str) -> NDArray[np.uint8]:
         """Return a frame, uint8 [height, width, 3], which the next call overwrites.
 
         Args:
             screen: uint8 [rows, 160, 3].
-            title: goes to the left of the line, where there is room for it.
-            caption: to its right.
+            title: Goes to the left of the line, where there is room for it.
+            caption: Goes to the right.
         """
-        if self._said != (title, caption):
-            self._said = title, caption
+        if self._text != (title, caption):
+            self._text = title, caption
             self._frame[: self._top] = np.asarray(self._line(title, caption))
         rows, columns = self._repeat
         picture = self._frame[self._top :].reshape(len(screen), rows, WIDTH, columns, 3)

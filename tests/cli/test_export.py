@@ -113,15 +113,9 @@ def test_what_onnx_lacks_is_said(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shared = [
-        "--meta.batch_size",
-        "1",
-        "--agent.share",
-        "convolutions",
-        "--run_dir",
-        str(tmp_path / "shared"),
-    ]
-    assert main(["train", *CATCH, *shared, "--meta.meta_steps", "1", *LOCALLY]) == 0
+    one = ["--meta.batch_size", "1", "--meta.meta_steps", "1"]
+    shared = ["--agent.share", "convolutions", "--run_dir", str(tmp_path / "shared")]
+    assert main(["train", *CATCH, *one, *shared, *LOCALLY]) == 0
     capsys.readouterr()
     to_onnx = ["--to", "onnx", "--out", str(tmp_path / "out")]
     assert main(["export", f"{tmp_path / 'shared'}@0", *to_onnx]) == EXIT_USAGE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from leap_rl.app.report import command_of
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.config import COMMANDS, TrainConfig, defining_options
 from leap_rl.core.parsing import config_parser, parse
-from leap_rl.evaluation import plots
+from leap_rl.evaluation import comparison, plots
 from leap_rl.evaluation.meta_run_text import closed_slots, history_sentence, run_verdict
+from leap_rl.evaluation.results import EvaluationResults
+from leap_rl.evaluation.summary import Summary
 from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +76,24 @@ def test_a_report_tells_of_run_and_evaluation(
     ):
         assert said in page, said
     assert len(list(out.parent.rglob("*.png"))) >= 2
+
+
+def test_an_evaluation_is_summarized_once(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For its page, for wandb's tables and for what is printed."""
+    computed: list[Summary] = []
+
+    def summarize(evaluation: EvaluationResults) -> Summary:
+        computed.append(original(evaluation))
+        return computed[-1]
+
+    original = comparison.summarize
+    monkeypatch.setattr(comparison, "summarize", summarize)
+    argv = ["--init", str(trained), "--games", "catch", "--seeds", "2", "--out", str(tmp_path)]
+    assert main(["evaluate", *argv, *QUIET, "--tracking.wandb", "offline"]) == 0
+    assert len(computed) == 1
+    assert computed[0].verdict[0] in unescape((tmp_path / "report" / "index.html").read_text())
 
 
 def test_it_is_made_while_a_run_is_under_way(trained: Path, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve
+from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 
@@ -37,6 +39,11 @@ def agent(
         agent_steps=ends,
         returns=np.array(returns, dtype=np.float64),
     )
+
+
+def flat(value: float, *, budget: int = 100_000, **named: Any) -> LearningCurve:
+    """An agent whose every episode has the same return."""
+    return agent(range(1000, budget + 1, 1000), [value] * (budget // 1000), **named)
 
 
 def learner(
@@ -86,19 +93,25 @@ def evaluation(
     initializations: Sequence[str] | None = None,
     games: Sequence[str] | None = None,
     own_starts: Mapping[str, str] | None = None,
-) -> Evaluation:
+) -> EvaluationResults:
     """An evaluation with these finished agents, of whatever they are of."""
     names = initializations or [*dict.fromkeys(curve.initialization for curve in curves)]
     runs = {
         name: 1 + max((each.run for each in curves if each.initialization == name), default=0)
         for name in names
     }
-    return Evaluation(
+    return EvaluationResults(
         initializations=tuple(names),
         runs={name: [f"{name}-{run}" for run in range(count)] for name, count in runs.items()},
         own_starts=own_starts or {},
         games=tuple(games or dict.fromkeys(curve.game for curve in curves)),
-        seeds=seeds or 1 + max((curve.seed for curve in curves), default=0),
+        agents_per_game=seeds or 1 + max((curve.seed for curve in curves), default=0),
         agent_steps=budget,
         curves=tuple(curves),
     )
+
+
+def only(summary: Summary) -> Comparison:
+    """The one comparison of a summary."""
+    (comparison,) = summary.comparisons
+    return comparison

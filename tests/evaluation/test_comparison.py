@@ -13,24 +13,18 @@ from leap_rl.evaluation.measures import (
     final_performance,
     reward_rates,
 )
-from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve
 from leap_rl.evaluation.statistics import mean_interval, probability_of_improvement
-from leap_rl.evaluation.summary import Comparison, Differences, Summary
+from leap_rl.evaluation.summary import Comparison, Differences
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import conclusion_of, verdict_of
 from leap_rl.training.rounds.evaluation_slots import RANDOM
-from tests.evaluation.agents import agent, evaluation, learner
+from tests.evaluation.agents import agent, evaluation, flat, learner, only
 
 BUDGET = 100_000
 
 
-def flat(returns: float, **named: object) -> LearningCurve:
-    """An agent whose every episode has the same return."""
-    ends = range(1000, BUDGET + 1, 1000)
-    return agent(ends, [returns] * 100, **named)  # type: ignore[arg-type]
-
-
-def two_games() -> Evaluation:
+def two_games() -> EvaluationResults:
     """Leap, twice as quick in breakout and no better in pong, against random encoders."""
     curves = []
     for seed in range(4):
@@ -48,12 +42,7 @@ def over_games(comparison: Comparison) -> Differences:
     return comparison.over_games
 
 
-def only(summary: Summary) -> Comparison:
-    (comparison,) = summary.comparisons
-    return comparison
-
-
-def of(results: Evaluation, name: str, game: str, seed: int) -> LearningCurve:
+def of(results: EvaluationResults, name: str, game: str, seed: int) -> LearningCurve:
     return next(curve for curve in results.of(name, game) if curve.seed == seed)
 
 
@@ -62,14 +51,14 @@ def test_a_games_difference_is_the_mean_of_its_pairs() -> None:
     summary = summarize(results)
     window = summary.settings["pong"].window
     assert window == 30
-    (comparison,) = summary.comparisons
+    comparison = only(summary)
     found = comparison.games["pong"]
     differences = [
         area(of(results, "leap", "pong", seed), BUDGET)
         - area(of(results, RANDOM, "pong", seed), BUDGET)
         for seed in range(4)
     ]
-    assert comparison.seeds == {"breakout": 4, "pong": 4}
+    assert comparison.pairs == {"breakout": 4, "pong": 4}
     assert found.area == pytest.approx(mean_interval(differences))
     finals = [
         final_performance(of(results, "leap", "pong", seed), BUDGET)
@@ -90,7 +79,7 @@ def test_a_games_difference_is_the_mean_of_its_pairs() -> None:
 
 def test_over_games_differences_are_in_the_baselines_deviations() -> None:
     results = two_games()
-    (comparison,) = summarize(results).comparisons
+    comparison = only(summarize(results))
     scaled = []
     for game, found in comparison.games.items():
         rates = np.concatenate([reward_rates(curve) for curve in results.of(RANDOM, game)])
@@ -103,7 +92,7 @@ def test_over_games_differences_are_in_the_baselines_deviations() -> None:
 
 def test_a_gain_is_a_share_where_no_return_is_negative_and_not_elsewhere() -> None:
     results = two_games()
-    (comparison,) = summarize(results).comparisons
+    comparison = only(summarize(results))
     breakout, pong = comparison.games.values()
     ours, theirs = (
         np.mean([area(curve, BUDGET) for curve in results.of(name, "breakout")])
@@ -136,7 +125,7 @@ def test_normalized_scores_and_their_interquartile_means() -> None:
     low, high = middle.interquartile_mean[1:]
     assert low < middle.interquartile_mean.value < high
     assert middle.games == ("breakout", "pong")
-    (comparison,) = summary.comparisons
+    comparison = only(summary)
     sides = [
         [np.array([area(c, BUDGET) for c in results.of(name, game)]) for game in results.games]
         for name in ("leap", RANDOM)
@@ -190,8 +179,8 @@ def test_a_part_of_the_agents_is_judged_by_its_pairs() -> None:
         ),
     )
     summary = summarize(part)
-    (comparison,) = summary.comparisons
-    assert comparison.seeds == {"breakout": 4, "pong": 1}
+    comparison = only(summary)
+    assert comparison.pairs == {"breakout": 4, "pong": 1}
     assert comparison.games["breakout"] == summarize(whole).comparisons[0].games["breakout"]
     found = over_games(comparison).area
     assert found is not None
@@ -222,8 +211,8 @@ def test_an_agent_whose_episode_never_ends_stays_in() -> None:
     curves += [flat(seed + 1.0, initialization="leap", seed=seed) for seed in range(2)]
     curves += [endless(9.0, initialization="leap", seed=2)]
     summary = summarize(evaluation(curves))
-    (comparison,) = summary.comparisons
-    assert comparison.seeds == {"breakout": 3}
+    comparison = only(summary)
+    assert comparison.pairs == {"breakout": 3}
     game = comparison.games["breakout"]
     assert game.area is not None
     assert game.area.value == pytest.approx((1 + 1 + 7) / 3)
@@ -232,7 +221,7 @@ def test_an_agent_whose_episode_never_ends_stays_in() -> None:
     assert "breakout: 1 of 6 agents finished no episode: " in " ".join(summary.verdict)
     silent = [endless(1.0 + seed, seed=seed) for seed in range(2)]
     silent += [endless(3.0 + seed, initialization="leap", seed=seed) for seed in range(2)]
-    (comparison,) = summarize(evaluation(silent)).comparisons
+    comparison = only(summarize(evaluation(silent)))
     assert over_games(comparison).final is None
     assert verdict_of(comparison).startswith(
         "leap against random: better in 1 of 1 game; area under the curve +133 % ("
@@ -300,7 +289,7 @@ def test_negative_scores_are_judged_in_deviations() -> None:
         for name, half in ((RANDOM, 0.6), ("leap", 0.3))
         for seed in range(6)
     ]
-    (comparison,) = summarize(evaluation(curves)).comparisons
+    comparison = only(summarize(evaluation(curves)))
     assert conclusion_of(comparison) == "better"
     assert "area under the curve +" in verdict_of(comparison)
     assert "deviations of random's reward rates (95 % interval +" in verdict_of(comparison)

@@ -12,19 +12,18 @@ from scipy import stats
 
 from leap_rl.evaluation.comparison import NON_INFERIORITY, summarize
 from leap_rl.evaluation.measures import area, final_performance, first_performance
-from leap_rl.evaluation.results import Evaluation, LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve
 from leap_rl.evaluation.statistics import (
     bootstrap,
     interquartile_mean,
     probability_of_improvement,
     redraw,
+    runs_by_agents_interval,
     stratified_mean_interval,
 )
-from leap_rl.evaluation.summary import Comparison, Summary
-from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.verdict import conclusion_of, verdict_of
 from leap_rl.training.rounds.evaluation_slots import RANDOM
-from tests.evaluation.agents import agent, evaluation, learner
+from tests.evaluation.agents import agent, evaluation, flat, learner, only
 
 BUDGET = 100_000
 
@@ -46,7 +45,7 @@ def drawn(
 
 def test_one_run_has_the_interval_over_its_seeds() -> None:
     games = drawn(np.random.default_rng(0), games=3, runs=1, seeds=4, between_runs=1.0)
-    assert two_level_mean(games) == pytest.approx(
+    assert runs_by_agents_interval(games) == pytest.approx(
         stratified_mean_interval([game[0] for game in games])
     )
 
@@ -54,7 +53,7 @@ def test_one_run_has_the_interval_over_its_seeds() -> None:
 def test_the_interval_over_runs_and_seeds_is_that_of_its_definition() -> None:
     """One game of two runs and three seeds, by hand."""
     game = np.array([[1.0, 2.0, 6.0], [3.0, 8.0, 10.0]])
-    found = two_level_mean([game])
+    found = runs_by_agents_interval([game])
     assert found.value == 5.0
     over_seeds = stats.t.ppf(0.975, 2) * np.std([2.0, 5.0, 8.0], ddof=1) / math.sqrt(3)
     over_runs = stats.t.ppf(0.975, 1) * np.std([3.0, 7.0], ddof=1) / math.sqrt(2)
@@ -67,15 +66,17 @@ def test_a_run_is_one_run_in_all_games() -> None:
     rng = np.random.default_rng(1)
     one = drawn(rng, games=1, runs=3, seeds=200, between_runs=0.0)[0]
     one += 100 * np.array([[-1.0], [0.0], [1.0]])
-    alike, opposed = two_level_mean([one, one]), two_level_mean([one, one[::-1]])
-    assert alike.high - alike.low == pytest.approx(np.ptp(two_level_mean([one])[1:]), rel=1e-3)
+    alike, opposed = runs_by_agents_interval([one, one]), runs_by_agents_interval([one, one[::-1]])
+    assert alike.high - alike.low == pytest.approx(
+        np.ptp(runs_by_agents_interval([one])[1:]), rel=1e-3
+    )
     assert opposed.high - opposed.low < 0.02 * (alike.high - alike.low)
 
 
 def test_both_sides_runs_leave_something_to_chance() -> None:
     rng = np.random.default_rng(2)
     ours, theirs = (drawn(rng, games=1, runs=runs, seeds=5, between_runs=1.0) for runs in (3, 2))
-    found = two_level_mean(ours, [-theirs[0]])
+    found = runs_by_agents_interval(ours, [-theirs[0]])
     assert found.value == pytest.approx(ours[0].mean() - theirs[0].mean())
     seeds = ours[0].mean(axis=0) - theirs[0].mean(axis=0)
     halves = [
@@ -86,10 +87,10 @@ def test_both_sides_runs_leave_something_to_chance() -> None:
 
 
 def test_a_single_seed_or_none_says_nothing_of_others() -> None:
-    assert two_level_mean([np.ones((3, 1))]) == (1.0, -math.inf, math.inf)
+    assert runs_by_agents_interval([np.ones((3, 1))]) == (1.0, -math.inf, math.inf)
     for side in ([], [np.ones((3, 0))]):
         with pytest.raises(ValueError, match="no scores"):
-            two_level_mean(side)
+            runs_by_agents_interval(side)
 
 
 @pytest.mark.parametrize(("runs", "between_runs"), [(2, 2.0), (5, 1.0)])
@@ -98,7 +99,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(runs: int, between_run
     held = 0
     for _ in range(400):
         games = drawn(rng, games=2, runs=runs, seeds=5, between_runs=between_runs)
-        found = two_level_mean(games)
+        found = runs_by_agents_interval(games)
         held += found.low <= 0 <= found.high
     # Binomial(400, 0.95): deviation 1.1 %. The interval is rather too wide.
     assert held / 400 >= 0.925
@@ -145,7 +146,7 @@ def test_a_bootstrap_over_runs_is_wider_than_one_over_their_pooled_agents() -> N
 
 def group(
     runs: int = 3, seeds: int = 4, *, halves: tuple[float, ...] = (0.25, 0.35, 0.3)
-) -> Evaluation:
+) -> EvaluationResults:
     """Leap's runs, some quicker than others, against random starts in two games."""
     return evaluation(
         [
@@ -162,12 +163,7 @@ def group(
     )
 
 
-def only(summary: Summary) -> Comparison:
-    (comparison,) = summary.comparisons
-    return comparison
-
-
-def areas(results: Evaluation, name: str, game: str, run: int = 0) -> np.ndarray:
+def areas(results: EvaluationResults, name: str, game: str, run: int = 0) -> np.ndarray:
     return np.array([area(c, BUDGET) for c in results.of(name, game) if c.run == run])
 
 
@@ -175,12 +171,12 @@ def test_each_run_is_set_against_the_same_baseline() -> None:
     results = group()
     comparison = only(summarize(results))
     assert (comparison.runs, comparison.reference_runs) == (3, None)
-    assert comparison.seeds == {"breakout": 4, "catch": 4}
+    assert comparison.pairs == {"breakout": 4, "catch": 4}
     differences = np.array(
         [areas(results, "leap", "catch", run) - areas(results, RANDOM, "catch") for run in range(3)]
     )
     found = comparison.games["catch"].area
-    assert found == pytest.approx(two_level_mean([differences]))
+    assert found == pytest.approx(runs_by_agents_interval([differences]))
 
 
 def test_a_groups_gain_is_the_ratio_of_the_means() -> None:
@@ -220,7 +216,7 @@ def test_runs_that_differ_make_the_verdict_less_sure() -> None:
     assert widths[1] > 3 * widths[0]
 
 
-def with_own_starts(runs: int) -> Evaluation:
+def with_own_starts(runs: int) -> EvaluationResults:
     """Leap learns no better than from its own starts, which are better than fresh ones."""
     groups = {RANDOM: (1, 0.6), "leap": (runs, 0.3), "leap@0": (runs, 0.3)}
     curves = [
@@ -247,7 +243,7 @@ def test_runs_are_set_against_their_own_starts_too() -> None:
         ]
     )
     found = against["leap@0"].games["breakout"].area
-    assert found == pytest.approx(two_level_mean([differences]))
+    assert found == pytest.approx(runs_by_agents_interval([differences]))
     assert "compare their bands with those of" in " ".join(summary.verdict)
     others = tuple(curve for curve in results.curves if curve.initialization != RANDOM)
     alone = summarize(replace(results, initializations=("leap", "leap@0"), curves=others))
@@ -269,24 +265,19 @@ def test_groups_of_other_runs_are_two_samples() -> None:
         np.array([areas(results, name, "catch", run) for run in range(runs)])
         for name, runs in (("leap", 3), ("maml", 2))
     )
-    assert found == pytest.approx(two_level_mean([ours], [-theirs]))
+    assert found == pytest.approx(runs_by_agents_interval([ours], [-theirs]))
 
 
 def test_a_restarted_task_takes_its_pairs_along() -> None:
-    def flat(
-        value: float, name: str, seed: int, run: int = 0, *, bad: bool = False
-    ) -> LearningCurve:
-        ends, returns = range(1000, BUDGET + 1, 1000), [value] * 100
-        return agent(ends, returns, initialization=name, seed=seed, run=run, restarted=bad)
-
-    curves = [flat(10.0, RANDOM, seed, bad=seed == 0) for seed in range(5)]
+    curves = [flat(10.0, seed=seed, restarted=seed == 0) for seed in range(5)]
     for run, seed in product(range(2), range(5)):
         # What seed 1 of the other run earns must not count either.
         value = 999.0 if seed < 2 else 11.0 + run
-        curves.append(flat(value, "leap", seed, run, bad=(run, seed) == (1, 1)))
+        restarted = (run, seed) == (1, 1)
+        curves.append(flat(value, initialization="leap", seed=seed, run=run, restarted=restarted))
     summary = summarize(evaluation(curves))
     comparison = only(summary)
-    assert comparison.seeds == {"breakout": 3}
+    assert comparison.pairs == {"breakout": 3}
     found = comparison.games["breakout"]
     assert found.area is not None
     assert found.area.value == pytest.approx(1.5)

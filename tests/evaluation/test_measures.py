@@ -13,7 +13,6 @@ from leap_rl.evaluation.measures import (
     final_performance,
     first_performance,
     grid,
-    measure,
     moving_mean,
     on_grid,
     reward_rates,
@@ -101,11 +100,3 @@ def test_the_drawdown_is_the_share_that_was_lost_of_what_had_been_gained() -> No
     assert math.isnan(drawdown(falling, 1000, 3))
     assert math.isnan(drawdown(NOBODY, 1000, 1))
     assert drawdown(agent([1000], [1.0]), 1000, 1) == 0.0
-
-
-def test_an_agent_is_measured_whole() -> None:
-    one = agent([100, 250, 600], [1.0, 3.0, 8.0])
-    found = measure(one, budget=1000, window=2, level=2.0)
-    assert found.curve is one
-    assert (found.area, found.final) == (area(one, 1000), 8.0)
-    assert (found.drawdown, found.agent_steps_to_level) == (0.0, 250)

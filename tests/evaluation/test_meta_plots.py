@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 
 from leap_rl.evaluation.meta_plots import (
-    cosine_map,
+    cosine_panels,
     cosine_table,
-    meta_run_panels,
     path_panels,
+    validation_panels,
 )
-from leap_rl.evaluation.plots import Panel
+from leap_rl.evaluation.report_plots import META_RUN
 
 ROWS = [
     {
@@ -59,22 +59,20 @@ def test_games_that_pull_together_are_neighbors() -> None:
 
 
 def test_the_maps_colors_end_at_the_largest_cosine_between_two_games() -> None:
-    drawn = cosine_map(cosine_table(ROWS))
+    (drawn,) = cosine_panels(ROWS)
     assert drawn.limit == 0.25
     assert "Space Invaders" in drawn.labels
-    zeros = cosine_map(cosine_table([{"cosine/a/b": 0.0}]))
+    (zeros,) = cosine_panels([{"cosine/a/b": 0.0}])
     assert zeros.limit == 1.0
 
 
 def test_what_the_rows_have_is_drawn() -> None:
-    assert {name for name, panels in meta_run_panels(ROWS).items() if panels} == {
-        "paths",
-        "cosines",
-    }
-    assert not any(meta_run_panels([{"meta_step": 0, "return/pong/mean": 1.0}]).values())
+    drawn = {name for name, plot in META_RUN.items() if plot.panels_of(ROWS)}
+    assert drawn == {"paths", "cosines"}
+    rows = [{"meta_step": 0, "return/pong/mean": 1.0}]
+    assert not any(plot.panels_of(rows) for plot in META_RUN.values())
     judged = [{"meta_step": step, "validation/gain": step / 2} for step in (0, 4)]
-    (panel,) = meta_run_panels(judged)["validation"]
-    assert isinstance(panel, Panel)
+    (panel,) = validation_panels(judged)
     assert (panel.lines["mean"].x, panel.lines["mean"].y) == ([0, 4], [0.0, 2.0])
 
 

@@ -17,7 +17,7 @@ from leap_rl.evaluation.plots import (
     draw,
     title_of,
 )
-from leap_rl.evaluation.statistics import Estimate
+from leap_rl.evaluation.statistics import IntervalEstimate
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,9 @@ def test_plots_are_files_and_equal_ones_are_equal(tmp_path: Path) -> None:
     panels = [
         Panel({"leap": LINE, "none": LINE}, "x", "y"),
         IntervalPanel(
-            {"leap": Estimate(1.0, 0.5, 2.0), "none": Estimate(0.5, -1.0, 1.0)}, "x", mark=0.0
+            {"leap": IntervalEstimate(1.0, 0.5, 2.0), "none": IntervalEstimate(0.5, -1.0, 1.0)},
+            "x",
+            mark=0.0,
         ),
         HeatMap(["a", "b"], np.array([[np.nan, 0.2], [0.2, 0.9]]), "cosine"),
     ]
@@ -83,8 +85,8 @@ def test_a_legend_is_no_wider_than_the_figure(tmp_path: Path) -> None:
 
 
 def test_what_has_no_interval_is_drawn_as_a_point(tmp_path: Path) -> None:
-    unsure = IntervalPanel({"leap": Estimate(1.0, -math.inf, math.inf)}, "x")
-    sure = IntervalPanel({"leap": Estimate(1.0, 0.5, 1.5)}, "x")
+    unsure = IntervalPanel({"leap": IntervalEstimate(1.0, -math.inf, math.inf)}, "x")
+    sure = IntervalPanel({"leap": IntervalEstimate(1.0, 0.5, 1.5)}, "x")
     (_, without), (_, with_bar) = (
         draw([panel], tmp_path / name) for name, panel in (("unsure", unsure), ("sure", sure))
     )

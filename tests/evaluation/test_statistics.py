@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from leap_rl.evaluation.statistics import (
-    ENOUGH_SEEDS,
+    ENOUGH_PAIRS,
     bootstrap,
     detectable_effect,
     interquartile_mean,
@@ -25,7 +25,7 @@ from leap_rl.evaluation.statistics import (
     probability_of_improvement,
     relative_gains,
     stratified_mean_interval,
-    what_seeds_can_say,
+    what_pairs_can_say,
 )
 
 DATA: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text())
@@ -172,13 +172,13 @@ def test_the_detectable_effect_is_found_as_often_as_it_says() -> None:
 
 
 def test_what_few_seeds_can_say() -> None:
-    assert "nothing can be said" in what_seeds_can_say(0)
-    assert "One seed" in what_seeds_can_say(1)
-    assert what_seeds_can_say(3) == (
+    assert "nothing can be said" in what_pairs_can_say(0)
+    assert "One seed" in what_pairs_can_say(1)
+    assert what_pairs_can_say(3) == (
         "With 3 seeds a game's 95 % interval reaches 2.5 standard deviations of the pairs' "
         "differences to each side; a true difference of 3.3 of them shows in 4 of 5 such "
         "evaluations, smaller ones mostly do not. 3 seeds are few: that all of a game's pairs "
         "agree on which is better happens by chance alone in 25 % of games."
     )
-    assert "few" in what_seeds_can_say(ENOUGH_SEEDS - 1)
-    assert "few" not in what_seeds_can_say(ENOUGH_SEEDS)
+    assert "few" in what_pairs_can_say(ENOUGH_PAIRS - 1)
+    assert "few" not in what_pairs_can_say(ENOUGH_PAIRS)

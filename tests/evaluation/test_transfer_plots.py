@@ -9,16 +9,15 @@ import pytest
 
 from leap_rl.evaluation.comparison import normalized_scores, summarize
 from leap_rl.evaluation.measures import area, grid, on_grid
-from leap_rl.evaluation.report_plots import evaluation_pictures
+from leap_rl.evaluation.report_plots import EVALUATION, evaluation_pictures
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.transfer_plots import (
+    agent_panels,
     difference_panels,
-    evaluation_panels,
     mean_panels,
     profile_panels,
     reward_panels,
     score_panels,
-    seed_panels,
 )
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 from tests.evaluation.agents import agent, evaluation, learner
@@ -85,12 +84,12 @@ def test_a_short_tasks_rewards_are_drawn_as_they_are() -> None:
 
 def test_the_runs_of_a_group_have_lines_of_their_own() -> None:
     curves = [learner("leap", "breakout", 1, run=run) for run in range(2)]
-    panel = seed_panels(summarize(evaluation(curves)))[0]
+    panel = agent_panels(summarize(evaluation(curves)))[0]
     assert list(panel.lines) == ["leap, leap-0, seed 1", "leap, leap-1, seed 1"]
 
 
 def test_every_seed_has_its_line_in_the_colour_of_its_initialization(summary: Summary) -> None:
-    panel = seed_panels(summary)[1]
+    panel = agent_panels(summary)[1]
     assert [line.group for line in panel.lines.values()] == [RANDOM] * 3 + ["leap"] * 3
     curve = summary.evaluation.of("leap", "catch")[1]
     drawn = on_grid(curve, grid(BUDGET), summary.settings["catch"].window)
@@ -151,11 +150,12 @@ def test_what_there_is_of_a_part_is_drawn() -> None:
     # Nothing normalises leap's pong as long as the baseline has not played it.
     assert [panel.title for panel in mean_panels(part)] == ["Breakout"]
     assert mean_panels(part)[0].lines[RANDOM].low is None
-    assert [panel.title for panel in seed_panels(part)] == ["Breakout", "Pong"]
+    assert [panel.title for panel in agent_panels(part)] == ["Breakout", "Pong"]
     assert difference_panels(part) == []
     assert [len(panel.lines) for panel in reward_panels(part)] == [1, 1]
     # One of the baseline's two agents finished no episode: it has an area and no final performance.
     assert math.isfinite(score_panels(part)[0].rows[RANDOM].low)
     assert math.isinf(score_panels(part)[1].rows[RANDOM].low)
     empty = evaluation([], initializations=[RANDOM], games=["pong"], seeds=1)
-    assert not any(evaluation_panels(summarize(empty)).values())
+    nothing = summarize(empty)
+    assert not any(plot.panels_of(nothing) for plot in EVALUATION.values())

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leap_rl.video.renderer import Drawing
+from leap_rl.video.renderer import FrameRenderer
 
 
 @pytest.mark.parametrize("height", [210, 213, 250])
 @pytest.mark.parametrize("scale", [1, 2, 3, 4])
 def test_pixels_are_repeated_and_sizes_are_even(height: int, scale: int) -> None:
-    drawing = Drawing(height=height, scale=scale)
+    drawing = FrameRenderer(height=height, scale=scale)
     screen = np.random.default_rng(0).integers(256, size=(height, 160, 3), dtype=np.uint8)
     frame = drawing.draw(screen, title="", caption="")
     assert frame.shape == (drawing.height, drawing.width, 3)
@@ -22,7 +22,7 @@ def test_pixels_are_repeated_and_sizes_are_even(height: int, scale: int) -> None
 
 
 def lines(**said: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    drawing = Drawing(height=210, scale=3)
+    drawing = FrameRenderer(height=210, scale=3)
     screen = np.zeros((210, 160, 3), dtype=np.uint8)
     drawing.draw(screen, title="x", caption="y")
     return drawing.draw(screen, **said)[:-630].copy()
