@@ -45,12 +45,12 @@ class Block:
     """Some updates with sums of one kind."""
 
     def __init__(self, agent: BenchAgent, kind: str) -> None:
-        agent.watch(KINDS[kind])
+        agent.path = KINDS[kind].start(agent.task.learner.shared.clone(), borrow=True)
         watch = Stopwatch()
         watch.wrap(agent.path, "visit", "observe")
-        agent.run_updates(1)  # a path's first point closes no segment
+        agent.run()  # a path's first point closes no segment
         watch.totals_ns.clear()
-        self.window: Window = agent.run_updates(UPDATES_A_BLOCK)
+        self.window: Window = agent.run(updates=UPDATES_A_BLOCK)
         self.observe_us = watch.totals_ns["observe"] / 1e3 / UPDATES_A_BLOCK
         self.update_us = 1e6 * self.window.cpu_s / UPDATES_A_BLOCK
 
@@ -74,7 +74,7 @@ def measure(config: OverheadConfig, progress: Callable[[str], None]) -> dict[str
     check_machine(config.agent)
     configure_torch()
     agent = BenchAgent(config.task, config.agent, method=NoMethod())
-    agent.run_updates(WARM_UP_UPDATES)
+    agent.run(updates=WARM_UP_UPDATES)
     blocks: dict[str, list[Block]] = {kind: [] for kind in KINDS}
     quiet, own_s = Quiet(), -time.process_time()
     until_s = time.monotonic() + config.seconds

@@ -64,7 +64,8 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
     check_machine(config.agent)
     configure_torch()
     agent = BenchAgent(config.task, config.agent, method=Leap())
-    agent.run_updates(WARM_UP_UPDATES)
+    theta0 = agent.task.learner.shared.clone()
+    agent.run(updates=WARM_UP_UPDATES)
     recorder = TaskRecorder(config.task.agent_steps)
     spec = TaskSpec(game=config.task.resolved_games[0], seed=0)
     taking, writing, restoring = Clock(), Clock(), Clock()
@@ -75,7 +76,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
         run = RunFolder(folder)
         files = SlotFiles(run.slot(0, 0), spec, "bench", folder=run)
         while len(taking.cpu_ms) < LEAST_REPEATS or time.monotonic() < until_s:
-            agent.run_updates(1)
+            agent.run()
             with taking:
                 snapshot = take_snapshot(agent.task, agent.path, recorder)
             contribution = agent.path.gradient().cpu().numpy()
@@ -85,7 +86,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
                 )
         for _ in range(LEAST_REPEATS):
             fresh = ConfiguredTasks(task=config.task, agent=config.agent)(spec)
-            path = Leap().start(agent.path_start.clone())
+            path = Leap().start(theta0.clone())
             with restoring:
                 restore_snapshot(snapshot, fresh, path, TaskRecorder(config.task.agent_steps))
             fresh.close()
