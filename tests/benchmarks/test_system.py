@@ -111,8 +111,13 @@ def test_server_prints_the_load_of_each_number_of_trainers(json_of: Measure) -> 
 
 def test_the_parts_of_a_start_add_up_to_the_whole() -> None:
     taken = {
-        **{"import": 2.0, "roms": 0.5, "ray": 4.0, "local_folder": 2.25, "local_updated": 3.0},
-        **{"ray_folder": 2.5, "ray_updated": 11.0},
+        "import": 2.0,
+        "roms": 0.5,
+        "ray": 4.0,
+        "local_folder": 2.25,
+        "local_updated": 3.0,
+        "ray_folder": 2.5,
+        "ray_updated": 11.0,
     }
     local, ray = runtime_parts(taken, "local"), runtime_parts(taken, "ray")
     parts = {"import_s": 2.0, "config_s": 0.25, "ray_s": 0.0, "roms_s": 0.5, "first_update_s": 0.25}
