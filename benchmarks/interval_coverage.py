@@ -1,4 +1,4 @@
-"""What can few seeds say, and how often do the intervals of an evaluation hold the truth?
+"""How wide the intervals of few agents are, and how often they contain the true value.
 
 The tables of docs/evaluation.md. The second is of many made-up evaluations whose truth is known:
 the share in which the 95 % interval holds the value that endlessly many seeds would give. Each game

@@ -1,12 +1,11 @@
-"""What Leap's sums cost an agent.
+"""Measures the cost of Leap's sums in an agent.
 
 One agent, five kinds of blocks in turns: without sums, and with those of the energy (p = 2) and of
 the length (p = 1), in the Euclidean metric and in the optimizer's. A block begins a path of its own
-where the parameters are, so that all kinds watch the same agent, whose emulators neither know nor
-care.
+where the parameters are, so that all kinds observe the same agent.
 
-Not counted is what Leap has cost by then: RMSProp sums the squares of what it moves, which are the
-lengths of Leap's segments, in blocks of all kinds. `benchmarks/hot_loop.py` measures that.
+One cost of Leap is in blocks of all kinds and not counted: RMSProp sums the squares of its steps,
+which are the lengths of Leap's segments. `benchmarks/hot_loop.py` measures that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How large a task's snapshot is, and what it costs to take, keep and restore it.
+"""The size of a task's snapshot, and the time to take, write and restore it.
 
 A trainer takes one every so many seconds and the server writes it to disk; one is restored only
 when a task was lost. Times are CPU times, so that others on the machine hardly count; the write has
@@ -33,7 +33,7 @@ EVERY_S = RuntimeConfig().snapshot_every_s
 
 
 class Clock:
-    """CPU and wall-clock milliseconds of one thing, again and again."""
+    """CPU and wall-clock milliseconds of repeated blocks."""
 
     def __init__(self) -> None:
         self.cpu_ms: list[float] = []
@@ -124,6 +124,6 @@ def table(metrics: Mapping[str, Any]) -> str:
             f"{metrics['share_of_trainer']:.2%} of it at one every {metrics['every_s']:.0f} s",
             f"  write     {metrics['write_ms']:>8.1f} ms of the server, "
             f"{metrics['write_wall_ms']:.1f} ms with the disk",
-            f"  restore   {metrics['restore_ms']:>8.1f} ms of whoever takes the task over",
+            f"  restore   {metrics['restore_ms']:>8.1f} ms of the trainer that takes the task over",
         ]
     )
