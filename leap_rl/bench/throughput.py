@@ -22,11 +22,11 @@ from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.limit import make_limit
 from leap_rl.bench.machine import Quiet, circumstances
 from leap_rl.bench.worker_pool import WorkerPool
-from leap_rl.compute.machine import cpu_s, descendants
+from leap_rl.core.choices import LossDifference
+from leap_rl.core.machine import cpu_s, descendants
+from leap_rl.learners.registry import make_learner
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
-from leap_rl.tasks.config import LossDifference
-from leap_rl.tasks.factory import ConfiguredTasks
 
 ROUNDS = 5
 """Windows of each kind."""
@@ -62,7 +62,7 @@ def measure(
     rates: dict[str, list[float]] = {"agent": [], "limit": []}
     cpu_rates: dict[str, list[float]] = {"agent": [], "limit": []}
     splits: list[dict[str, float]] = []
-    tasks = ConfiguredTasks(task=config.task, agent=config.agent)
+    tasks = make_learner(task=config.task, agent=config.agent)
     tasks.check_machine()
     tasks.shared_layout()  # raises here, once, if the encoder does not fit
     trainers, game = config.trainers_counted, config.task.resolved_games[0]

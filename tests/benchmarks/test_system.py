@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from leap_rl.tasks.images.config import OmniglotConfig
 
 from benchmarks.harness.medians import estimate
 from benchmarks.system import omniglot, server
 from benchmarks.system.__main__ import BENCHES, main
 from benchmarks.system.config import ServerConfig
 from benchmarks.system.startup import runtime_parts
+from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.task import Task
 from leap_rl.training.runtime.local import LocalRuntime
 
 Measure = Callable[[str], dict[str, Any]]
