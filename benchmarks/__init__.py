@@ -1,1 +1,1 @@
-"""What developers measure: the system's parts, peers, protocols, and the paper's tables."""
+"""Measurements for development: parts of the system, peers, protocols, the paper's tables."""

@@ -35,18 +35,18 @@ from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What an undisturbed run and one with injected failures came to."""
+    """Results of an undisturbed run and of one with injected failures."""
 
     fired: list[tuple[FaultPoint, int]]
-    """Fault point and visit of each failure that fired, in their order."""
+    """Fault point and visit of each failure that fired, in order."""
     missed: list[tuple[str, int]]
     """Planned failures that did not fire."""
     differences: list[str]
-    """Between the two runs."""
+    """Differences between the two runs."""
     updates: int
-    """Of the undisturbed run."""
+    """Updates of the undisturbed run."""
     repeated_updates: int
-    """What the other run made more of: those since the snapshots that it resumed from."""
+    """Updates that the other run repeated after the snapshots from which it resumed."""
     undisturbed_s: float
     disturbed_s: float
 
@@ -93,7 +93,7 @@ def run_both(words: Sequence[str], folder: Path, *, kills: int, seed: int) -> Ou
 
 
 def run_one(words: Sequence[str], run: RunFolder, faults: FaultInjector) -> float:
-    """Run a run to its end, however often its driver is killed; returns the seconds it took."""
+    """Resume a run until it ends, whenever its driver is killed; returns the seconds it took."""
     log, plan = (run.path.with_suffix(suffix) for suffix in (".log", ".json"))
     write_plan(faults, plan)
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Ours against peers, in turns within one run; writes the tables of docs/performance.md.
+"""Compares leap_rl with peers in alternating runs; writes the tables of docs/performance.md.
 
     .venv/bin/python -m benchmarks.compare --peers sb3_a2c atari_vector_env_step --out rows.jsonl
 
@@ -148,7 +148,7 @@ def of_ours(row: Row, name: str) -> float:
 
 
 def ratios(row: Row) -> dict[str, float]:
-    """Return how many times each peer's rate ours is: the median over its runs.
+    """Return our rate divided by each peer's: the median over its runs.
 
     Each is set against the mean of the two of ours around it.
     """

@@ -1,4 +1,4 @@
-"""What each decision in the agent's hot loop buys: both ways in turns, within one run.
+"""Measures each decision in the agent's hot loop: both alternatives in turns, within one run.
 
     .venv/bin/python -m benchmarks.hot_loop [--repeats 40] [--encoder mnih2013]
 
@@ -179,7 +179,7 @@ def choices(encoder: str, precision: str) -> list[Choice]:
 
 @kernel
 def _plain_rmsprop(theta: Any, grad: Any, mean_square: Any, new_theta: Any, rates: Any) -> None:
-    """`rmsprop._rmsprop` without the sums of squares that only Leap has a use for.
+    """`rmsprop._rmsprop` without the sums of squares that only Leap uses.
 
     The vectors are plain [N]: with no order of sums to keep, this is what compiles to the fastest.
     """

@@ -1,4 +1,4 @@
-"""What can few seeds say, and how often do the intervals of an evaluation hold the truth?
+"""How wide the intervals of few agents are, and how often they contain the true value.
 
 The tables of docs/evaluation.md. The second is of many made-up evaluations whose truth is known:
 the share in which the 95 % interval holds the value that endlessly many seeds would give. Each game
@@ -172,20 +172,20 @@ def main() -> None:
     given = options().parse_args()
     print(markdown(width_rows(given.widths)))
     rows = []
-    for games, seeds in product(given.games, given.seeds):
-        shares = coverage(games, seeds, evaluations=given.evaluations, resamples=given.resamples)
+    for games, agents in product(given.games, given.seeds):
+        shares = coverage(games, agents, evaluations=given.evaluations, resamples=given.resamples)
         found = {name: f"{100 * share:.0f} %" for name, share in shares.items()}
-        rows.append({"games": games, "seeds": seeds, **found})
+        rows.append({"games": games, "agents": agents, **found})
         print(rows[-1], flush=True)
     print(markdown(rows))
     rows = []
     many = given.evaluations, given.resamples
-    for runs, seeds, between in product(given.runs, [5, 10], given.between_runs):
+    for runs, agents, between in product(given.runs, [5, 10], given.between_runs):
         shares = coverage_of_runs(
-            RUNS_GAMES, runs, seeds, between_runs=between, evaluations=many[0], resamples=many[1]
+            RUNS_GAMES, runs, agents, between_runs=between, evaluations=many[0], resamples=many[1]
         )
         found = {name: f"{100 * share:.0f} %" for name, share in shares.items()}
-        rows.append({"runs": runs, "seeds": seeds, "runs' deviation": between, **found})
+        rows.append({"runs": runs, "agents": agents, "runs' deviation": between, **found})
         print(rows[-1], flush=True)
     print(markdown(rows), end="")
 

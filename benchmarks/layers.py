@@ -1,4 +1,4 @@
-"""Which layers of a meta-trained encoder carry what agents gain from it, and what they hold.
+"""Which layers of a meta-trained encoder help agents, and what their features are.
 
     .venv/bin/python -m benchmarks.layers --init pretrained:minatar-leap \\
         --games MinAtar/Freeway-v1 MinAtar/Breakout-v1 --agent_steps 200000 --out runs/layers

@@ -1,15 +1,15 @@
-"""Meta-train as a protocol says, and judge what came of it.
+"""Meta-train as a protocol says, and evaluate the initializations.
 
     .venv/bin/python -m benchmarks.meta_training benchmarks/protocols/single_game.yaml
 
 Meta-trains each variant of a protocol on each of its pools of games, with each of its seeds, and
-shows the mean return over a task's whole budget by meta-step: what an agent gets while it learns.
-Where the protocol asks for it, new agents then learn from what was meta-trained and from random
-encoders, and `leap-rl evaluate` compares them. A table of cosines says how the contributions of two
-tasks point to each other, over pairs of games and over variants of one. A protocol is a YAML file
+shows the mean return over a task's whole budget by meta-step, that is, while an agent learns.
+If the protocol has an evaluation, new agents then learn from the meta-trained and from random
+encoders, and `leap-rl evaluate` compares them. A table has the cosines between the contributions of
+two tasks, over pairs of games and over modes of one game. A protocol is a YAML file
 with
 
-    question:   what is asked, in a sentence
+    question:   the question, in a sentence
     train:      options of `leap-rl train` that all cells share, nested as in a config
     pools:      games by the name of their pool
     variants:   by name, the options, dotted, in which each differs
@@ -20,8 +20,8 @@ with
                 to compare with the runs' own random starts too
 
 Finished cells are kept in OUT/cells.jsonl: call it again to resume, also after the protocol has
-grown. With --report it shows what is finished and computes nothing. A cell is known by its options,
-so that a changed one is computed again.
+grown. With --report it shows the finished cells and computes nothing. A cell is identified by its
+options, so that a changed one is computed again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from benchmarks.harness.protocol_runs import run_cell
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write and print the tables and the figures of the cells that are finished."""
+    """Write and print the tables and plots of the finished cells."""
     protocol = read_protocol(given.protocol)
     experiment.announce(write_report(protocol, results, given.out / given.protocol.stem))
 
@@ -55,16 +55,16 @@ def options() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("protocol", type=Path, help="a YAML file, see above")
-    parser.add_argument("--out", type=Path, help="folder of what comes out: runs/PROTOCOL")
+    parser.add_argument("--out", type=Path, help="folder of cells, tables and plots: runs/PROTOCOL")
     experiment.add_processes(parser)
     parser.add_argument(
-        "--report", action="store_true", help="show what is finished, and compute nothing"
+        "--report", action="store_true", help="show the finished cells, and compute nothing"
     )
     return parser
 
 
 def show(given: argparse.Namespace) -> int:
-    """Report on what is finished; returns the exit status."""
+    """Report on the finished cells; returns the exit status."""
     try:
         results = CellFile(given.out / "cells.jsonl").read()
         cells = all_cells(read_protocol(given.protocol))
@@ -92,7 +92,7 @@ def main() -> int:
     )
     if status:
         return status
-    # Evaluations share the cores: as many at a time as there are, with trainers of their own.
+    # All evaluations run at the same time and share the cores among their trainers.
     evaluations = max(1, len(evaluation_cells(read_protocol(given.protocol))))
     trainers = max(1, given.processes // evaluations)
     given.processes = min(given.processes, evaluations)

@@ -56,7 +56,7 @@ def table() -> str:
 
 
 def page() -> str:
-    """Return the page with its table as the imports are."""
+    """Return the page with a table made from the imports."""
     text = PAGE.read_text()
     before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
     return text[:before] + "\n" + table() + "\n" + text[after:]

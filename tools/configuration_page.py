@@ -37,7 +37,7 @@ from leap_rl.training.config import RuntimeConfig
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
 CONFIGS: dict[str, type] = {**RUNS, "plan": PlanConfig, "play": PlayConfig}
-"""Of the commands whose options are a config; `bench` has one for each measurement."""
+"""Configs of the commands that have one; `bench` has one for each measurement."""
 
 GROUPS: dict[str, type] = {
     "meta": MetaConfig,
@@ -47,10 +47,10 @@ GROUPS: dict[str, type] = {
     "runtime": RuntimeConfig,
     "tracking": TrackingConfig,
 }
-"""What commands share, by the name that their options begin with."""
+"""Groups of options that commands share, by prefix."""
 
 OTHERS = tuple(name for name in COMMANDS if name not in (*CONFIGS, "bench"))
-"""Commands without a config: their help says what they take."""
+"""Commands without a config: the page has their help."""
 
 WORDS: dict[object, str] = {
     int: "a whole number",
@@ -104,10 +104,10 @@ of a table.
 
 @dataclass(frozen=True)
 class Option:
-    """One line of a config."""
+    """An option of a config."""
 
     name: str
-    """With dots."""
+    """Its dotted name."""
     values: str
     default: object
     text: str

@@ -42,7 +42,7 @@ def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, file
     def moved(link: re.Match[str]) -> str:
         path = path_of(uri, link[2])
         if not (root_of(config) / path).is_file():
-            return link[0]  # mkdocs says what is wrong with it
+            return link[0]  # mkdocs reports it
         return link[1] + posixpath.relpath(uri_of(path), here or ".")
 
     return LINK.sub(moved, markdown)

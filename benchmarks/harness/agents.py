@@ -1,4 +1,4 @@
-"""Agents that learn in an experiment's cells, each alone, and how they compare."""
+"""Agents that learn in an experiment's cells, one a cell, and their comparison."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.learners.task import Task
 
 INTERVALS: Final = 100
-"""Intervals of the budget whose rewards are summed up, R."""
+"""Intervals of the budget over which rewards are summed, R."""
 
 
 class Curve:
-    """What an agent earns: sums over the intervals [R], and its episodes [E]."""
+    """An agent's rewards: sums over the intervals [R], and its episodes [E]."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -30,12 +30,11 @@ class Curve:
         self._episodes: list[tuple[int, float]] = []
 
     def add(self, agent_steps: int, rewards: float, episodes: Sequence[float] = ()) -> None:
-        """Add what was earned up to an agent step, and the returns of what ended there."""
+        """Add the rewards up to an agent step, and the returns of episodes that ended there."""
         self._rewards[np.searchsorted(self._ends, agent_steps)] += rewards
         self._episodes.extend((agent_steps, episode_return) for episode_return in episodes)
 
     def result(self) -> Mapping[str, Any]:
-        """Return it as plain lists."""
         return {
             "interval_ends": self._ends.tolist(),
             "rewards": self._rewards.tolist(),
@@ -57,12 +56,12 @@ def learn(task: Task, start: Tensor, curve: Curve) -> None:
 def summary_of(
     cells: Sequence[Cell], results: experiment.Results, *, group: Callable[[Cell], str]
 ) -> Summary:
-    """Return what agents come to; their reference is the group of the first cell.
+    """Summarize agents; their reference is the group of the first cell.
 
     Args:
-        cells: The agents', with `game`, `seed` and `agent_steps`.
-        results: Theirs have what `Curve.result` returned.
-        group: Names the group that an agent is of.
+        cells: The agents' cells, with `game`, `seed` and `agent_steps`.
+        results: Of each cell, the result of `Curve.result`.
+        group: Returns the name of an agent's group.
     """
     names = tuple(dict.fromkeys(map(group, cells)))
     games = tuple(dict.fromkeys(cell["game"] for cell in cells))

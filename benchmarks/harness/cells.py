@@ -1,4 +1,4 @@
-"""An experiment in cells, each computed once: a stopped one continues with what is missing.
+"""An experiment in cells, each computed once: a stopped one continues with the missing cells.
 
 A cell is named by plain values. What it comes to is one line of a JSONL file, written when the cell
 is done, so that a file that was torn in its last line loses that cell alone.
@@ -42,7 +42,7 @@ class CellFile:
         self._path = path
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the results of finished cells, by `key_of` their names.
+        """Return the results of finished cells, by `key_of`.
 
         Raises:
             ValueError: A line is damaged, other than by a crash that tore the last.
@@ -59,7 +59,7 @@ class CellFile:
                     "cell computed again"
                 )
             results[key_of(record["cell"])] = record["result"]
-        if (last := _parsed(end)) is not None:  # else there is none, or a crash has torn it
+        if (last := _parsed(end)) is not None:  # otherwise absent, or cut off by a crash
             results[key_of(last["cell"])] = last["result"]
         return results
 
@@ -132,7 +132,7 @@ def compute_cells(
                     file.add(cell, future.result())
                     standing.finished(cell)
                 except BrokenProcessPool:
-                    raise  # nor will any other cell be computed
+                    raise  # no further cell is started
                 except Exception as error:
                     failed = failed or error
             if not ended:

@@ -1,4 +1,4 @@
-"""The paper's measures of a supervised task: how fast it is learned, and how well in the end.
+"""The paper's measures of a supervised task: area under the error curve, and final error.
 
 Section 4: "We measure transfer learning in terms of final performance and speed of convergence,
 where the latter is defined as the area under the training error curve."

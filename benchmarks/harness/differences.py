@@ -12,7 +12,7 @@ WALL_CLOCK = ("time/", "throughput/")
 
 
 def differences(one: RunFolder, two: RunFolder) -> list[str]:
-    """Say what differs, line by line; nothing if nothing does.
+    """Return one line a difference; an empty list if there is none.
 
     Compared are the SHA-256 sums of every checkpoint's files, the rows without those of the wall
     clock, which tasks filled the slots, and the episodes.

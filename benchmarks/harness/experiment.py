@@ -1,4 +1,4 @@
-"""The command of an experiment in cells: the options, and the ends, that all of them have."""
+"""The command of an experiment in cells: its common options and exit statuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leap_rl.core.machine import cores
 from leap_rl.evaluation.statistics import FloatArray
 
 Results = Mapping[str, Mapping[str, Any]]
-"""Of finished cells, by `benchmarks.harness.cells.key_of` their names."""
+"""Results of finished cells, by `benchmarks.harness.cells.key_of`."""
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -25,7 +25,7 @@ STOPS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_processes(options: argparse.ArgumentParser) -> None:
-    """Add the option of how many cells are computed at a time."""
+    """Add the option for the number of cells at a time."""
     options.add_argument(
         "--processes",
         type=positive,
@@ -57,16 +57,16 @@ def run(
 
     Args:
         given: Parsed options, `out` and `processes` among them.
-        cells_of: Names the cells that the options ask for.
-        work: Computes one; a function of a module, as it runs in processes of its own.
-        report: Writes tables and figures of the options and all results.
-        check: Refuses, by a ValueError, options that finished cells are not of.
+        cells_of: Returns the cells of the options.
+        work: Computes a cell; a module-level function, since it runs in other processes.
+        report: Writes tables and plots of all results.
+        check: Raises ValueError if the options do not fit the finished cells.
 
     Returns:
         The exit status: 0; or 2 for bad input, 1 for a training run that failed, 130 when it was
         interrupted or told to terminate, each with one line on stderr.
     """
-    # SIGINT too: a shell's background jobs are started with it ignored.
+    # SIGINT too: it is ignored in background jobs of a shell.
     before = {stop: signal.signal(stop, signal.default_int_handler) for stop in STOPS}
     try:
         check(given)
@@ -93,7 +93,7 @@ def run(
 
 
 def announce(files: Sequence[Path]) -> None:
-    """Print the tables among the files, and where all of them are."""
+    """Print the tables among the files, and the paths of all files."""
     for file in files:
         if file.suffix == ".md":
             print(file.read_text())

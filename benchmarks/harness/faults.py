@@ -40,7 +40,7 @@ def draw_faults(visits: Mapping[FaultPoint, int], *, kills: int, seed: int) -> d
     at: dict[str, list[int]] = {}
     plain = [point for point in FaultPoint if point not in FOLLOWS and visits.get(point)]
     dice.shuffle(plain)
-    # Those that follow another kill are drawn last, when it is known what there is to follow.
+    # Failures that need an earlier kill are drawn last, when the other kills are known.
     once, again = [*plain, *FOLLOWS][:kills], islice(cycle(plain), kills * len(plain))
     left = kills
     for point in chain(once, again):

@@ -1,4 +1,4 @@
-"""How good is the identity in place of the Jacobians? The paper's appendix of that name.
+"""How good the identity approximates the Jacobians, as in the paper's appendix of that name.
 
     Jⁱ⁺¹(θ⁰) = (I − α H(θⁱ)) Jⁱ(θ⁰),   J⁰ = I,      ρ(i) = ‖I − Jⁱ‖₁ / ‖Jⁱ‖₁
 

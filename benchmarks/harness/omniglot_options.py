@@ -1,4 +1,4 @@
-"""The options that the experiments on Omniglot share, and what they mean."""
+"""Options that the experiments on Omniglot share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def parser(description: str | None, *, out: str) -> argparse.ArgumentParser:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--data", required=True, help="Omniglot, as task.data")
-    options.add_argument("--out", type=Path, default=Path(out), help="folder of what comes out")
+    options.add_argument(
+        "--out", type=Path, default=Path(out), help="folder of cells, tables and plots"
+    )
     add_processes(options)
     return options
 
@@ -39,7 +41,7 @@ def add_training(options: argparse.ArgumentParser, *, published_meta_steps: int)
 
 
 def training(cell: Cell, data: str) -> dict[str, Any]:
-    """Return the options of `leap-rl train`, by name, that a cell of such an experiment means."""
+    """Return the options of `leap-rl train` for a cell of such an experiment, by name."""
     return {
         "seed": cell["repeat"],
         "meta.batch_size": cell["pretraining"],
@@ -55,14 +57,14 @@ def training(cell: Cell, data: str) -> dict[str, Any]:
 
 
 def check_images(given: argparse.Namespace) -> None:
-    """Refuse other images than those that finished cells are of; none at all will do for them.
+    """Refuse images that differ from those of the finished cells; without images, check nothing.
 
     Raises:
         ValueError: There are others.
     """
     data, out = given.data, given.out
     if not Path(data).expanduser().exists():
-        return  # a cell that is missing says so
+        return  # a missing cell raises the error
     found, kept = read_omniglot(data).sha256, out / "images.sha256"
     if not kept.exists():
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A protocol of meta-training: the runs and evaluations that it asks for, each a cell."""
+"""A protocol of meta-training: its runs and evaluations, each a cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Protocol = Mapping[str, Any]
 
 
 def read_protocol(path: Path) -> Protocol:
-    """Return a protocol.
+    """Read a protocol.
 
     Raises:
         ValueError: It cannot be read, or lacks a part.

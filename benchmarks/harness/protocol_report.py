@@ -1,9 +1,9 @@
-"""Tables and figures of a protocol's finished cells."""
+"""Tables and plots of a protocol's finished cells."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,17 @@ from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import FloatArray, mean_interval, shown
 
 SAMPLED = "those of the meta-step"
-"""In place of a game, where a meta-step has some of the pool's."""
+"""The name in place of a game if a meta-step has only some of the pool's games."""
 
 COLUMNS = 4
 """Panels beside each other in a figure, at most."""
 
 Curves = dict[tuple[str, str], dict[str, list[list[float]]]]
-"""By pool and variant and by game: a list of series over the meta-steps, one a seed."""
+"""By pool and variant and by game: a series over the meta-steps for each meta-training run."""
 
 
 def write_report(protocol: Protocol, results: Results, path: Path) -> list[Path]:
-    """Write the tables and the figures of the cells that are finished; returns the files."""
+    """Write the tables and plots of the finished cells; returns the files."""
     files = report_training(protocol, results, path)
     pulled = cosine_rows(protocol, results)
     if pulled:
@@ -44,7 +44,7 @@ def write_report(protocol: Protocol, results: Results, path: Path) -> list[Path]
 
 
 def report_training(protocol: Protocol, results: Results, path: Path) -> list[Path]:
-    """Write what agents got while they were meta-trained, by meta-step."""
+    """Write the agents' returns during meta-training, by meta-step."""
     curves = curves_of(protocol, results, "returns")
     ends = curves_of(protocol, results, "final_returns")
     each = {  # agent steps of all of a meta-step's tasks
@@ -56,21 +56,21 @@ def report_training(protocol: Protocol, results: Results, path: Path) -> list[Pa
     table: list[dict[str, Any]] = []
     panels: dict[str, dict[str, Line]] = {}
     for (pool, variant), by_game in curves.items():
-        for game, seeds in by_game.items():
-            row = row_of(game, np.array(seeds), np.array(ends[pool, variant][game]))
+        for game, runs in by_game.items():
+            row = row_of(game, np.array(runs), np.array(ends[pool, variant][game]))
             table.append({"pool": pool, "variant": variant, **row})
-            if len(seeds[0]) == 1:
+            if len(runs[0]) == 1:
                 continue  # a point is no curve
-            spent = [n * each[pool, variant] / 1e6 for n in range(len(seeds[0]))]
+            spent = [n * each[pool, variant] / 1e6 for n in range(len(runs[0]))]
             title = title_of(pool, game, of=by_game, pools=len(pools))
-            panels.setdefault(title, {})[variant] = band(spent, np.array(seeds))
+            panels.setdefault(title, {})[variant] = band(spent, np.array(runs))
     label = "agent steps of meta-training, millions"
     drawn = [Panel(lines, label, "mean return", title=at) for at, lines in panels.items()]
     return [*write_table(table, path), *(draw(drawn, path, columns=COLUMNS) if drawn else [])]
 
 
 def cosine_rows(protocol: Protocol, results: Results) -> list[dict[str, Any]]:
-    """Return, of each pool's runs, how the contributions of tasks point to each other."""
+    """Return the cosines between contributions of tasks, by pool and variant."""
     found: dict[tuple[str, str], list[list[tuple[str, str, float]]]] = {}
     for cell in training_cells(protocol):
         pairs = results.get(key_of(cell), {}).get("cosines")
@@ -87,7 +87,7 @@ def cosine_rows(protocol: Protocol, results: Results) -> list[dict[str, Any]]:
             {
                 "pool": pool,
                 "variant": variant,
-                "seeds": len(runs),
+                "runs": len(runs),
                 "cosine between games": _spread(different),
                 "within a game": _spread(alike),
             }
@@ -96,7 +96,7 @@ def cosine_rows(protocol: Protocol, results: Results) -> list[dict[str, Any]]:
 
 
 def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list[Path]:
-    """Write how new agents learned, and the verdicts."""
+    """Write the learning curves of new agents, and the verdicts."""
     panels, rows = [], []
     for cell, result in evaluated:
         budget = cell["evaluation"]["agent_steps"]
@@ -106,7 +106,7 @@ def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list
             lines = {
                 name: band(steps, np.array(by_game[game]))
                 for name, by_game in result["rewards"].items()
-                if not name.endswith("@0")  # random starts too, and alike in all methods
+                if not name.endswith("@0")  # random starts too, equal for all methods
             }
             label = "reward per 1,000 agent steps"
             title = title_of(cell["pool"], game, of=games, pools=len(evaluated))
@@ -114,20 +114,25 @@ def report_evaluation(evaluated: Sequence[tuple[Cell, Any]], path: Path) -> list
         for table in result["tables"]:
             against, by_game, _ = table["title"].partition(", game by game")
             told = {"pool": cell["pool"], "compared": against}
-            rows += [told | row for row in table["rows"] if by_game]
+            rows += [told | _in_agents(row) for row in table["rows"] if by_game]
     verdicts = path.with_name(f"{path.name}_verdicts.md")
     sentences = [
         f"* {cell['pool']}: {said}"
         for cell, result in evaluated
         for said in result["verdicts"]
-        if "@0: " not in said  # which the table has
+        if "@0: " not in said  # the table has them
     ]
     verdicts.write_text("\n".join(sentences) + "\n")
     return [*write_table(rows, path), *draw(panels, path, columns=COLUMNS), verdicts]
 
 
+def _in_agents(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the column that stored evaluations call "seeds": it counts agents."""
+    return {"agents" if name == "seeds" else name: value for name, value in row.items()}
+
+
 def title_of(pool: str, game: str, *, of: Collection[str], pools: int) -> str:
-    """Return a panel's title, as short as it can be: it is of a game of a pool, one of so many."""
+    """Return a panel's title: the pool and the game, unless there is only one."""
     if len(of) == 1 and pools > 1:
         return pool
     short = game.removeprefix("MinAtar/").removesuffix("-v1")
@@ -135,7 +140,7 @@ def title_of(pool: str, game: str, *, of: Collection[str], pools: int) -> str:
 
 
 def band(x: Sequence[float], series: FloatArray) -> Line:
-    """Return the mean of series [n, x] and, where there are several, their least and largest."""
+    """Return the mean of series [n, x] and, if n > 1, their minimum and maximum."""
     low, high = (
         (series.min(0).tolist(), series.max(0).tolist()) if len(series) > 1 else (None, None)
     )
@@ -143,10 +148,10 @@ def band(x: Sequence[float], series: FloatArray) -> Line:
 
 
 def curves_of(protocol: Protocol, results: Results, of: str) -> Curves:
-    """Return a result's series of all seeds, by pool and variant and by game.
+    """Return a result's series of all runs, by pool and variant and by game.
 
-    A meta-step that is smaller than its pool leaves games out, so there the series is of the mean
-    over those that it has.
+    A meta-step that is smaller than its pool leaves games out; then the series is the mean over the
+    games of each meta-step.
     """
     found: Curves = {}
     for cell in training_cells(protocol):
@@ -169,11 +174,11 @@ def row_of(game: str, curves: FloatArray, ends: FloatArray) -> dict[str, Any]:
 
     Args:
         game: Its name.
-        curves: The mean return over a task by meta-step, [seeds, meta-steps].
+        curves: The mean return over a task by meta-step, [runs, meta-steps].
         ends: The mean return at a task's end, likewise.
     """
     last = curves.shape[1] - 1
-    row = {"game": game, "seeds": len(curves)}
+    row = {"game": game, "runs": len(curves)}
     if last:
         columns = {"first": 0, "1/3": last // 3, "2/3": 2 * last // 3, "last": last}
         rise = curves[:, (last + 1) // 2 :].mean(axis=1) - curves[:, 0]
@@ -193,12 +198,12 @@ def row_of(game: str, curves: FloatArray, ends: FloatArray) -> dict[str, Any]:
 
 
 def _mean(values: FloatArray) -> str:
-    """NaN stands for a seed in which no episode ended."""
+    """NaN stands for a run in which no episode ended."""
     return "–" if np.isnan(values).any() else f"{values.mean():.2f}"
 
 
 def _spread(values: Sequence[float]) -> str:
-    """Return the mean of what pairs have, and the least and the most."""
+    """Return mean, minimum and maximum of cosines."""
     cosines = np.array(values)
     return f"{_mean(cosines)} ({_range(cosines)})" if values else "–"
 

@@ -38,7 +38,7 @@ BINS = 20
 """Parts of an agent's budget, each with its mean reward in a cell's result."""
 
 EVALUATION_SEED = 1000
-"""Of evaluations; no seed of a meta-training run."""
+"""Seed of evaluations, unlike that of any meta-training run."""
 
 
 def run_cell(cell: Cell, *, out: Path, trainers: int = 1) -> dict[str, Any]:
@@ -69,14 +69,14 @@ def train_run(cell: Cell, *, out: Path) -> dict[str, Any]:
 
 
 def run_of(cell: Cell, *, out: Path) -> Path:
-    """Return the folder of a meta-training run; more meta-steps resume the same."""
+    """Return the folder of a meta-training run; with more meta-steps it is the same run."""
     options = {name: value for name, value in cell["options"].items() if name != "meta.meta_steps"}
     name = hashlib.sha256(json.dumps([options, cell["seed"]], sort_keys=True).encode()).hexdigest()
     return out / "runs" / name[:16]
 
 
 def evaluate_runs(cell: Cell, *, out: Path, trainers: int) -> dict[str, Any]:
-    """Let agents learn from a pool's runs and from random encoders; returns what is to be said."""
+    """Evaluate a pool's runs against random encoders; returns verdicts, tables and rewards."""
     asked = cell["evaluation"]
     inits = [
         f"{variant.replace(' ', '_')}="
@@ -118,7 +118,7 @@ def reward_curves(agents: Sequence[LearningCurve]) -> list[list[float]]:
 
 
 def games_of(rows: Rows) -> list[str]:
-    """Return the games whose episodes the rows tell of, sorted."""
+    """Return the games that have episodes in the rows, sorted."""
     return sorted({game for row in rows for game in by_game(row, "return", "mean")})
 
 

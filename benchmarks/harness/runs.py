@@ -1,4 +1,4 @@
-"""The commands of leap-rl as parts of an experiment, each resumed where it stopped."""
+"""Runs of leap-rl inside an experiment, each resumed where it stopped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 
 EXIT_REFUSED: Final = 2
-"""Of leap-rl, for bad input."""
+"""Exit status of leap-rl for bad input."""
 
 _QUIET: Final = ("--tracking.console", "quiet", "--tracking.tensorboard", "false")
 
 
 def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
-    """Meta-train in a process of its own, one task after another, and return the initialization.
+    """Meta-train in another process, one task after another; returns the initialization.
 
     Args:
         path: The run's folder. A run that is there is resumed, or taken as it is if it is
@@ -35,7 +35,7 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
     """
     folder = RunFolder(path)
     if not folder.exists():
-        # What was torn before it was a run is of no use.
+        # A folder that was cut off before it became a run cannot be resumed.
         where = ["--run_dir", str(path), "--runtime.kind", "local"]
         _leap_rl("train", *argv, "--meta.meta_steps", str(meta_steps), *where, *_QUIET)
     elif (folder.latest() or 0) < meta_steps:
@@ -44,7 +44,7 @@ def meta_train(path: Path, argv: Sequence[str], *, meta_steps: int) -> Path:
 
 
 def evaluate(path: Path, argv: Sequence[str], *, trainers: int = 1) -> EvaluationResults:
-    """Evaluate initializations in processes of their own, and return what their agents learned.
+    """Evaluate initializations in other processes; returns the agents' learning curves.
 
     Args:
         path: The evaluation's folder. One that is there is resumed, or taken as it is if it is

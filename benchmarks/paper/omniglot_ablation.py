@@ -1,4 +1,4 @@
-"""The paper's fig:ablation:omniglot, at a budget that fits: six ways to set Leap up.
+"""The paper's fig:ablation:omniglot, at a smaller budget: six configurations of Leap.
 
     .venv/bin/python -m benchmarks.paper.omniglot_ablation --data ~/omniglot
 
@@ -36,16 +36,16 @@ CONFIGURATIONS = [
     for p in (1, 2)
     for loss_in_path, stabilizer in ((True, True), (True, False), (False, False))
 ]
-"""Without the loss in the path there is nothing to stabilize."""
+"""The stabilizer acts on the loss in the path only."""
 
 META_LR = {1: 0.1, 2: 0.05}
 """The authors' 0.1; their code drops the factor p of eq. 8, ours keeps it."""
 
 FINAL_PART = 0.1
-"""The part of the meta-steps, at the end, that the table is of."""
+"""Fraction of the meta-steps, at the end, over which the table averages."""
 
 FORM = ".3f"
-"""Of the tables' numbers."""
+"""Format of the tables' numbers."""
 
 SERIES = {
     "training_loss": ("loss", "total"),
@@ -100,13 +100,13 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
 
 
 def name_of(configuration: Mapping[str, Any]) -> str:
-    """Return a configuration as the paper's legend has it."""
+    """Return a configuration's name in the paper's legend."""
     loss = int(configuration["loss_in_path"])
     return f"p={configuration['p']} μ={int(configuration['stabilizer'])} f={loss}"
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write the tables and the figure."""
+    """Write the tables and the plot."""
     found: Found = {}
     for cell in cells_of(given):
         found.setdefault(name_of(cell), []).append(results[key_of(cell)])
@@ -136,7 +136,7 @@ def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
 
 
 def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
-    """Return what the stabilizer, the loss in the path and the length gain, within repetitions."""
+    """Return what stabilizer, loss in the path and length each gain, within repetitions."""
     stabilized, plain, without = CONFIGURATIONS[:3]
     pairs = [
         ({**one, "p": p}, {**other, "p": p})
@@ -158,7 +158,7 @@ def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[s
 
 
 def last_meta_steps(given: argparse.Namespace) -> int:
-    """Return of how many meta-steps the tables are."""
+    """Return the number of meta-steps over which the tables average."""
     meta_steps: int = given.meta_steps
     return max(1, round(FINAL_PART * meta_steps))
 

@@ -1,4 +1,4 @@
-"""The paper's fig:jac: how good the identity is in place of the Jacobians of gradient descent.
+"""The paper's fig:jac: the error of the identity as Jacobian of gradient descent.
 
     .venv/bin/python -m benchmarks.paper.omniglot_jacobian --data ~/omniglot
 
@@ -88,7 +88,7 @@ def cells_of(given: argparse.Namespace) -> list[Cell]:
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write the table and the figure."""
+    """Write the table and the plot."""
     rows, lines = [], {}
     for lr in given.lr:
         of_one = [results[key_of(cell)] for cell in cells_of(given) if cell["lr"] == lr]

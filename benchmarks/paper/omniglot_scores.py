@@ -44,14 +44,14 @@ METHODS = ("leap", "reptile", "finetune", "maml", "fomaml", "none")
 """`none` learns from random starts."""
 
 META_LR = {"leap": 0.1, "reptile": 0.1, "maml": 0.5, "fomaml": 0.5}
-"""Of SGD: the appendix's. Finetuning takes the mean of the encoders, and has none."""
+"""Rates of SGD, from the appendix. Pretraining (`finetune`) averages encoders without a rate."""
 
 MAML_UPDATES = 5
-"""Of a task in meta-training by MAML (section 4.1)."""
+"""Updates of a task in meta-training by MAML (section 4.1)."""
 
 UPDATES_PER_ROUND = 10
-"""Of finetuning, whose outer step is the mean of the encoders. It gets as many rounds as make each
-alphabet's updates those of the other methods, but MAML's."""
+"""Of pretraining (`finetune`), whose outer step is the mean of the encoders. It gets as many rounds
+as give each alphabet the updates of the other methods, MAML aside."""
 
 PUBLISHED = {
     count: dict(zip(METHODS, errors, strict=True))
@@ -112,7 +112,7 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
 
 
 def rounds(cell: Cell) -> int:
-    """Return how often a cell's method takes an outer step."""
+    """Return the number of outer steps of a cell's method."""
     if cell["method"] != "finetune":
         return int(cell["meta_steps"])
     return -(-int(cell["meta_steps"]) * int(cell["updates"]) // _updates_per_round(cell))
@@ -191,7 +191,7 @@ def means(results: Sequence[Mapping[str, Any]], measure: str) -> IntervalEstimat
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write tables and figures."""
+    """Write tables and plots."""
     found: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for cell in cells_of(given):
         found.setdefault((cell["pretraining"], cell["method"]), []).append(results[key_of(cell)])
@@ -229,7 +229,7 @@ def table(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
 
 
 def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[str, Any]]:
-    """Return what Leap gains over others, and each method by more alphabets, within repetitions."""
+    """Return differences within repetitions: Leap less others, and most less fewest alphabets."""
     methods = [method for method in given.methods if method != "none"]
     fewest, most = given.pretraining[0], given.pretraining[-1]
     pairs = [
@@ -247,7 +247,7 @@ def table_of_differences(given: argparse.Namespace, found: Found) -> list[dict[s
 
 
 def name_of(method: str, pretraining: int) -> str:
-    """Return what a row of differences is of."""
+    """Return the name of a method with a number of alphabets."""
     return f"{method}, {pretraining} alphabet{'s' if pretraining > 1 else ''}"
 
 

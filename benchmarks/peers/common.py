@@ -1,4 +1,4 @@
-"""What the peers' scripts have in common: options, processes that start together, one JSON object.
+"""Shared by the peers' scripts: options, processes that start together, one JSON object.
 
 Runs in each peer's own environment, so it imports the standard library alone.
 """

@@ -1,1 +1,1 @@
-"""What the parts of the system cost: Leap's sums, snapshots, the server, a start, messages."""
+"""Measures parts of the system: Leap's sums, snapshots, the server, the start, messages."""

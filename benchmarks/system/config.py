@@ -1,4 +1,4 @@
-"""What can be set about these measurements. Importing this costs no import of torch."""
+"""Options of these measurements. Importing this does not import torch."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class StartupConfig:
     """Environments of the agent."""
 
     repeats: int = 3
-    """How often each is measured; the median counts."""
+    """Repetitions of each measurement; the median is reported."""
 
 
 @dataclass(frozen=True)

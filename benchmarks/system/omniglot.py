@@ -1,4 +1,4 @@
-"""A supervised task against a plain PyTorch loop."""
+"""Compares a supervised task with a plain PyTorch loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ METHOD = Leap(p=1)
 
 @dataclass(frozen=True)
 class RandomImages:
-    """Makes tasks of random images: how long they take does not depend on what they show."""
+    """Makes tasks of random images, whose content does not change their speed."""
 
     config: OmniglotConfig
 
@@ -80,7 +80,7 @@ def measure(config: OmniglotBench, progress: Callable[[str], None]) -> dict[str,
 
 
 class PlainLoop:
-    """The loop that one would write: the network, torch's optimizer, nothing else."""
+    """A plain training loop: the network and torch's optimizer, nothing else."""
 
     def __init__(self, task: OmniglotTask) -> None:
         self._task = task
@@ -102,7 +102,7 @@ class PlainLoop:
 
 
 def _loops(make: RandomImages, seconds: float) -> dict[str, Any]:
-    # A task at its end validates with each update more, which no plain loop does.
+    # A task at its end also validates, which the plain loop does not.
     updates = max(make.config.updates, UPDATES_A_BLOCK + 2)
     make = replace(make, config=replace(make.config, updates=updates))
     theta0 = make.random_initialization(0)
@@ -113,7 +113,7 @@ def _loops(make: RandomImages, seconds: float) -> dict[str, Any]:
         task = make(SPEC)
         task.start(theta0)
         plain, path = PlainLoop(task), METHOD.start(theta0, borrow=True)
-        plain.update(0)  # each block starts with a path and an optimizer that are under way
+        plain.update(0)  # so that path and optimizer have state when a block starts
         task.advance(path.visit)
         order = (_time_plain, _time_task) if len(task_s) % 2 else (_time_task, _time_plain)
         for one in order:

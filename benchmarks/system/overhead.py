@@ -1,12 +1,11 @@
-"""What Leap's sums cost an agent.
+"""Measures the cost of Leap's sums in an agent.
 
 One agent, five kinds of blocks in turns: without sums, and with those of the energy (p = 2) and of
 the length (p = 1), in the Euclidean metric and in the optimizer's. A block begins a path of its own
-where the parameters are, so that all kinds watch the same agent, whose emulators neither know nor
-care.
+where the parameters are, so that all kinds observe the same agent.
 
-Not counted is what Leap has cost by then: RMSProp sums the squares of what it moves, which are the
-lengths of Leap's segments, in blocks of all kinds. `benchmarks/hot_loop.py` measures that.
+One cost of Leap is in blocks of all kinds and not counted: RMSProp sums the squares of its steps,
+which are the lengths of Leap's segments. `benchmarks/hot_loop.py` measures that.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ class Block:
     """Some updates with sums of one kind."""
 
     def __init__(self, agent: BenchAgent, kind: str) -> None:
-        agent.watch(KINDS[kind])
+        agent.path = KINDS[kind].start(agent.task.learner.shared.clone(), borrow=True)
         watch = Stopwatch()
         watch.wrap(agent.path, "visit", "observe")
-        agent.run_updates(1)  # a path's first point closes no segment
+        agent.run()  # a path's first point closes no segment
         watch.totals_ns.clear()
-        self.window: Window = agent.run_updates(UPDATES_A_BLOCK)
+        self.window: Window = agent.run(updates=UPDATES_A_BLOCK)
         self.observe_us = watch.totals_ns["observe"] / 1e3 / UPDATES_A_BLOCK
         self.update_us = 1e6 * self.window.cpu_s / UPDATES_A_BLOCK
 
@@ -74,7 +73,7 @@ def measure(config: OverheadConfig, progress: Callable[[str], None]) -> dict[str
     check_machine(config.agent)
     configure_torch()
     agent = BenchAgent(config.task, config.agent, method=NoMethod())
-    agent.run_updates(WARM_UP_UPDATES)
+    agent.run(updates=WARM_UP_UPDATES)
     blocks: dict[str, list[Block]] = {kind: [] for kind in KINDS}
     quiet, own_s = Quiet(), -time.process_time()
     until_s = time.monotonic() + config.seconds

@@ -1,4 +1,4 @@
-"""What the parameter server takes in a second, on Ray, with the real runtime.
+"""The parameter server's load on Ray: messages and megabytes a second, with the real runtime.
 
 Server and trainers are the run's own; the tasks compute nothing, hold a contribution of the real
 size, and are asked for it after every "update" of a millisecond. A trainer has one stream on the
@@ -29,7 +29,7 @@ from leap_rl.training.server.open_round import LeasePolicy
 FLOAT32_BYTES = 4
 
 Stream = tuple[int, float, float]
-"""Slot, when it came (monotonic seconds), and seconds to take it in."""
+"""Slot, arrival (monotonic seconds), and seconds to process it."""
 
 
 def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How large a task's snapshot is, and what it costs to take, keep and restore it.
+"""The size of a task's snapshot, and the time to take, write and restore it.
 
 A trainer takes one every so many seconds and the server writes it to disk; one is restored only
 when a task was lost. Times are CPU times, so that others on the machine hardly count; the write has
@@ -33,7 +33,7 @@ EVERY_S = RuntimeConfig().snapshot_every_s
 
 
 class Clock:
-    """CPU and wall-clock milliseconds of one thing, again and again."""
+    """CPU and wall-clock milliseconds of repeated blocks."""
 
     def __init__(self) -> None:
         self.cpu_ms: list[float] = []
@@ -64,7 +64,8 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
     check_machine(config.agent)
     configure_torch()
     agent = BenchAgent(config.task, config.agent, method=Leap())
-    agent.run_updates(WARM_UP_UPDATES)
+    theta0 = agent.task.learner.shared.clone()
+    agent.run(updates=WARM_UP_UPDATES)
     recorder = TaskRecorder(config.task.agent_steps)
     spec = TaskSpec(game=config.task.resolved_games[0], seed=0)
     taking, writing, restoring = Clock(), Clock(), Clock()
@@ -75,7 +76,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
         run = RunFolder(folder)
         files = SlotFiles(run.slot(0, 0), spec, "bench", folder=run)
         while len(taking.cpu_ms) < LEAST_REPEATS or time.monotonic() < until_s:
-            agent.run_updates(1)
+            agent.run()
             with taking:
                 snapshot = take_snapshot(agent.task, agent.path, recorder)
             contribution = agent.path.gradient().cpu().numpy()
@@ -85,7 +86,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
                 )
         for _ in range(LEAST_REPEATS):
             fresh = make_learner(task=config.task, agent=config.agent)(spec)
-            path = Leap().start(agent.path_start.clone())
+            path = Leap().start(theta0.clone())
             with restoring:
                 restore_snapshot(snapshot, fresh, path, TaskRecorder(config.task.agent_steps))
             fresh.close()
@@ -123,6 +124,6 @@ def table(metrics: Mapping[str, Any]) -> str:
             f"{metrics['share_of_trainer']:.2%} of it at one every {metrics['every_s']:.0f} s",
             f"  write     {metrics['write_ms']:>8.1f} ms of the server, "
             f"{metrics['write_wall_ms']:.1f} ms with the disk",
-            f"  restore   {metrics['restore_ms']:>8.1f} ms of whoever takes the task over",
+            f"  restore   {metrics['restore_ms']:>8.1f} ms of the trainer that takes the task over",
         ]
     )

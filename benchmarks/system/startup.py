@@ -1,4 +1,4 @@
-"""From the command to an agent's first update, taken from outside.
+"""The time from the command to an agent's first update, measured from outside.
 
 `leap-rl learn` runs in a process of its own with a budget of one update, once for each runtime. A
 watcher notes when it says where its run folder is (everything is imported and checked by then) and

@@ -1,4 +1,4 @@
-"""Tasks that compute nothing and stream all the time, and a server that notes what it is sent."""
+"""Tasks that compute nothing and stream all the time, and a server that logs its messages."""
 
 from __future__ import annotations
 
@@ -57,18 +57,15 @@ class StreamingTask:
 
     @property
     def done(self) -> bool:
-        """Whether it has been long enough."""
         if self._spec.game == SHORT:
             return self._updates > 0
         return self._until_s is not None and time.monotonic() >= self._until_s
 
     def start(self, shared: Tensor) -> None:
-        """Tell the others that this one is there."""
         if self._spec.game == STREAMING:
             (self._gathering / str(self._spec.seed)).touch()
 
     def advance(self, observe: Observe) -> Progress:
-        """Let a millisecond pass."""
         time.sleep(UPDATE_S)
         if self._until_s is None and len(list(self._gathering.iterdir())) == self._together:
             self._until_s = time.monotonic() + self._seconds
@@ -77,7 +74,6 @@ class StreamingTask:
         return Progress(updates=self._updates, agent_steps=0, losses={"total": 0.0})
 
     def end_point(self, *, with_grad: bool) -> Point:
-        """Return where it is."""
         return Point(theta=self._theta, loss=self._loss)
 
     def named_parameters(self) -> dict[str, Tensor]:
@@ -99,7 +95,6 @@ class StreamingTasks:
     """P."""
 
     def __call__(self, spec: TaskSpec) -> StreamingTask:
-        """Make the task of ``spec``."""
         return StreamingTask(
             spec,
             gathering=self.gathering,
@@ -123,7 +118,6 @@ class OneRound:
         self._theta0: FloatVector = np.zeros(size, dtype=np.float32)
 
     def theta0(self, start: int = 0) -> FloatVector:
-        """Return zeros, [P]."""
         return self._theta0
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -141,14 +135,14 @@ class OneRound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerLog:
-    """What a server was sent."""
+    """Messages that a server received."""
 
     streams: list[tuple[int, float, float]]
-    """Slot, when it came (monotonic seconds), and seconds to take it in."""
+    """Slot, arrival (monotonic seconds), and seconds to process it."""
     completes_s: list[float]
-    """Seconds to take in a whole sum, on disk, without the one that closed the round."""
+    """Seconds to process a complete, on disk, without the one that closed the round."""
     waits_s: list[float]
-    """How long a trainer waited for the answer to a whole sum, which brings its next task."""
+    """Seconds that a trainer waited for the answer to a complete, which has its next task."""
 
 
 class CountingServer(ParameterServer):
@@ -158,14 +152,12 @@ class CountingServer(ParameterServer):
     log_path: Path
 
     def stream(self, message: Stream) -> Continue | Abandon:
-        """Take in a sum so far."""
         came_s = time.monotonic()
         answer = super().stream(message)
         self.log.streams.append((message.ticket.slot, came_s, time.monotonic() - came_s))
         return answer
 
     def complete(self, message: Complete) -> Counted | Abandon:
-        """Take in a whole sum."""
         kind = self._open.slots[message.ticket.slot].spec.game
         came_s = time.monotonic()
         answer = super().complete(message)
@@ -183,7 +175,6 @@ class CountedRunSpec(RunSpec):
     """A run whose server counts."""
 
     def make_server(self, *, trainers_live: bool = False) -> CountingServer:
-        """Make the counting server."""
         folder = RunFolder(self.run_dir)
         server = CountingServer(
             folder=folder,

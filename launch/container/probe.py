@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a stranger on the network gets from the nodes of a Ray cluster, without a token.
+"""Lists what the nodes of a Ray cluster answer to a client without a token.
 
     probe.py HOST [HOST ...]
 

@@ -1,4 +1,4 @@
-"""Throughput here and the plan of a run, measured on the objects that a run is made of.
+"""Measures throughput on the objects that a run is made of, and plans a run from it.
 
-A run carries no timers: a measurement wraps the methods of one object from outside.
+Runs contain no timers: a measurement wraps the methods of one object from outside.
 """

@@ -1,14 +1,13 @@
-"""An agent under measurement: a real task with a gradient path watching it, as in a trainer."""
+"""The agent that is measured: a real task whose updates a gradient path observes."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leap_rl.bench.machine import MB, circumstances
+from leap_rl.bench.machine import MB
 from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.core.choices import LossDifference
 from leap_rl.core.machine import cpu_s, resident_bytes
@@ -31,33 +30,32 @@ PARTS: Final = (
     "other",
     "waiting",
 )
-"""Where an agent step's time goes: see docs/performance.md. `emulation` of emulators in other
-processes is the time until all have answered; of Gymnasium's environments, their whole step."""
+"""Parts of an agent step's time; docs/performance.md explains them. With environment processes
+`emulation` is the time until all have answered; for Gymnasium's environments, the whole step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
-    """What happened in a stretch of time."""
+    """Agent steps and time of one window of measurement."""
 
     agent_steps: int
     wall_s: float
     cpu_s: float
-    """CPU time of this process, and of those that its emulators are in."""
+    """CPU time of this process and its environment processes."""
 
     @property
     def agent_steps_per_s(self) -> float:
-        """Agent steps a second of wall clock."""
         return self.agent_steps / self.wall_s
 
 
 class BenchAgent:
-    """Learns a game update by update, for as long as it is told to.
+    """Learns a game update by update, in windows.
 
     Args:
         config: The task, of one game.
         agent: The agent's settings.
-        index: Of the trainer, whose task and encoder are its own.
-        method: What watches the gradient path.
+        index: Number of the trainer; its task and its encoder are seeded by it.
+        method: Its gradient path observes the updates.
         loss_difference: Whether to compute each batch's loss after the update too.
         env_processes: Processes that the emulators are spread over.
     """
@@ -80,30 +78,29 @@ class BenchAgent:
         assert isinstance(task, ActorCriticTask)
         self.task = task
         self.task.start(tasks.random_initialization(derive_seed(index, Purpose.INITIALIZATION)))
+        self.path: GradientPath = method.start(task.learner.shared.clone(), borrow=True)
         self._agent_steps_per_update = config.agent_steps_per_update
         self._envs = self.task.envs._envs
         self._has_emulators = config.suite.frames_per_agent_step(config) > 0
         self.env_processes: list[int] = []
         if isinstance(self._envs, WorkerEnvs):
             self.env_processes = [worker.pid for worker in self._envs._workers]
-        self.watch(method)
 
-    def watch(self, method: Method) -> None:
-        """Begin another gradient path where the parameters are now."""
-        self.path_start = self.task.learner.shared.clone()
-        self.path: GradientPath = method.start(self.path_start, borrow=True)
-
-    def run(self, seconds: float) -> Window:
-        """Learn for so long, and to the end of an update."""
-        until_s = time.perf_counter() + seconds
-        return self._run(lambda updates: time.perf_counter() >= until_s)
-
-    def run_updates(self, count: int) -> Window:
-        """Learn for so many updates."""
-        return self._run(lambda updates: updates >= count)
+    def run(self, seconds: float = 0.0, *, updates: int = 1) -> Window:
+        """Learn until `seconds` are over and at least `updates` updates are done."""
+        task, path, done = self.task, self.path, 0
+        wall_s, cpu_s = time.perf_counter(), self.cpu_s()
+        while done < updates or time.perf_counter() - wall_s < seconds:
+            task.advance(path.visit)
+            done += 1
+        return Window(
+            agent_steps=done * self._agent_steps_per_update,
+            wall_s=time.perf_counter() - wall_s,
+            cpu_s=self.cpu_s() - cpu_s,
+        )
 
     def split(self, seconds: float) -> dict[str, float]:
-        """Learn for so long with timers on.
+        """Learn for `seconds` with timers on.
 
         Returns:
             Microseconds an agent step for each of `PARTS`; they add up to its wall clock.
@@ -140,29 +137,15 @@ class BenchAgent:
         return {part: 1e6 * taken_s[part] / window.agent_steps for part in PARTS}
 
     def cpu_s(self) -> float:
-        """Return the CPU time so far of this process, and of those that the emulators are in."""
+        """Return the CPU time so far of this process and its environment processes."""
         return time.process_time() + cpu_s(self.env_processes)
 
     def report(self) -> dict[str, Any]:
-        """Return what learns here, on what, and in how much memory."""
+        """Return the resolved encoder, precision and device, and the resident memory."""
         resolved = self.task.learner.config
         return {
             "encoder": resolved.encoder,
             "precision": resolved.precision,
             "device": resolved.device,
             "resident_mb": resident_bytes([os.getpid(), *self.env_processes]) / MB,
-            "circumstances": circumstances(),
         }
-
-    def _run(self, finished: Callable[[int], bool]) -> Window:
-        task, path = self.task, self.path
-        updates = 0
-        wall_s, cpu_s = time.perf_counter(), self.cpu_s()
-        while not updates or not finished(updates):
-            task.advance(path.visit)
-            updates += 1
-        return Window(
-            agent_steps=updates * self._agent_steps_per_update,
-            wall_s=time.perf_counter() - wall_s,
-            cpu_s=self.cpu_s() - cpu_s,
-        )

@@ -1,4 +1,4 @@
-"""What can be set about measurements. Importing this costs no import of torch."""
+"""Options of measurements. Importing this does not import torch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LONGEST_S = 1e6
 
 
 def trainers_here(env_processes: int) -> int:
-    """Return for how many trainers there are cores, as a cluster of this machine counts them."""
+    """Return how many trainers fit this machine's cores, counted as a Ray cluster counts them."""
     return max(1, cores() // env_processes)
 
 
 def check_seconds(seconds: float) -> None:
-    """Raise ValueError for a measurement that takes no time at all, or is endless."""
+    """Raise ValueError unless a measurement takes some time, and not forever."""
     if not 0 < seconds <= LONGEST_S:
         raise ValueError(f"seconds = {seconds}: must be greater than 0 and at most {LONGEST_S:.0f}")
 
@@ -34,7 +34,7 @@ def check_count(name: str, count: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentBench:
-    """What measurements of a learning agent have in common."""
+    """Options that all measurements of a learning agent have."""
 
     game: str
     """The game: of Atari, or a Gymnasium id such as MinAtar/Breakout-v1."""
@@ -65,7 +65,7 @@ class AgentBench:
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
-        """The modules that are imported because an option names them, by that option."""
+        """Modules that are imported because an option names them, by option."""
         return {"game": self.task.suite.imports(self.task), **self.agent.imports}
 
     @property
@@ -122,5 +122,4 @@ class ThroughputConfig(AgentBench):
 
     @property
     def trainers_counted(self) -> int:
-        """The number of trainers."""
         return trainers_here(self.env_processes) if self.trainers == "auto" else self.trainers

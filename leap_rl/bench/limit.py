@@ -1,4 +1,4 @@
-"""The limit of an agent's throughput: emulators or environments without an agent."""
+"""The upper bound of an agent's throughput: emulators or environments without an agent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BareEnvironments:
         self._envs.reset()
 
     def run(self, seconds: float) -> Window:
-        """Step for so long, the starts of episodes included."""
+        """Step for `seconds`; resets are timed too."""
         agent_steps, envs = 0, self._envs
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         while not agent_steps or time.perf_counter() - wall_s < seconds:
@@ -40,15 +40,11 @@ class BareEnvironments:
             cpu_s=time.process_time() - cpu_s,
         )
 
-    def cpu_s(self) -> float:
-        """Return the CPU time of this process so far."""
-        return time.process_time()
-
 
 class BareEmulators:
     """Emulators that take random actions and whose screens are never read.
 
-    As many take turns as an agent has, so that caches do not flatter.
+    There are as many as an agent has, since fewer would stay in the processor's caches.
     """
 
     def __init__(self, game: str, *, count: int, settings: AtariSettings) -> None:
@@ -59,7 +55,7 @@ class BareEmulators:
             emulator.ale.reset_game()
 
     def run(self, seconds: float) -> Window:
-        """Step for so long; resets do not count."""
+        """Step for `seconds`; resets are not timed."""
         window_s, window_cpu_s, agent_steps = 0.0, 0.0, 0
         emulators, frames = self._emulators, range(self._frames)
         moves = emulators[0].actions
@@ -78,18 +74,14 @@ class BareEmulators:
                     emulator.ale.reset_game()
         return Window(agent_steps=agent_steps, wall_s=window_s, cpu_s=window_cpu_s)
 
-    def cpu_s(self) -> float:
-        """Return the CPU time of this process so far."""
-        return time.process_time()
-
 
 def make_limit(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvironments:
-    """Make a process's share of what a trainer's agent plays."""
+    """Make the environments of one environment process of a trainer."""
     share = index % config.env_processes
     shared, processes = config.envs, config.env_processes
     count = shared * (share + 1) // processes - shared * share // processes
     if config.task.suite.frames_per_agent_step(config.task) == 0:
-        budget = count * config.unroll  # which nobody counts
+        budget = count * config.unroll  # unused, but must be a multiple of an update
         return BareEnvironments(replace(config.task, num_envs=count, agent_steps=budget))
     (game,) = config.task.resolved_games
     return BareEmulators(game, count=count, settings=config.atari.settings)

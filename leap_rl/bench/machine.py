@@ -1,4 +1,4 @@
-"""What was measured on, and how busy others kept it."""
+"""The machine that a measurement ran on, and how busy other processes kept it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MB = 1e6
 
 
 def circumstances() -> dict[str, Any]:
-    """Return processor, versions and date, for the record."""
+    """Return processor, cores, versions and date."""
     packages = ("leap-rl", "torch", "ale-py", "numba")
     return {
         "processor": processor_kind(),
@@ -26,14 +26,14 @@ def circumstances() -> dict[str, Any]:
 
 
 class Quiet:
-    """Measures how much of the machine others use."""
+    """Measures the share of the machine's CPU time that other processes use."""
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
         self._busy_s = busy_s()
 
     def others_share(self, own_s: float) -> float:
-        """Return others' share of the machine's CPU time; ours was `own_s` since the start."""
+        """Return the share since the start; `own_s` is this measurement's own CPU time."""
         capacity_s = (time.monotonic() - self._started_s) * (os.cpu_count() or 1)
         others_s = busy_s() - self._busy_s - own_s
         return min(1.0, max(0.0, others_s / capacity_s))

@@ -1,7 +1,7 @@
-"""How long a run takes, from how fast a trainer learns.
+"""Predicts how long a run takes from the speed of one trainer.
 
-Trainers take a meta-step's tasks in slot order, each the next one as soon as it is done, and wait
-for one another at the meta-step's end.
+Trainers take a meta-step's tasks in slot order, each the next one as soon as it is done, and the
+next meta-step starts when all tasks are done.
 """
 
 from __future__ import annotations
@@ -17,30 +17,27 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetaStepPlan:
-    """How one meta-step goes."""
+    """Times of one meta-step."""
 
     length_s: float
     tail_s: float
-    """From when the first trainer finds no more work until the end."""
+    """From the time when the first trainer is out of tasks until the end."""
     longest_task_s: float
-    """The floor: however many trainers there are, it takes no less."""
+    """The lower bound with any number of trainers."""
 
 
 def plan_meta_step(task_s: Sequence[float], *, trainers: int) -> MetaStepPlan:
-    """Plan a meta-step whose tasks take so many seconds each, in slot order."""
+    """Plan a meta-step from the seconds of its tasks, in slot order."""
     free_at_s = [0.0] * trainers
     for seconds in task_s:
         heapq.heappush(free_at_s, heapq.heappop(free_at_s) + seconds)
     length_s = max(free_at_s)
-    return MetaStepPlan(
-        length_s=length_s,
-        tail_s=length_s - min(free_at_s),
-        longest_task_s=max(task_s),
-    )
+    tail_s = length_s - min(free_at_s)
+    return MetaStepPlan(length_s=length_s, tail_s=tail_s, longest_task_s=max(task_s))
 
 
 def fewest_trainers(task_s: Sequence[float], *, trainers: int) -> int:
-    """Return with how few trainers a meta-step takes as long as with so many, to one percent."""
+    """Return the fewest trainers with which a meta-step is as fast as with `trainers`, to 1 %."""
     longest_s = 1.01 * plan_meta_step(task_s, trainers=trainers).length_s
     return next(
         fewer
@@ -63,27 +60,27 @@ def plan_run(
     """Predict a run's time.
 
     Args:
-        rates: Agent steps a second of one trainer, by game; a batch is taken to consist of these
+        rates: Agent steps a second of one trainer, by game; a batch is assumed to consist of these
             games in equal parts.
         agent_steps: A task's budget.
         batch_size: Tasks of a meta-step.
-        meta_steps: How many there are.
-        trainers: How many train tasks.
-        env_processes: Cores of each of them.
+        meta_steps: Meta-steps of the run.
+        trainers: Trainers of the run.
+        env_processes: Cores of each trainer.
         validations: Meta-steps with validation.
         validation_tasks: Validation tasks in each of them.
 
     Returns:
-        The metrics by name, plain values; those of a meta-step are of one without validation.
+        The metrics by name; those of a meta-step are of one without validation.
     """
     most_tasks = batch_size + validation_tasks
-    judged_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), most_tasks))
-    task_s = judged_s[:batch_size]
+    validated_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), most_tasks))
+    task_s = validated_s[:batch_size]
     step = plan_meta_step(task_s, trainers=trainers)
-    judged = plan_meta_step(judged_s, trainers=trainers)
+    validated = plan_meta_step(validated_s, trainers=trainers)
     rest = meta_steps - validations
-    hours = (rest * step.length_s + validations * judged.length_s) / HOUR_S
-    busy_hours = (rest * sum(task_s) + validations * sum(judged_s)) / HOUR_S
+    hours = (rest * step.length_s + validations * validated.length_s) / HOUR_S
+    busy_hours = (rest * sum(task_s) + validations * sum(validated_s)) / HOUR_S
     return {
         "trainers": trainers,
         "cores": trainers * env_processes,
@@ -101,20 +98,21 @@ def plan_run(
         "idle_tail_hours_per_meta_step": step.tail_s / HOUR_S,
         "hours_per_meta_step": step.length_s / HOUR_S,
         "floor_hours_per_meta_step": step.longest_task_s / HOUR_S,
-        "floor_hours": (rest * step.longest_task_s + validations * judged.longest_task_s) / HOUR_S,
+        "floor_hours": (rest * step.longest_task_s + validations * validated.longest_task_s)
+        / HOUR_S,
         "fewest_trainers_as_fast": fewest_trainers(task_s, trainers=trainers),
     }
 
 
 def spread(games: Sequence[str], count: int) -> list[str]:
-    """Return so many of the games, evenly spread over the list; all if they are no more."""
+    """Return `count` of the games, evenly spread over the list, or all if there are fewer."""
     if len(games) <= count:
         return list(games)
     return [games[(2 * index + 1) * len(games) // (2 * count)] for index in range(count)]
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics as a table for people."""
+    """Return the metrics as a table."""
     trainers, batch = metrics["trainers"], metrics["batch_size"]
     lines = [
         f"{metrics['meta_steps']} meta-steps of {batch} tasks, "
@@ -143,7 +141,7 @@ def table(metrics: Mapping[str, Any]) -> str:
 
 
 def assumptions(rates: Mapping[str, float], measured: Mapping[str, Any] | None) -> list[str]:
-    """Return what a plan of `rates` assumes, line by line; `measured` is None for given rates."""
+    """Return the assumptions of a plan, one a line; `measured` is None if the rate was given."""
     lines = ["the server, snapshots and the cluster's start take no time"]
     if measured is None:
         (rate,) = rates.values()

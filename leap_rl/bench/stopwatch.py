@@ -1,4 +1,4 @@
-"""Times methods of objects from outside."""
+"""Times the methods of an object from outside."""
 
 from __future__ import annotations
 
@@ -9,27 +9,23 @@ from typing import Any
 
 
 class Stopwatch:
-    """Adds up the time that wrapped methods take, each without the wrapped ones that it calls.
+    """Sums the time of wrapped methods; the wrapped methods that one calls are not counted in it.
 
     Args:
-        clock: Nanoseconds; the thread's own CPU time, unless given, which stands still while
-            another process has the core.
-
-    Attributes:
-        totals_ns: Time of each part so far.
+        clock: Returns nanoseconds. The default is the thread's CPU time, which does not advance
+            while another process has the core.
     """
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
         self.totals_ns: dict[str, int] = defaultdict(int)
         self._clock = clock
-        self._inner_ns = 0  # of the wrapped calls within the running one
+        self._inner_ns = 0  # of the wrapped calls inside the running one
         self._wrapped: list[tuple[Any, str, Any]] = []
 
     def wrap(self, owner: Any, method: str, part: str) -> None:
-        """Count the time of an object's method to a part, until `unwrap`.
+        """Add the time of an object's method to a part, until `unwrap`.
 
-        A method that another stopwatch has wrapped can be wrapped once more; the last one must be
-        unwrapped first.
+        Stopwatches can wrap the same method; they are unwrapped in reverse order.
         """
         before = vars(owner).get(method)
         function = getattr(owner, method)

@@ -1,17 +1,17 @@
-"""``bench throughput``: how fast trainers learn, against the one limit that nobody can pass.
+"""``bench throughput``: how fast trainers learn, compared with bare emulators.
 
-All trainers work at the same time, each in a process of its own. Windows of three kinds take turns,
-so that a machine that grows faster or slower meets all of them:
+All trainers learn at the same time, each in its own process. Windows of three kinds alternate, so
+that a drift of the machine's speed affects all of them:
 
-* *agent*: learning without timers, which gives the headline figure;
-* *limit*: bare emulators, random actions, no screen, in as many processes of their own as the
-  trainers' emulators have;
+* *agent*: learning without timers; its rate is the one that is reported first;
+* *limit*: bare emulators with random actions and no screen, in as many processes as the trainers'
+  emulators have;
 * *split*: learning with timers on.
 """
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
@@ -20,9 +20,10 @@ from typing import Any, Final
 from leap_rl.bench.agent import PARTS, BenchAgent, Window
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.limit import make_limit
-from leap_rl.bench.machine import Quiet
+from leap_rl.bench.machine import Quiet, circumstances
 from leap_rl.bench.worker_pool import WorkerPool
 from leap_rl.core.choices import LossDifference
+from leap_rl.core.machine import cpu_s, descendants
 from leap_rl.learners.registry import make_learner
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
@@ -31,7 +32,7 @@ ROUNDS = 5
 """Windows of each kind."""
 
 WARM_UP_S = 2.0
-"""For compiled kernels, caches of shapes, the first page faults."""
+"""Until kernels are compiled, caches are filled and memory is mapped."""
 
 LEAP: Final = Leap()
 """The paper's choice: the energy of the path over the loss surface."""
@@ -46,7 +47,7 @@ def measure(
     method: Method = LEAP,
     loss_difference: LossDifference = "next_batch",
 ) -> dict[str, Any]:
-    """Measure the throughput of trainers whose gradient paths ``method`` watches.
+    """Measure the throughput of trainers that meta-train with `method`.
 
     Returns:
         The metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of all
@@ -63,7 +64,7 @@ def measure(
     splits: list[dict[str, float]] = []
     tasks = make_learner(task=config.task, agent=config.agent)
     tasks.check_machine()
-    tasks.shared_layout()  # refuses an encoder that does not fit here, and not in each process
+    tasks.shared_layout()  # raises here, once, if the encoder does not fit
     trainers, game = config.trainers_counted, config.task.resolved_games[0]
     progress(f"starting {trainers} trainers on {game}")
     limits = WorkerPool(partial(make_limit, config), processes=trainers * config.env_processes)
@@ -81,7 +82,7 @@ def measure(
         agents.call("run", min(WARM_UP_S, config.seconds))
         limits.call("run", min(WARM_UP_S, config.seconds) / 4)
         reports: list[dict[str, Any]] = agents.call("report")
-        quiet, own_s = Quiet(), -_cpu_s(agents, limits)
+        quiet, own_s = Quiet(), -_own_cpu_s()
         for number in range(ROUNDS):
             progress(f"measuring, round {number + 1} of {ROUNDS}")
             for kind, share in (("agent", 0.5), ("limit", 0.25)):
@@ -90,9 +91,9 @@ def measure(
                 agent_steps = sum(window.agent_steps for window in windows)
                 cpu_rates[kind].append(agent_steps / sum(window.cpu_s for window in windows))
             splits += agents.call("split", 0.25 * config.seconds / ROUNDS)
-        others = quiet.others_share(own_s + _cpu_s(agents, limits))
+        others = quiet.others_share(own_s + _own_cpu_s())
     agent, limit = median(rates["agent"]), median(rates["limit"])
-    # Means, so that the parts still add up to the mean of the whole.
+    # Means, so that the parts add up to the mean of the whole.
     split = {part: sum(one[part] for one in splits) / len(splits) for part in PARTS}
     return {
         "bench": "throughput",
@@ -115,17 +116,17 @@ def measure(
         "resident_mb": round(max(report["resident_mb"] for report in reports), 1),
         "others_cpu_share": round(others, 4),
         "seconds": config.seconds,
-        **reports[0]["circumstances"],
+        **circumstances(),
     }
 
 
-def _cpu_s(*pools: WorkerPool) -> float:
-    """Return the CPU time so far of this process and of those in the pools."""
-    return time.process_time() + sum(sum(pool.call("cpu_s")) for pool in pools)
+def _own_cpu_s() -> float:
+    """Return the CPU time so far of this process and all that it started."""
+    return cpu_s([os.getpid(), *descendants(os.getpid())])
 
 
 def table(metrics: Mapping[str, Any]) -> str:
-    """Return the metrics as a table for people."""
+    """Return the metrics as a table."""
     whole, processes = metrics["agent_step_us"], metrics["env_processes"]
     spread = f" over {processes} processes" if processes > 1 else ""
     preset = f"{metrics['atari']['preset']}, " if metrics["atari"] else ""

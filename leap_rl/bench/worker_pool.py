@@ -1,4 +1,4 @@
-"""Processes that measure the same thing at the same time, each on one thread, as trainers do."""
+"""A pool of single-threaded processes that measure at the same time, as trainers work."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from leap_rl.core.determinism import configure_torch, prepare_environment
 from leap_rl.core.errors import RunFailedError
 
 _worker: Any = None
-"""The worker of this process, where it is one of a pool."""
+"""The worker of this process if the process belongs to a pool."""
 
 
 class WorkerPool:
-    """Some processes with a worker each, whose methods are called in all of them at once.
+    """Processes with one worker each; `call` runs a method in all of them at the same time.
 
     Args:
-        make_worker: Makes a worker from the process's number; it and what the worker's methods
-            return must be picklable.
-        processes: How many.
+        make_worker: Makes a worker from the process's number. It must be picklable, as must the
+            values that the worker's methods return.
+        processes: The number of processes.
     """
 
     def __init__(self, make_worker: Callable[[int], Any], *, processes: int) -> None:
@@ -35,10 +35,10 @@ class WorkerPool:
         self._processes = processes
 
     def __enter__(self) -> WorkerPool:
-        prepare_environment()  # which the processes inherit
+        prepare_environment()  # the processes inherit it
         self._others = set(active_children())
         with ExitStack() as stack:
-            # An executor for each, so that every process has its worker.
+            # One executor a process: a shared one could run two calls in the same process.
             self._executors = [
                 stack.enter_context(
                     ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_prepare)
@@ -59,14 +59,10 @@ class WorkerPool:
                 process.terminate()
 
     def call(self, method: str, *arguments: Any) -> list[Any]:
-        """Call a method of every worker, in all processes at the same time.
-
-        Returns:
-            The answers, in the order of the processes.
+        """Call a method of every worker at the same time; returns the results in order.
 
         Raises:
-            RunFailedError: A process died.
-            ValueError: What a worker raised, as any other exception of its.
+            RunFailedError: A process died. Exceptions of a worker are raised as they are.
         """
         return self._results([(_call, method, arguments)] * self._processes)
 
@@ -82,7 +78,7 @@ class WorkerPool:
 
 
 def _prepare() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, and ends its pool
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and ends its pool
     threading.Thread(target=_end_with_parent, daemon=True).start()
     atexit.register(_forget)
     configure_torch()
@@ -96,7 +92,7 @@ def _end_with_parent() -> None:
 
 
 def _forget() -> None:
-    """Free the worker's emulators, of which ale-py would otherwise report a leak."""
+    """Free the worker's emulators: ale-py reports a leak otherwise."""
     global _worker
     _worker = None
 

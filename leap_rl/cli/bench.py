@@ -1,4 +1,4 @@
-"""``leap-rl bench``: how fast it is here, and where the time goes."""
+"""``leap-rl bench``: measures the speed of this machine, and where the time goes."""
 
 from __future__ import annotations
 
@@ -49,41 +49,30 @@ def run(
     *,
     trusts_imports: bool = False,
 ) -> None:
-    """Measure, and print the metrics.
-
-    Args:
-        module: Has `measure` and `table`; it is imported once the options are known to be good.
-        config: Of the measurement.
-        argv: Its options.
-        program: What the user called.
-        trusts_imports: Whether they may name modules that the measurement imports.
+    """Measure with the `measure` of a module and print the metrics with its `table`.
 
     Raises:
-        ValueError: An option cannot be.
+        ValueError: An option is invalid; named as the measurement's option, not as a run's.
     """
     parser = bench_parser(config, program=program)
     try:
         options = parse(parser, config, argv, trusts_imports=trusts_imports)
-        bench = import_module(module)  # which takes seconds
+        bench = import_module(module)  # after the options were checked: it takes seconds
         metrics = bench.measure(options, tell)
     except ValueError as error:
-        raise ValueError(_own_names(str(error))) from error
+        message = str(error)
+        for of_a_run, own in (
+            ("task.atari.", "atari."),
+            ("task.gymnasium.", "gymnasium."),
+            ("task.games:", "game:"),
+        ):
+            message = message.replace(of_a_run, own)
+        raise ValueError(message) from error
     print_metrics(metrics, bench.table, argv)
 
 
-def _own_names(message: str) -> str:
-    """Return a message about a run's options in the names of the measurement's."""
-    for of_a_run, own in (
-        ("task.atari.", "atari."),
-        ("task.gymnasium.", "gymnasium."),
-        ("task.games:", "game:"),
-    ):
-        message = message.replace(of_a_run, own)
-    return message
-
-
 def bench_parser(config: type[Any], *, program: str) -> jsonargparse.ArgumentParser:
-    """Return the parser of a measurement's options, and of `--json`."""
+    """Return the parser of a measurement's options and `--json`."""
     parser = config_parser(config, program=program)
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of a table"
@@ -94,10 +83,10 @@ def bench_parser(config: type[Any], *, program: str) -> jsonargparse.ArgumentPar
 def print_metrics(
     metrics: dict[str, Any], table: Callable[[dict[str, Any]], str], argv: Sequence[str]
 ) -> None:
-    """Print metrics for people, or as one JSON object if the arguments say so."""
+    """Print metrics as a table, or as one JSON object if `argv` has `--json`."""
     print(json.dumps(metrics) if "--json" in argv else table(metrics), flush=True)
 
 
 def tell(message: str) -> None:
-    """Print a message on stderr: stdout has the metrics alone."""
+    """Print progress on stderr, since stdout holds nothing but the metrics."""
     print(f"bench: {message}", file=sys.stderr, flush=True)

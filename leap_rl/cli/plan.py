@@ -1,4 +1,4 @@
-"""``leap-rl plan``: how long a run would take, and what more trainers would bring."""
+"""``leap-rl plan``: predicts the hours of a run with a number of trainers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ class PlanConfig(TrainConfig):
 
     @property
     def planned_trainers(self) -> int:
-        """The number of trainers."""
         if self.trainers is not None:
             return self.trainers
         if self.runtime.kind == "local":
@@ -100,9 +99,6 @@ def _measured_rates(config: PlanConfig) -> tuple[dict[str, float], dict[str, Any
 
     Returns:
         Agent steps a second of one trainer by game, and the last measurement's metrics.
-
-    Raises:
-        ValueError: The tasks are no games, or an environment cannot be made.
     """
     from leap_rl.bench import plan, throughput
     from leap_rl.learners.registry import algorithm_of, make_game_learner

@@ -18,7 +18,7 @@ def test_waiting_for_environment_processes_is_emulation() -> None:
     config = ThroughputConfig(game="pong", envs=2, env_processes=2)
     agent = BenchAgent(config.task, config.agent, method=Leap(), env_processes=2)
     try:
-        agent.run_updates(2)
+        agent.run(updates=2)
         assert len(agent.env_processes) == 2
         assert agent.cpu_s() > time.process_time()
         ask = agent._envs._ask

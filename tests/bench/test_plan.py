@@ -5,31 +5,23 @@ import pytest
 from leap_rl.bench.plan import fewest_trainers, plan_meta_step, plan_run, spread, table
 
 
-def test_trainers_that_divide_the_batch_are_never_idle() -> None:
-    step = plan_meta_step([100.0] * 16, trainers=8)
-    assert step.length_s == 200.0
-    assert step.tail_s == 0.0
-    assert step.longest_task_s == 100.0
-
-
-def test_trainers_that_do_not_divide_the_batch_wait_for_the_last_round() -> None:
-    step = plan_meta_step([100.0] * 16, trainers=12)
-    assert step.length_s == 200.0  # ceil(16 / 12) = 2 rounds
-    assert step.tail_s == 100.0  # 8 of the 12 have nothing to do in the second
-    assert fewest_trainers([100.0] * 16, trainers=12) == 8
-
-
-def test_no_number_of_trainers_beats_the_longest_task() -> None:
-    step = plan_meta_step([10.0, 70.0, 20.0], trainers=50)
-    assert step.length_s == step.longest_task_s == 70.0
-    assert fewest_trainers([10.0, 70.0, 20.0], trainers=50) == 2  # 10 + 20 run beside the 70
-
-
-def test_tasks_go_in_slot_order_to_whoever_is_free() -> None:
-    # Trainer A: 30, then 50. Trainer B: 40, then 10, then 20.
-    step = plan_meta_step([30.0, 40.0, 50.0, 10.0, 20.0], trainers=2)
-    assert step.length_s == 80.0
-    assert step.tail_s == 10.0
+@pytest.mark.parametrize(
+    ("task_s", "trainers", "length_s", "tail_s", "fewest"),
+    [
+        ([100.0] * 16, 8, 200.0, 0.0, 8),  # they divide the batch and are never idle
+        ([100.0] * 16, 12, 200.0, 100.0, 8),  # 8 of the 12 are idle in the second of two rounds
+        ([10.0, 70.0, 20.0], 50, 70.0, 70.0, 2),  # not below the longest task; 10 + 20 fit beside
+        # In slot order: one trainer takes 30, then 50; the other 40, then 10, then 20.
+        ([30.0, 40.0, 50.0, 10.0, 20.0], 2, 80.0, 10.0, 2),
+    ],
+)
+def test_tasks_go_in_slot_order_to_the_trainer_that_is_free(
+    task_s: list[float], trainers: int, length_s: float, tail_s: float, fewest: int
+) -> None:
+    step = plan_meta_step(task_s, trainers=trainers)
+    assert (step.length_s, step.tail_s) == (length_s, tail_s)
+    assert step.longest_task_s == max(task_s)
+    assert fewest_trainers(task_s, trainers=trainers) == fewest
 
 
 def test_a_runs_hours_follow_from_its_speed() -> None:
@@ -46,7 +38,7 @@ def test_a_runs_hours_follow_from_its_speed() -> None:
     assert metrics["fewest_trainers_as_fast"] == 8
 
 
-def test_judging_the_initialization_takes_time_too() -> None:
+def test_validation_takes_time_too() -> None:
     metrics = plan_run(
         {"any": 2000.0},
         agent_steps=7_200_000,

@@ -38,40 +38,37 @@ def test_finished_cells_are_computed_once(tmp_path: Path) -> None:
     assert again == results
 
 
-def test_a_torn_line_costs_its_cell_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cut", "kept"), [(9, [1.5, 3.5]), (1, [1.5, 2.5, 3.5])])
+def test_a_torn_line_costs_its_cell_alone_unless_only_its_newline_is_missing(
+    cut: int, kept: list[float], tmp_path: Path
+) -> None:
     path = tmp_path / "cells.jsonl"
     file = CellFile(path)
     file.add(CELLS[0], {"value": 1.5})
     file.add(CELLS[1], {"value": 2.5})
-    path.write_bytes(path.read_bytes()[:-9])
-    assert list(file.read()) == [key_of(CELLS[0])]
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert [result["value"] for result in file.read().values()] == kept[:-1]
     file.add(CELLS[2], {"value": 3.5})
-    assert [result["value"] for result in file.read().values()] == [1.5, 3.5]
+    assert [result["value"] for result in file.read().values()] == kept
 
 
-def test_a_line_that_lacks_its_newline_alone_is_kept(tmp_path: Path) -> None:
+WHOLE = '{"cell": {}, "result": {}}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "number"),
+    [
+        *(([WHOLE, end], 2) for end in ("{", "{}", '{"cell": {}}', "[]")),
+        ([WHOLE, '{"cell": 1, "result": {}}'], 2),
+        (['{"cell"', WHOLE], 1),
+    ],
+)
+def test_damage_is_an_error_even_in_the_last_line(
+    lines: list[str], number: int, tmp_path: Path
+) -> None:
     path = tmp_path / "cells.jsonl"
-    file = CellFile(path)
-    file.add(CELLS[0], {"value": 1.5})
-    path.write_text(path.read_text().rstrip("\n"))
-    file.add(CELLS[1], {"value": 2.5})
-    assert [result["value"] for result in file.read().values()] == [1.5, 2.5]
-
-
-@pytest.mark.parametrize("line", ["{", "{}", '{"cell": {}}', '{"cell": 1, "result": {}}', "[]"])
-def test_damage_is_told_even_in_the_last_line(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "cells.jsonl"
-    CellFile(path).add(CELLS[0], {"value": 1.5})
-    with path.open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(ValueError, match="line 2: is damaged"):
-        CellFile(path).read()
-
-
-def test_damage_before_the_end_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "cells.jsonl"
-    path.write_text('{"cell"\n{"cell": {}, "result": {}}\n')
-    with pytest.raises(ValueError, match="line 1: is damaged"):
+    path.write_text("\n".join([*lines, ""]))
+    with pytest.raises(ValueError, match=f"line {number}: is damaged"):
         CellFile(path).read()
 
 
@@ -85,7 +82,7 @@ def fail_beside_another(cell: Mapping[str, Any], *, sign: Path) -> dict[str, Any
     return square(cell)
 
 
-def test_a_cell_that_fails_costs_none_of_those_under_way(tmp_path: Path) -> None:
+def test_a_failing_cell_lets_the_others_under_way_finish(tmp_path: Path) -> None:
     file = CellFile(tmp_path / "cells.jsonl")
     work = partial(fail_beside_another, sign=tmp_path / "sign")
     with pytest.raises(ValueError, match="cell 0 asks for too much"):
@@ -98,13 +95,15 @@ def kill_oneself(cell: Mapping[str, Any]) -> dict[str, Any]:
     raise AssertionError
 
 
-def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
+def test_a_killed_process_is_an_error(tmp_path: Path) -> None:
     file = CellFile(tmp_path / "cells.jsonl")
     with pytest.raises(RunFailedError, match="a process that computed a cell was killed"):
         compute_cells(CELLS, kill_oneself, file, processes=1, progress=lambda _: None)
 
 
-def test_a_long_silence_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_printed_while_no_cell_finishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("benchmarks.harness.cells.SILENCE_S", 0.2)
     said: list[str] = []
     (tmp_path / "sign").touch()

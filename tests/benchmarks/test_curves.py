@@ -15,11 +15,8 @@ from leap_rl.tasks.images.config import OmniglotConfig
 from tests.tasks.omniglot_images import write_zip
 
 
-def test_the_area_is_the_mean_error() -> None:
+def test_areas_and_moving_averages_are_means() -> None:
     assert Curve((1.0, 0.5, 0.0), 0.25).area == 0.5
-
-
-def test_a_moving_average_is_as_long_as_what_came_in() -> None:
     assert moving_average([1.0, 2.0, 3.0, 5.0], 2) == [1.5, 2.5, 4.0, 5.0]
 
 

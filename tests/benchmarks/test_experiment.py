@@ -1,4 +1,4 @@
-"""The command of an experiment: what it says, and what it leaves, however it ends."""
+"""The command of an experiment: its messages and files, however it ends."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def runs(pid: int) -> bool:
     ("stop", "who"),
     [(signal.SIGINT, "command"), (signal.SIGTERM, "worker")],
 )
-def test_what_is_stopped_leaves_no_process_and_says_how_to_go_on(
+def test_a_stopped_command_leaves_no_process_and_says_how_to_continue(
     stop: signal.Signals, who: str, tmp_path: Path
 ) -> None:
     script, out, pids = tmp_path / "script.py", tmp_path / "out", tmp_path / "out" / "pids"
@@ -83,7 +83,7 @@ def test_what_is_stopped_leaves_no_process_and_says_how_to_go_on(
     try:
         while not (pids.exists() and pids.read_text().endswith("\n")):
             assert started.poll() is None
-            time.sleep(0.05)
+            time.sleep(0.02)
         worker = int(pids.read_text().split()[0])
         os.kill({"command": started.pid, "worker": worker}[who], stop)  # that process alone
         _, said = started.communicate(timeout=60)
@@ -107,7 +107,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "cells.jsonl, line 1: is damaged" in said
 
 
-def test_finished_cells_are_of_the_same_drawings_or_refused(
+def test_finished_cells_of_other_images_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for folder, alphabet in (("ours", "Latin"), ("others", "Greek")):
@@ -143,7 +143,7 @@ def test_a_count_below_one_is_refused_at_once(
     assert f"argument --processes: '{number}' is no whole number from 1" in capsys.readouterr().err
 
 
-def test_an_experiment_without_drawings_says_where_to_get_them(
+def test_an_experiment_without_images_says_where_to_get_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["--data", str(tmp_path / "none"), "--out", str(tmp_path)]

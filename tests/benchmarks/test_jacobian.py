@@ -12,25 +12,17 @@ def bowl(theta: Tensor, curvature: Tensor) -> Tensor:
     return 0.5 * theta @ curvature @ theta
 
 
-def test_on_a_bowl_it_is_a_power() -> None:
-    root = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    curvature = root @ root.T
-    start = torch.ones(4, dtype=torch.float64)
-    step = torch.eye(4, dtype=torch.float64) - 0.1 * curvature
-    blocks = jacobian_blocks(bowl, start, batches=[curvature] * 3, lr=0.1, block=[0, 2])
-    for i, block in enumerate(blocks, start=1):
-        whole = torch.linalg.matrix_power(step, i)
-        torch.testing.assert_close(block, whole[[0, 2]][:, [0, 2]])
-
-
-def test_alone_a_block_is_a_power_of_its_own() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_on_a_bowl_it_is_a_power_of_the_step_or_alone_of_the_steps_block(alone: bool) -> None:
     root = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     curvature, start = root @ root.T, torch.ones(4, dtype=torch.float64)
-    batches = [curvature] * 3
-    blocks = jacobian_blocks(bowl, start, batches=batches, lr=0.1, block=[0, 2], block_alone=True)
-    step = torch.eye(2, dtype=torch.float64) - 0.1 * curvature[[0, 2]][:, [0, 2]]
-    for i, block in enumerate(blocks, start=1):
-        torch.testing.assert_close(block, torch.linalg.matrix_power(step, i))
+    batches, block = [curvature] * 3, [0, 2]
+    blocks = jacobian_blocks(bowl, start, batches=batches, lr=0.1, block=block, block_alone=alone)
+    step = torch.eye(4, dtype=torch.float64) - 0.1 * curvature
+    for i, found in enumerate(blocks, start=1):
+        power = torch.linalg.matrix_power
+        expected = power(step[block][:, block], i) if alone else power(step, i)[block][:, block]
+        torch.testing.assert_close(found, expected)
 
 
 def test_it_is_the_derivative_of_the_end_by_the_start() -> None:

@@ -1,4 +1,4 @@
-"""What each layer of a learned encoder carries: mixtures of learned and random layers."""
+"""benchmarks/layers.py: agents that start from mixtures of learned and random layers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from benchmarks.harness.cells import CellFile, key_of
 from leap_rl import load_encoder
 from leap_rl.app.policies import make_tasks
 from leap_rl.networks.parameters import Layout, Leaf
+
+pytestmark = pytest.mark.usefixtures("forked")
 
 INIT = "pretrained:minatar-leap"
 GAME = "MinAtar/Breakout-v1"
@@ -41,7 +43,7 @@ def test_effective_rank_counts_directions_by_their_share() -> None:
     assert layers.effective_rank(torch.diag(torch.tensor([3.0, 1.0]))) == pytest.approx(4 / 3**0.75)
 
 
-def test_agents_learn_from_mixtures_and_tell_what_their_encoders_hold(
+def test_agents_learn_from_mixtures_and_their_encoders_are_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--init", INIT, "--games", GAME, "--agent_steps", "1600", "--seeds", "1"]
@@ -66,22 +68,29 @@ def test_agents_learn_from_mixtures_and_tell_what_their_encoders_hold(
     assert all(0 < found[key_of(cell)]["moved"] < 1 for cell in cells)
 
 
-def test_convolutions_alone_are_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("init", "says"),
+    [
+        ("a.safetensors", "lies in no run, so its network is not known"),
+        (INIT, "is no whole encoder of an agent of ours"),
+    ],
+)
+def test_an_unsuitable_initialization_is_one_line(
+    init: str,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = layers.find_initialization(INIT)
-    made: Any = {**(found.options or {})}
-    made["agent"] = {**made["agent"], "share": "convolutions"}
-    monkeypatch.setattr(layers, "find_initialization", lambda _: replace(found, options=made))
-    words = ["--init", INIT, "--games", GAME, "--agent_steps", "1600", "--out", str(tmp_path)]
+    if init == INIT:  # as if only its convolutions were shared
+        found = layers.find_initialization(INIT)
+        made: Any = {**(found.options or {})}
+        made["agent"] = {**made["agent"], "share": "convolutions"}
+        changed = replace(found, options=made)
+        monkeypatch.setattr(layers, "find_initialization", lambda _: changed)
+    else:
+        init = str(tmp_path / init)
+        Path(init).write_bytes(b"")
+    words = ["--init", init, "--games", GAME, "--agent_steps", "1600", "--out", str(tmp_path)]
     assert layers.main(words) == 2
-    assert "is no whole encoder of an agent of ours" in capsys.readouterr().err
-
-
-def test_an_initialization_of_no_run_is_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.safetensors").write_bytes(b"")
-    words = ["--init", str(tmp_path / "a.safetensors"), "--games", GAME, "--agent_steps", "1600"]
-    assert layers.main([*words, "--out", str(tmp_path)]) == 2
-    assert "lies in no run, so its network is not known" in capsys.readouterr().err
+    assert says in capsys.readouterr().err

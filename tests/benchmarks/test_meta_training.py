@@ -1,8 +1,7 @@
-"""benchmarks/meta_training.py: its protocols, what a cell computes, what it shows."""
+"""benchmarks/meta_training.py: its protocols, its cells and its tables."""
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +38,32 @@ seeds: [0, 1]
 """
 
 
-def given(protocol: Path, out: Path) -> argparse.Namespace:
-    return meta_training.options().parse_args([str(protocol), "--out", str(out)])
+FINISHED = {"returns": {"catch": [1.0, 3.0]}, "final_returns": {"catch": [2.0, 6.0]}}
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY)
+    return path
+
+
+def changed(path: Path, *changes: tuple[str, str], more: str = "") -> Path:
+    """Replace texts in a protocol."""
+    text = path.read_text()
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    path.write_text(text + more)
+    return path
+
+
+def reported(protocol: Path, results: dict[str, Any], name: str = "toy") -> str:
+    """Report on results; returns a table's text."""
+    out = protocol.parent / "out"
+    given = meta_training.options().parse_args([str(protocol), "--out", str(out)])
+    meta_training.report(given, results)
+    return (out / f"{name}.md").read_text()
 
 
 def cells(protocol: Path) -> list[dict[str, Any]]:
@@ -81,63 +104,55 @@ def test_a_protocol_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cell_is_the_run_that_its_options_name(tmp_path: Path) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(TOY)
-    first, *_ = found = cells(path)
+def test_a_cell_is_the_run_of_its_options(toy: Path) -> None:
+    out = toy.parent
+    first, *_ = found = cells(toy)
     assert [(cell["variant"], cell["seed"]) for cell in found] == [
         *[("leap", 0), ("reptile", 0), ("leap", 1), ("reptile", 1)]
     ]
-    result = run_cell(first, out=tmp_path)
+    result = run_cell(first, out=out)
     (returns,) = result["returns"].values()
     assert len(returns) == 2
     assert all(-10 <= value <= 10 for value in returns)  # ten balls an episode
     assert result["final_returns"].keys() == result["returns"].keys()
     assert result["meta"]["step_ratio"][0] > 0
-    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert len(list((out / "runs").iterdir())) == 1
     longer = {**first, "options": {**first["options"], "meta.meta_steps": 3}}
-    (resumed,) = run_cell(longer, out=tmp_path)["returns"].values()
+    (resumed,) = run_cell(longer, out=out)["returns"].values()
     assert resumed[:2] == returns, "the same run, resumed"
     assert len(resumed) == 3
-    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert len(list((out / "runs").iterdir())) == 1
 
 
-def test_the_table_is_of_means_over_seeds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(TOY)
+def test_the_table_has_means_over_runs(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = {
         key_of(cell): {
             "returns": {"catch": [1.0, 3.0 + cell["seed"]]},
             "final_returns": {"catch": [2.0, 6.0 + cell["seed"]]},
         }
-        for cell in cells(path)
+        for cell in cells(toy)
     }
-    meta_training.report(given(path, tmp_path / "out"), results)
-    table = (tmp_path / "out/toy.md").read_text()
+    table = reported(toy, results)
     assert table in capsys.readouterr().out
+    assert table.startswith("| pool | variant | game | runs |")
     row = next(line for line in table.splitlines() if "reptile" in line)
     assert [part.strip() for part in row.strip("|").split("|")][:9] == [
         *["catch", "reptile", "catch", "2", "1.00", "1.00", "1.00", "3.50", "6.50"]
     ]
     assert "2.50 (" in row  # the rise: 2 and 3
-    assert (tmp_path / "out/toy.svg").exists()
+    assert (toy.parent / "out/toy.svg").exists()
 
 
-def test_a_pool_that_is_larger_than_a_meta_step_is_shown_as_the_mean_of_what_was_sampled(
-    tmp_path: Path,
+def test_a_pool_larger_than_a_meta_step_is_shown_as_the_mean_of_the_sampled_games(
+    toy: Path,
 ) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(TOY.replace("[catch]", "[a, b, c]"))
+    changed(toy, ("[catch]", "[a, b, c]"))
     finished = {
         "returns": {"a": [1.0, None], "b": [2.0, 4.0], "c": [None, 6.0]},
         "final_returns": {"a": [2.0, None], "b": [3.0, 5.0], "c": [None, 8.0]},
     }
-    meta_training.report(
-        given(path, tmp_path / "out"), {key_of(cell): finished for cell in cells(path)}
-    )
-    _, _, *rows = (tmp_path / "out/toy.md").read_text().strip().splitlines()
+    table = reported(toy, {key_of(cell): finished for cell in cells(toy)})
+    _, _, *rows = table.strip().splitlines()
     assert [row.split(" | ")[1:8] for row in rows] == [
         [variant, "those of the meta-step", "2", "1.50", "1.50", "1.50", "5.00"]
         for variant in ("leap", "reptile")
@@ -145,27 +160,22 @@ def test_a_pool_that_is_larger_than_a_meta_step_is_shown_as_the_mean_of_what_was
     assert all("| 6.50 | 3.50 (" in row for row in rows)
 
 
-def test_agents_of_one_meta_step_are_shown_with_their_range_and_without_a_curve(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(TOY.replace("meta_steps: 2", "meta_steps: 1"))
+def test_a_single_meta_step_is_shown_with_its_range_and_without_a_curve(toy: Path) -> None:
+    changed(toy, ("meta_steps: 2", "meta_steps: 1"))
     results = {
         key_of(cell): {
             "returns": {"catch": [1.0 + cell["seed"]]},
             "final_returns": {"catch": [4.0 if cell["seed"] else None]},
         }
-        for cell in cells(path)
+        for cell in cells(toy)
     }
-    meta_training.report(given(path, tmp_path / "out"), results)
-    _, _, *rows = (tmp_path / "out/toy.md").read_text().strip().splitlines()
+    _, _, *rows = reported(toy, results).strip().splitlines()
     assert rows[0] == "| catch | leap | catch | 2 | 1.50 | 1.00 to 2.00 | – | – |"
-    assert not (tmp_path / "out/toy.svg").exists()
+    assert not (toy.parent / "out/toy.svg").exists()
 
 
-def test_cosines_are_told_apart_by_whether_they_are_of_one_game(tmp_path: Path) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(TOY.replace("[catch]", "[a, 'a@mode=1', b/c]"))
+def test_cosines_between_games_and_within_a_game_have_a_column_each(toy: Path) -> None:
+    changed(toy, ("[catch]", "[a, 'a@mode=1', b/c]"))
     games = ["a", "a@mode=1", "b/c"]
     rows = [
         {f"loss/{game}/total": 0.0 for game in games}
@@ -175,47 +185,37 @@ def test_cosines_are_told_apart_by_whether_they_are_of_one_game(tmp_path: Path) 
     pairs = sorted(tuple(sorted(games)) for *games, _ in cosines_of(rows))
     assert pairs == [("a", "a"), ("a", "a@mode=1"), ("a", "b/c")]
     finished = {"returns": {"a": [1.0, 2.0]}, "final_returns": {"a": [1.0, 2.0]}}
-    first, *_ = cells(path)
-    results = {key_of(first): {**finished, "cosines": cosines_of(rows)}}
-    results |= {key_of(cell): finished for cell in cells(path)[1:]}  # of before they were kept
-    meta_training.report(given(path, tmp_path / "out"), results)
-    _, _, *rows_shown = (tmp_path / "out/toy_cosines.md").read_text().strip().splitlines()
-    assert rows_shown == [
-        "| catch | leap | 1 | -0.10 (-0.10 to -0.10) | 0.70 (0.50 to 0.90) |",
-    ]
+    first, *others = cells(toy)
+    results = {key_of(cell): finished for cell in others}  # from before cosines were stored
+    results[key_of(first)] = {**finished, "cosines": cosines_of(rows)}
+    _, _, *shown = reported(toy, results, "toy_cosines").strip().splitlines()
+    assert shown == ["| catch | leap | 1 | -0.10 (-0.10 to -0.10) | 0.70 (0.50 to 0.90) |"]
 
 
-def test_what_is_finished_can_be_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_finished_cells_can_be_shown(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(TOY)
-    monkeypatch.setattr("sys.argv", ["x", str(path), "--out", str(tmp_path / "out"), "--report"])
+    out = toy.parent / "out"
+    monkeypatch.setattr("sys.argv", ["x", str(toy), "--out", str(out), "--report"])
     assert meta_training.main() == 0
     assert capsys.readouterr().out == "0 of 4 cells are done\n"
-    finished = {"returns": {"catch": [1.0, 3.0]}, "final_returns": {"catch": [2.0, 6.0]}}
-    CellFile(tmp_path / "out/cells.jsonl").add(cells(path)[1], finished)
+    CellFile(out / "cells.jsonl").add(cells(toy)[1], FINISHED)
     assert meta_training.main() == 0
     told = capsys.readouterr().out
     assert "1 of 4 cells are done" in told
     assert "| catch | reptile | catch | 1 |" in told
     assert "leap" not in told.partition("| catch")[2]
-    (tmp_path / "out/cells.jsonl").write_text("{\n")
+    (out / "cells.jsonl").write_text("{\n")
     assert meta_training.main() == 2
     assert "line 1: is damaged" in capsys.readouterr().err
 
 
-def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
-    path = tmp_path / "toy.yaml"
-    path.write_text(f"{TOY}evaluation: {{agents: 2}}\n")
-    (cell,) = found = evaluation_cells(read_protocol(path))
-    assert all_cells(read_protocol(path))[4:] == found
+def test_an_evaluation_is_of_all_runs_of_a_pool(toy: Path) -> None:
+    changed(toy, more="evaluation: {agents: 2}\n")
+    (cell,) = found = evaluation_cells(read_protocol(toy))
+    assert all_cells(read_protocol(toy))[4:] == found
     assert cell["evaluation"] == {"agents": 2, "agent_steps": 800, "games": ["catch"]}
     assert [run["seed"] for run in cell["runs"]["reptile"]] == [0, 1]
-    training = {
-        "returns": {"catch": [1.0, 3.0]},
-        "final_returns": {"catch": [2.0, 6.0]},
-    }
     evaluated = {
         "verdicts": ["leap against random: better in 1 of 1 game."],
         "tables": [
@@ -224,48 +224,37 @@ def test_an_evaluation_is_of_all_runs_of_a_pool(tmp_path: Path) -> None:
         ],
         "rewards": {name: {"catch": [[1.0] * 20, [3.0] * 20]} for name in ("random", "leap")},
     }
-    results = {key_of(one): training for one in cells(path)} | {key_of(cell): evaluated}
-    meta_training.report(given(path, tmp_path / "out"), results)
-    verdicts = (tmp_path / "out/toy_evaluation_verdicts.md").read_text()
-    assert verdicts == "* catch: leap against random: better in 1 of 1 game.\n"
-    table = (tmp_path / "out/toy_evaluation.md").read_text()
+    results = {key_of(one): FINISHED for one in cells(toy)} | {key_of(cell): evaluated}
+    table = reported(toy, results, "toy_evaluation")
     assert "| catch | leap against random | catch |" in table
     assert "Over all" not in table
-    assert (tmp_path / "out/toy_evaluation.svg").exists()
+    verdicts = (toy.parent / "out/toy_evaluation_verdicts.md").read_text()
+    assert verdicts == "* catch: leap against random: better in 1 of 1 game.\n"
+    assert (toy.parent / "out/toy_evaluation.svg").exists()
 
 
 @pytest.mark.slow
-def test_what_was_meta_trained_is_evaluated(tmp_path: Path) -> None:
-    path = tmp_path / "toy.yaml"
-    small = TOY.replace("800", "400").replace("seeds: [0, 1]", "seeds: [0]")
-    asked = "evaluation: {agents: 2, agent_steps: 600, games: {catch: [catch]}, own_start: true}"
-    path.write_text(f"{small}{asked}\n")
-    (cell,) = evaluation_cells(read_protocol(path))
+def test_meta_trained_initializations_are_evaluated(toy: Path) -> None:
+    asked = "evaluation: {agents: 2, agent_steps: 600, games: {catch: [catch]}, own_start: true}\n"
+    changed(toy, ("800", "400"), ("seeds: [0, 1]", "seeds: [0]"), more=asked)
+    (cell,) = evaluation_cells(read_protocol(toy))
     assert [len(runs) for runs in cell["runs"].values()] == [1, 1]
-    argv = [
-        sys.executable,
-        "-m",
-        "benchmarks.meta_training",
-        str(path),
-        "--out",
-        str(tmp_path / "out"),
-        "--processes",
-        "1",
-    ]
+    out = toy.parent / "out"
+    argv = [sys.executable, "-m", "benchmarks.meta_training", str(toy), "--out", str(out)]
+    argv += ["--processes", "1"]
     told = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert "3 of 3" in told
-    verdicts = (tmp_path / "out/toy_evaluation_verdicts.md").read_text().splitlines()
+    verdicts = (out / "toy_evaluation_verdicts.md").read_text().splitlines()
     assert [line.partition(":")[0] for line in verdicts] == ["* catch"] * len(verdicts)
     assert any("leap against random" in line for line in verdicts)
-    assert any("leap against leap@0" in line for line in verdicts)
-    table = (tmp_path / "out/toy_evaluation.md").read_text()
-    assert "reptile against random | catch" in table
-    (evaluation,) = (tmp_path / "out/evaluations").iterdir()
+    assert not any("@0" in line for line in verdicts)
+    table = (out / "toy_evaluation.md").read_text()
+    for compared in ("reptile against random", "leap against leap@0"):
+        assert f"| {compared} | catch | 2 |" in table, table
+    assert table.startswith("| pool | compared | game | agents |")
+    (evaluation,) = (out / "evaluations").iterdir()
     assert (evaluation / "checkpoints/000001/state.json").exists()
-    results = CellFile(tmp_path / "out/cells.jsonl").read()
-    again = given(path, tmp_path / "again")
-    meta_training.report(again, results)
-    assert (tmp_path / "again/toy_evaluation.md").read_text() == table
+    assert reported(toy, CellFile(out / "cells.jsonl").read(), "toy_evaluation") == table
 
 
 @pytest.mark.slow

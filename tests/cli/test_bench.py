@@ -101,7 +101,7 @@ def test_bad_input_gets_one_line(
     assert all(part in line for part in parts), line
 
 
-def test_what_the_machine_lacks_is_told_in_one_line(
+def test_a_missing_device_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -109,18 +109,11 @@ def test_what_the_machine_lacks_is_told_in_one_line(
     assert "agent.device = cuda" in line
 
 
-def test_the_measurement_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["bench", "throughput", "--help"])
-    text = capsys.readouterr().out
-    assert "usage: leap-rl bench throughput" in text
-    assert "--json" in text
-
-
 def test_help_has_the_measurements_own_options_first(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["bench", "throughput", "--help"])
-    text = capsys.readouterr().out.partition("\noptions:")[2]
+    head, _, text = capsys.readouterr().out.partition("\noptions:")
+    assert "usage: leap-rl bench throughput" in head
     own = ["  --game GAME ", "  --seconds ", "  --envs ", "  --unroll "]
     own += ["  --trainers ", "  --env_processes "]
     places = [text.index(option) for option in [*own, "  --json", "  --atari.preset "]]

@@ -34,15 +34,6 @@ def test_the_plan_is_printed_for_people(capsys: pytest.CaptureFixture[str]) -> N
     assert "as given" in text
 
 
-def test_the_local_runtime_is_planned_with_its_one_trainer(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["plan", "--runtime.kind", "local", "--agent_steps_per_s", "2500", "--json"]) == 0
-    metrics = json.loads(capsys.readouterr().out)
-    assert metrics["trainers"] == 1
-    assert metrics["hours"] == pytest.approx(100 * 16 * 2000 / 3600)
-
-
 @pytest.mark.parametrize(("env_processes", "trainers"), [(1, 16), (3, 8), (64, 1)])
 def test_auto_is_what_this_machine_has_cores_for(
     env_processes: int,
@@ -56,12 +47,22 @@ def test_auto_is_what_this_machine_has_cores_for(
     assert json.loads(capsys.readouterr().out)["trainers"] == trainers
 
 
-def test_validation_is_planned_for(capsys: pytest.CaptureFixture[str]) -> None:
-    argv = f"plan --config {PAPER} --trainers 1 --agent_steps_per_s 2500 --json".split()
-    assert main([*argv, "--validation.every_meta_steps", "40"]) == 0
+@pytest.mark.parametrize(
+    ("words", "task_rounds"),
+    [
+        ("--runtime.kind local", 100 * 16),
+        # Boxing and seaquest at meta-steps 0, 40 and 80.
+        ("--trainers 1 --validation.every_meta_steps 40", 100 * 16 + 3 * 2),
+    ],
+)
+def test_one_trainer_takes_all_tasks_and_validation_tasks(
+    words: str, task_rounds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = f"plan --config {PAPER} --agent_steps_per_s 2500 --json {words}".split()
+    assert main(argv) == 0
     metrics = json.loads(capsys.readouterr().out)
-    # Boxing and seaquest at meta-steps 0, 40 and 80.
-    assert metrics["hours"] == pytest.approx((100 * 16 + 3 * 2) * 2000 / 3600)
+    assert metrics["trainers"] == 1
+    assert metrics["hours"] == pytest.approx(task_rounds * 2000 / 3600)
 
 
 def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> None:

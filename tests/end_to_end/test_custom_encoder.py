@@ -1,4 +1,4 @@
-"""Whole runs with an encoder that is none of leap_rl's: trust, bits, and what comes after."""
+"""Whole runs with an encoder of the user's: trust, the same bits, evaluation and export."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
-from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli import main
 from leap_rl.storage.run_folder import INITIALIZATION
-from tests.end_to_end.whole_runs import train_with_stops
+from tests.end_to_end.whole_runs import one_line, train_with_stops
 
 ROOT = Path(__file__).parents[2]
 TRUST = "--trust_imports"
@@ -52,13 +52,6 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
         assert torch.equal(values, other[name]), name
 
 
-def one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert main(argv) == EXIT_USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def test_each_of_its_parameters_is_learned(calm: Path) -> None:
     first, last = parameters(calm, 0), parameters(calm, 2)
     assert "positions" in first
@@ -85,7 +78,7 @@ def test_ray_gives_the_same_bits(
 
 
 @pytest.mark.parametrize("command", ["train", "learn", "evaluate", "plan", "bench"])
-def test_nothing_is_imported_that_is_not_trusted(
+def test_no_module_is_imported_without_trust(
     command: str,
     calm: Path,
     tmp_path: Path,
@@ -103,15 +96,11 @@ def test_nothing_is_imported_that_is_not_trusted(
     line = one_line(argv, capsys)
     assert line.startswith("leap-rl: agent.encoder: names the module canary_encoder")
     assert TRUST in line
+    if command == "bench":
+        line = one_line(["bench", "throughput", "--game", "canary_games:A-v0"], capsys)
+        assert line.startswith("leap-rl: game: names the module canary_games")
     assert "canary_encoder" not in sys.modules
     assert not (tmp_path / "canary").exists()
-
-
-def test_measuring_a_game_imports_nothing_that_is_not_trusted(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    line = one_line(["bench", "throughput", "--game", "canary_games:A-v0"], capsys)
-    assert line.startswith("leap-rl: game: names the module canary_games")
 
 
 def test_a_run_asks_for_trust_and_for_the_same_file_again(
@@ -130,10 +119,10 @@ def test_a_run_asks_for_trust_and_for_the_same_file_again(
     monkeypatch.delitem(sys.modules, "vit_encoder", raising=False)
 
 
-def test_agents_are_judged_and_the_encoder_travels(calm: Path, tmp_path: Path) -> None:
+def test_agents_are_evaluated_and_the_encoder_is_exported(calm: Path, tmp_path: Path) -> None:
     argv = ["--init", str(calm), "--games", "['MinAtar/Breakout-v1']", "--seeds", "2"]
-    judged = tmp_path / "judged"
-    assert main(["evaluate", *argv, TRUST, *LOCAL, "--run_dir", str(judged)]) == 0
+    evaluated = tmp_path / "evaluated"
+    assert main(["evaluate", *argv, TRUST, *LOCAL, "--run_dir", str(evaluated)]) == 0
     out = tmp_path / "mine"
     assert main(["export", str(calm), "--out", str(out)]) == 0
     assert pretrained.read_card(out).encoder_arguments == {"width": 16}

@@ -1,4 +1,4 @@
-"""Whatever becomes of the files in a run's folder: the same bits, or one clear line."""
+"""Damaged files in a run's folder: the run ends with the same bits, or with one clear line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ META_STEPS = 4
 
 
 def sums(run: Path) -> dict[str, str]:
-    """The SHA-256 of what the run came to, as it lies there."""
+    """Return the SHA-256 of the files of the run's last checkpoint."""
     folder = RunFolder(run)
     assert folder.latest() == META_STEPS
     return dict(folder.read_checkpoint(META_STEPS)[1]["sha256"])
@@ -33,7 +33,7 @@ def make(run: Path) -> int:
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What an undisturbed run comes to."""
+    """The checksums of an undisturbed run."""
     run = tmp_path_factory.mktemp("calm") / "run"
     assert make(run) == 0
     return sums(run)
@@ -59,6 +59,12 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert RunFolder(run).latest() == 2
     assert len([path for path in RunFolder(run).slots(2).rglob("*") if path.is_file()]) >= 2
     return run
+
+
+@pytest.fixture
+def run(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it to damage."""
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
 
 
 def damage(run: Path, dice: random.Random) -> list[str]:
@@ -94,7 +100,7 @@ def damage(run: Path, dice: random.Random) -> list[str]:
 def check_damaged(
     run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str], what: object
 ) -> bool:
-    """The run comes to the same bits, or ends in one clear line; returns which."""
+    """Check that resuming gives the same bits (returns True) or one clear line (returns False)."""
     capsys.readouterr()
     status = main(["resume", str(run)])
     captured = capsys.readouterr()
@@ -133,10 +139,8 @@ def test_damage_is_mended_or_told(
 
 
 def test_a_damaged_checkpoint_is_named_and_made_again(
-    stopped: Path, calm: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(stopped, run)
     for number in (2, 1):
         path = run / f"checkpoints/{number:06d}/initialization.safetensors"
         path.write_bytes(path.read_bytes()[:-1])
@@ -151,10 +155,8 @@ def test_a_damaged_checkpoint_is_named_and_made_again(
 
 
 def test_damaged_rows_are_written_again_from_the_checkpoints(
-    stopped: Path, calm: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(stopped, run)
     metrics = run / "metrics.jsonl"
     rows = metrics.read_bytes()
     metrics.write_bytes(rows[1:])
@@ -167,10 +169,8 @@ def test_damaged_rows_are_written_again_from_the_checkpoints(
 
 
 def test_a_run_with_no_whole_checkpoint_is_one_line(
-    stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(stopped, run)
     for path in run.glob("checkpoints/*/state.json"):
         path.unlink()
     assert main(["resume", str(run)]) == 2

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli import main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from tests.end_to_end.whole_runs import initializations, train_with_stops
+from tests.end_to_end.whole_runs import initializations, one_line, train_with_stops
 from tests.envs.own_games import MODULE, WALK
 
 ROOT = Path(__file__).parents[2]
@@ -91,14 +91,6 @@ def test_finetune_keeps_agents_whose_names_have_a_slash(tmp_path: Path) -> None:
 
 
 # -- modules that a config names --------------------------------------------------------------
-
-
-def one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert main(argv) == EXIT_USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("leap-rl: ")
-    return line
 
 
 def test_no_module_is_imported_that_is_not_trusted(

@@ -1,4 +1,4 @@
-"""Whole runs through the command line: what they come to, and runs that are stopped on the way."""
+"""Whole runs through the command line: their initializations, stops, and one-line errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leap_rl.cli import EXIT_INTERRUPTED, main
+from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.messages import Complete
 from leap_rl.training.runtime.local import LocalLink
@@ -17,7 +17,7 @@ from leap_rl.training.server.parameter_server import ParameterServer
 
 
 def initializations(run: Path) -> list[str]:
-    """The SHA-256 of each version's file, as its checkpoint records it and as it is."""
+    """Return the SHA-256 of each version's file, as its checkpoint records it."""
     folder = RunFolder(run)
     latest = folder.latest()
     assert latest is not None
@@ -26,9 +26,18 @@ def initializations(run: Path) -> list[str]:
     ]
 
 
+def one_line(argv: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the only line on stderr of a command that is refused."""
+    capsys.readouterr()
+    assert main(argv) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("leap-rl: ")
+    return line
+
+
 @contextmanager
 def stopped_after(tasks: int) -> Iterator[None]:
-    """Stop the local run inside when one more task than so many is completed."""
+    """Stop the local run in this context when it would complete one more task than `tasks`."""
     complete = LocalLink.complete
     completed: list[Complete] = []
 

@@ -1,4 +1,4 @@
-"""A job server that keeps what it is sent, and answers as Ray's does."""
+"""A job server that answers as Ray's does and keeps the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manifests of `launch/` are held against: schemas that take no field they do not know.
+"""Checks of the manifests of `launch/` by schemas that refuse unknown fields.
 
 A cluster's YAML: Ray's own schema and checks, and the fields of a machine that we use. A RayJob:
 the fields of KubeRay's that we use. Pods and the rest of Kubernetes: Kubernetes' own schemas.
@@ -32,7 +32,7 @@ Place = tuple[str | int, ...]
 
 
 class InvalidError(Exception):
-    """A manifest says what nobody understands."""
+    """A manifest is not valid."""
 
 
 def read(path: str) -> Manifest:
@@ -42,7 +42,7 @@ def read(path: str) -> Manifest:
 
 def check_cluster(config: Manifest) -> None:
     """Check a Ray cluster's YAML."""
-    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
+    make_ray_runtime(trainers=1, address=LOCAL)  # sets variables that Ray reads at import
     import ray.autoscaler
     from ray.autoscaler._private.util import prepare_config, validate_config
 
@@ -69,7 +69,7 @@ def check_rayjob(job: Manifest) -> None:
 
 
 def check_kubernetes(manifest: Manifest) -> None:
-    """Check what Kubernetes itself knows."""
+    """Check a manifest by Kubernetes' own schema."""
     try:
         kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
     except (
@@ -82,7 +82,7 @@ def check_kubernetes(manifest: Manifest) -> None:
 
 
 def _check_names(manifest: Any, fields: set[str], known: set[str]) -> None:
-    """Check the names of resources, which schemas let pass."""
+    """Check the names of resources, which the schemas do not."""
     for place in keys(manifest):
         if len(place) > 1 and place[-2] in fields and place[-1] not in known:
             raise InvalidError(f"{place}: no such resource")
@@ -97,10 +97,10 @@ def _check(manifest: Manifest, schema: Path) -> None:
 
 @cache
 def _validator(file: Path) -> jsonschema.Draft7Validator:
-    """Return what checks by a schema, which is checked itself: most of the time of a check."""
+    """Return a schema's validator; checking the schema takes most of the time, hence the cache."""
     schema = json.loads(file.read_text())
     if file.name == RAYS_OWN:
-        schema["properties"]["provider"]["additionalProperties"] = False  # Ray lets all pass there
+        schema["properties"]["provider"]["additionalProperties"] = False  # Ray allows any there
     jsonschema.Draft7Validator.check_schema(schema)
     return jsonschema.Draft7Validator(schema)
 
@@ -114,14 +114,11 @@ CHECKS: dict[str, Callable[[Manifest], None]] = {
 }
 
 FREE = {"labels", "matchLabels", "file_mounts", "available_node_types"}
-"""Fields whose keys are names of the user's."""
+"""Fields whose keys the user chooses."""
 
 
 def keys(manifest: Any, place: Place = (), seen: set[int] | None = None) -> Iterator[Place]:
-    """Walk over the places of all keys that have a meaning to a validator.
-
-    What YAML's anchors put into several places is walked over once.
-    """
+    """Yield the places of all keys that a validator knows; those of a YAML anchor once."""
     seen = set() if seen is None else seen
     if not isinstance(manifest, (dict, list)) or id(manifest) in seen:
         return

@@ -1,4 +1,4 @@
-"""The image's recipe and the compose file: valid, closed to strangers, and whole."""
+"""The Dockerfile and the compose file: valid, without secrets, closed to the network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_compose_file_is_valid(tmp_path: Path) -> None:
     assert not is_valid(typo)
 
 
-def test_nothing_is_published_beyond_this_machine() -> None:
+def test_services_publish_nothing_run_unprivileged_and_restart() -> None:
     ports = [port for service in services().values() for port in service.get("ports", [])]
     assert ports == ["127.0.0.1:6006:6006"]
     for name, service in services().items():
@@ -47,16 +47,12 @@ def test_nothing_is_published_beyond_this_machine() -> None:
         assert "privileged" not in service, name
         assert service["cap_drop"] == ["ALL"], name
         assert service["user"] == "${LEAP_RL_USER:-1000:1000}", name
-    # TensorBoard reads, and has no business with the cluster.
+        assert service["init"], name  # reaps children and passes signals on
+    restart = {name: service["restart"] for name, service in services().items()}
+    assert (restart["head"], restart["trainer"]) == ("on-failure", "always")
+    # TensorBoard only reads, and has no access to the cluster.
     assert services()["tensorboard"]["volumes"] == ["../runs:/runs:ro"]
     assert services()["tensorboard"]["secrets"] == []
-
-
-def test_what_dies_is_started_again() -> None:
-    restart = {name: service["restart"] for name, service in services().items()}
-    assert restart["head"] == "on-failure"
-    assert restart["trainer"] == "always"
-    assert all(service["init"] for service in services().values())  # which reaps, and passes on
 
 
 def test_no_secret_stands_in_the_files() -> None:
@@ -68,7 +64,7 @@ def test_no_secret_stands_in_the_files() -> None:
 
 
 def copied() -> list[str]:
-    """What the image takes of the repository."""
+    """Return the files of the repository that the image copies."""
     lines = re.findall(r"^COPY (.+)$", DOCKERFILE, re.MULTILINE)
     return [source for line in lines for source in line.split()[:-1]]
 

@@ -1,8 +1,7 @@
-"""What Prometheus and Grafana are given: files that they understand, and names that there are."""
+"""The files for Prometheus and Grafana: they are valid, and every series in them exists."""
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from typing import Any
@@ -71,13 +70,13 @@ def test_names_follow_the_conventions() -> None:
         assert series.row is None or f"| `{series.row}` |" in METRICS
 
 
-def test_the_page_explains_exactly_what_there_is() -> None:
+def test_the_page_explains_exactly_the_existing_series() -> None:
     found = {name: (kind, labels) for name, (kind, _, labels) in explained().items()}
     assert found == {f"ray_{series.name}": (series.kind, series.labels) for series in SERIES}
 
 
 @pytest.mark.parametrize(("title", "expression", "legend"), queries())
-def test_every_query_is_of_names_and_labels_that_there_are(
+def test_every_query_uses_existing_names_and_labels(
     title: str, expression: str, legend: str
 ) -> None:
     names = set()
@@ -95,21 +94,13 @@ def test_every_query_is_of_names_and_labels_that_there_are(
             assert by <= LABELS[name], title
             assert (str(node.op) == "sum") == (name in COUNTERS), title
         elif isinstance(node, promql.MatrixSelector):
-            assert node.vector_selector.name in COUNTERS, f"{title}: a rate of what is no counter"
+            assert node.vector_selector.name in COUNTERS, f"{title}: a rate of a gauge"
     assert names, title
     spoken = set(re.findall(r"\{\{(\w+)\}\}", legend))
     assert spoken == set.union(*(LABELS[name] for name in names)), title
 
 
-def test_a_query_of_what_there_is_not_is_noticed() -> None:
-    (selector,) = nodes(parsed('ray_leap_rl_streams{run=~"$run"}'))
-    assert selector.name == "ray_leap_rl_streams"
-    assert selector.name not in LABELS  # as it lacks _total
-    with pytest.raises(ValueError, match="unclosed"):
-        parsed("sum by (run) (rate(ray_leap_rl_streams_total[1m])")
-
-
-def test_everything_that_is_shown_has_a_panel() -> None:
+def test_every_series_has_a_panel() -> None:
     shown = {
         node.name
         for _, expression, _ in queries()
@@ -167,13 +158,7 @@ def test_prometheus_reads_rays_own_list_of_pages_and_keeps_our_series() -> None:
 
 
 def test_one_module_alone_knows_how_ray_takes_metrics() -> None:
-    found = set()
-    for path in (ROOT / "leap_rl").glob("**/*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "ray.util.metrics":
-                found.add(path.relative_to(ROOT).as_posix())
-            elif isinstance(node, ast.Import | ast.ImportFrom):
-                imported = [alias.name for alias in node.names]
-                assert "ray.util.metrics" not in imported
-                assert getattr(node, "module", "") != "ray.util" or "metrics" not in imported
-    assert found == {"leap_rl/training/runtime/ray/metrics.py"}
+    imported = re.compile(r"(from|import) ray\.util(\.metrics| import .*metrics)")
+    files = (ROOT / "leap_rl").glob("**/*.py")
+    (path,) = (path for path in files if imported.search(path.read_text()))
+    assert path == ROOT / "leap_rl/training/runtime/ray/metrics.py"

@@ -70,22 +70,21 @@ def test_a_config_goes_along_and_the_rest_of_the_command_as_it_is(server: JobSer
     assert TOKEN not in str(job)
 
 
-def test_what_needs_no_file_takes_none_along(server: JobServer) -> None:
-    assert main(["resume", "/srv/runs/demo/", "--meta.meta_steps", "9"]) == 0
+@pytest.mark.parametrize(
+    "words",
+    [["resume", "/srv/runs/demo/", "--meta.meta_steps", "9"], ["resume", "s3://bucket/runs/demo"]],
+)
+def test_a_command_without_files_takes_none_along(server: JobServer, words: list[str]) -> None:
+    assert main(words) == 0
     (job,) = server.submitted
-    assert job["submission_id"] == f"{ID}-1"  # the run's, however its folder is spelled
-    assert job["entrypoint"] == "leap-rl resume /srv/runs/demo/ --meta.meta_steps 9"
+    # The run's, however its folder is spelled.
+    assert words[1].startswith("s3:") or job["submission_id"] == f"{ID}-1"
+    assert job["entrypoint"] == " ".join(["leap-rl", *words])
     assert "working_dir" not in job["runtime_env"]
     assert server.packages == []
 
 
-def test_a_run_may_live_in_an_object_store(server: JobServer) -> None:
-    assert main(["resume", "s3://bucket/runs/demo"]) == 0
-    (job,) = server.submitted
-    assert job["entrypoint"] == "leap-rl resume s3://bucket/runs/demo"
-
-
-def test_submitting_again_what_runs_starts_nothing(
+def test_submitting_a_running_command_again_starts_nothing(
     server: JobServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(DEMO) == main(DEMO) == 0
@@ -93,7 +92,7 @@ def test_submitting_again_what_runs_starts_nothing(
     assert f"{ID}-1: runs already: leap-rl train" in capsys.readouterr().out
 
 
-def test_a_submission_that_was_quicker_is_as_good(
+def test_a_job_submitted_meanwhile_counts_as_this_one(
     server: JobServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.add(f"{ID}-1", "PENDING", "leap-rl resume /srv/runs/demo")
@@ -106,7 +105,7 @@ def test_a_submission_that_was_quicker_is_as_good(
     assert server.submitted == []
 
 
-def test_what_has_ended_is_submitted_under_the_next_number(server: JobServer) -> None:
+def test_a_command_that_has_ended_is_submitted_under_the_next_number(server: JobServer) -> None:
     server.add(f"{ID}-1", "FAILED", "leap-rl train")
     server.add(f"{ID}-2", "STOPPED", "leap-rl resume /srv/runs/demo")
     server.add("leap-rl-demo-00000000-3", "RUNNING", "leap-rl resume /elsewhere/demo")
@@ -123,41 +122,42 @@ def test_another_command_on_a_run_that_is_at_work_is_refused(
     assert server.submitted == []
 
 
-def test_a_wrong_token_is_told_and_not_shown(
-    server: JobServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("variables", "server_says", "expected"),
+    [
+        ({"RAY_AUTH_TOKEN": "wr0ng"}, {}, ["does not take this token"]),
+        (
+            {"RAY_AUTH_TOKEN_PATH": "/nowhere/token"},
+            {},
+            ["/nowhere/token: no token there", "launch/make-token"],
+        ),
+        ({}, {"mode": "disabled"}, ["asks for no token"]),
+        (
+            {},
+            {"refuses": "Traceback (most ...):\n  File ...\nValueError: no room\n\n"},
+            ["Ray does not take the job: ", "no room"],
+        ),
+    ],
+)
+def test_each_refusal_is_one_line_that_does_not_show_the_token(
+    variables: dict[str, str],
+    server_says: dict[str, str],
+    expected: list[str],
+    server: JobServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "wr0ng")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for name, value in server_says.items():
+        setattr(server, name, value)
     said = error_of(DEMO, capsys)
-    assert "does not take this token" in said
+    assert all(part in said for part in expected), said
     assert "wr0ng" not in said
-
-
-def test_without_a_token_it_says_where_it_looked(
-    server: JobServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
-    said = error_of(DEMO, capsys)
-    assert "/nowhere/token: no token there" in said
-    assert "launch/make-token" in said
-
-
-def test_a_cluster_that_asks_for_no_token_is_refused(
-    server: JobServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.mode = "disabled"
-    assert "asks for no token" in error_of(DEMO, capsys)
     assert server.submitted == []
 
 
-def test_what_ray_refuses_is_told_in_a_line(
-    server: JobServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.refuses = "Traceback (most recent call last):\n  File ...\nValueError: no room\n\n"
-    assert "Ray does not take the job: " in (said := error_of(DEMO, capsys))
-    assert "no room" in said
-
-
-def test_where_nobody_answers_the_way_out_is_told(
+def test_without_a_job_server_the_tunnel_is_explained(
     server: JobServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as free:
@@ -183,7 +183,7 @@ def test_where_nobody_answers_the_way_out_is_told(
         (["train", "--config=none.yaml", "--run_dir", "/srv/demo"], "no such file here"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_invalid_arguments_are_refused(
     server: JobServer, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in error_of(words, capsys)
@@ -196,7 +196,7 @@ def test_the_ids_in_the_documents_are_those_that_come_out() -> None:
     assert ids == {f"{SCRIPT['run_name']('/srv/runs/paper')}-1"}
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_jobs_and_folders(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--help"])
     assert left.value.code == 0

@@ -1,4 +1,4 @@
-"""A run, a run that was stopped, and a file that must not come to be."""
+"""A run, a stopped run, and a file that exists only if an attack ran code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.security.runs import META_STEPS, make
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Iterator[Path]:
-    """A file that must not come to be."""
+    """A file that attacks would create."""
     path = tmp_path / "canary"
     yield path
     assert not path.exists(), "code was run"
@@ -25,7 +25,7 @@ def canary(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The sums of what an undisturbed run comes to."""
+    """The checksums of an undisturbed run's last checkpoint."""
     run = tmp_path_factory.mktemp("calm") / "run"
     assert make(run) == 0
     return dict(RunFolder(run).read_state(META_STEPS)["sha256"])
@@ -33,7 +33,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped in its third meta-step: a slot is complete, another has a snapshot."""
+    """A run stopped in its third meta-step: one slot is complete, another has a snapshot."""
     run = tmp_path_factory.mktemp("stopped") / "run"
     stream = ParameterServer.stream
 
@@ -56,6 +56,6 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(stopped: Path, tmp_path: Path) -> Path:
-    """A copy of it that is somebody else's."""
+    """A copy of it to attack."""
     shutil.copytree(stopped, tmp_path / "run")
     return tmp_path / "run"

@@ -1,13 +1,15 @@
-"""Runs that the tests of this folder attack: how they are made, and what they leave."""
+"""Runs that the tests of this folder attack: making, changing and reading them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leap_rl.cli import main
+from leap_rl.storage.run_folder import RunFolder
 
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
 QUIET += ["--tracking.console", "quiet"]
@@ -18,6 +20,19 @@ META_STEPS = 3
 def make(run: Path, *options: str) -> int:
     argv = ["train", *BOWLS, "--meta.meta_steps", str(META_STEPS), *options]
     return main([*argv, "--run_dir", str(run)])
+
+
+def rewrite_checkpoint(run: Path, changes: dict[str, Any], *, to: int = 2, **files: bytes) -> None:
+    """Write checkpoint 2 with changes to its state and files, and with valid checksums."""
+    stored, state = RunFolder(run).read_checkpoint(2)
+    kept = {key: state[key] for key in state.keys() - {"schema", "number", "sha256"}}
+    named = {f"{name}.safetensors": content for name, content in files.items()}
+    RunFolder(run).write_checkpoint(to, {**stored, **named}, {**kept, **changes})
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    (line,) = lines_of(capsys)
+    return line
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:

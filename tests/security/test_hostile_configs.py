@@ -9,7 +9,7 @@ import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
-from tests.security.runs import QUIET, lines_of
+from tests.security.runs import QUIET, one_line
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -62,7 +62,7 @@ def test_a_hostile_config_is_one_line(
     words = ["train", *QUIET, "--config", str(config), "--run_dir", str(tmp_path / "new")]
     assert main(words) == EXIT_USAGE
     assert time.monotonic() - started < 10
-    (line,) = lines_of(capsys)
+    line = one_line(capsys)
     assert says in line
     assert len(line) < 2000
     assert not (tmp_path / "new").exists()
@@ -88,7 +88,7 @@ def test_a_run_of_a_hostile_config_is_one_line(
     started = time.monotonic()
     assert main(["resume", str(run)]) == EXIT_USAGE
     assert time.monotonic() - started < 10
-    (line,) = lines_of(capsys)
+    line = one_line(capsys)
     assert "config.yaml: " in line
     assert len(line) < 2000
     assert sorted(path for path in run.rglob("*")) == before

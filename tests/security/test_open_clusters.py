@@ -15,7 +15,7 @@ from leap_rl.training.runtime.ray.security import (
     refuse_open_cluster,
     refuse_without_token,
 )
-from tests.security.runs import lines_of, make
+from tests.security.runs import make, one_line
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -40,7 +40,7 @@ def test_a_cluster_elsewhere_is_not_joined_without_a_token(
     refuse_without_token("127.0.0.1:6379")
     ray = ["--runtime.kind", "ray", "--runtime.address", "10.77.0.1:6379"]
     assert make(tmp_path / "run", *ray) == 1
-    (line,) = lines_of(capsys)
+    line = one_line(capsys)
     assert line.startswith("leap-rl: runtime.address = 10.77.0.1:6379: RAY_AUTH_MODE is ")
     assert "RAY_AUTH_MODE=token" in line
 

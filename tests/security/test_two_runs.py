@@ -11,7 +11,7 @@ import pytest
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.server.parameter_server import ParameterServer
-from tests.security.runs import META_STEPS, contents, lines_of
+from tests.security.runs import META_STEPS, contents, one_line, rewrite_checkpoint
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -40,7 +40,7 @@ def test_a_run_whose_folder_is_not_its_own_any_more_stops(
 
     monkeypatch.setattr(ParameterServer, "stream", lose)
     assert main(["resume", str(run), "--runtime.stream_every_s", "1e-6"]) == 1
-    (line,) = lines_of(capsys)
+    line = one_line(capsys)
     assert f"{run / '.lock'}: was " in line
     assert "while a run went on there; another command may work there now" in line
     assert RunFolder(run).latest() == META_STEPS - 1
@@ -51,11 +51,8 @@ def test_a_run_whose_folder_is_not_its_own_any_more_stops(
 def test_a_checkpoint_of_another_run_is_not_taken(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which a driver left that went on in a folder that had become another run's."""
-    folder = RunFolder(run)
-    files, state = folder.read_checkpoint(2)
-    state = {key: state[key] for key in state.keys() - {"schema", "number", "sha256"}}
-    folder.write_checkpoint(5, files, {**state, "fingerprint": "0" * 64})
+    """A driver left it that continued in a folder which had become another run's."""
+    rewrite_checkpoint(run, {"fingerprint": "0" * 64}, to=5)
     checkpoint = run / "checkpoints" / "000005"
     new = ["--run_dir", str(tmp_path / "new")]
     few = ["--agent_steps", "20", "--seeds", "1", "--games", '["pong"]']
@@ -66,7 +63,7 @@ def test_a_checkpoint_of_another_run_is_not_taken(
         ["evaluate", "--init", str(checkpoint), *few, *new],
     ):
         assert main(words) == EXIT_USAGE
-        (line,) = lines_of(capsys)
+        line = one_line(capsys)
         assert line == f"leap-rl: {checkpoint}: belongs to another run than config.yaml"
     assert not (tmp_path / "new").exists()
     assert main(["watch", str(run)]) == 0

@@ -1,4 +1,4 @@
-"""Links, pipes and names that lead out of a run's folder lead nowhere."""
+"""Links, pipes and names that lead out of a run's folder are refused."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.state_file import CHECKSUM, checksum
 from leap_rl.training.server.parameter_server import ParameterServer
-from tests.security.runs import META_STEPS, contents, lines_of, make
+from tests.security.runs import META_STEPS, contents, lines_of, make, one_line
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 
 OUTSIDE = "outside"
-"""Beside the run's folder, which nothing of it may change."""
+"""A folder beside the run's, which no command on the run may change."""
 
 
 class Watch:
-    """Notes which paths below a folder this process changes, and the flags that files open with."""
+    """Records the paths below a folder that this process changes, and the flags of opening."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Watch:
                 self._note(path)
 
     def _resolving(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Note names relative to a folder's descriptor, of which an audit hook is not told."""
+        """Note names relative to a folder's descriptor, which audit events do not have."""
 
         def call(path: Any, *arguments: Any, **options: Any) -> Any:
             for key in ("dir_fd", "src_dir_fd", "dst_dir_fd"):
@@ -76,7 +76,7 @@ TEMPORARY = re.compile(r"(^|.*/)\.[^/]+\.[0-9a-f]{16}\.tmp(/.*)?")
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Watch:
-    """What runs really open: of Leap, of a method that keeps its agents, and reports on them."""
+    """Paths that real runs open: of Leap, of a method that keeps its agents, and of reports."""
     run = tmp_path_factory.mktemp("opened") / "run"
     often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
     shown = ["--tracking.tensorboard", "true", "--tracking.wandb", "offline"]
@@ -122,10 +122,10 @@ def ways_out(opened: Watch) -> list[str]:
 
 
 def make_link(link: Path, outside: Path, *, relative: bool) -> None:
-    """Put a link in the place of a file or folder, of which the target is as good."""
+    """Replace a file or folder by a link to a target outside with the same content."""
     target = outside / "victim"
     if link.exists():
-        link.rename(target)  # so that all is well but for where it lies
+        link.rename(target)  # so that only its place is wrong
     elif link.suffix or link.name.startswith("."):
         target.write_text("precious\n")
     else:
@@ -149,21 +149,21 @@ def test_a_link_out_of_the_folder_is_refused(
             if name == "config.yaml" and command == "watch":
                 continue
             assert main([command, str(run)]) == EXIT_USAGE, (name, command)
-            (line,) = lines_of(capsys)
+            line = one_line(capsys)
             assert line.startswith(f"leap-rl: {run / name}: is a symbolic link"), (name, command)
             assert contents(outside) == before, (name, command)
         shutil.rmtree(tmp_path / f"{number}")
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "slots", "checkpoints/000003", "config.yaml"])
-def test_a_link_that_is_swapped_in_later_leads_nowhere(
+def test_a_link_that_is_swapped_in_later_is_not_followed(
     name: str,
     run: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """After the folder was looked through, at the worst moment."""
+    """After the folder was checked, while a trainer streams."""
     outside = tmp_path / OUTSIDE
     outside.mkdir()
     stream, before = ParameterServer.stream, {}
@@ -195,31 +195,32 @@ def test_a_file_with_another_name_elsewhere_is_not_written_into(
     (run / name).unlink()
     os.link(victim, run / name)
     assert main(["resume", str(run)]) == EXIT_USAGE
-    (line,) = lines_of(capsys)
-    assert line.startswith(f"leap-rl: {run / name}: has another name elsewhere (a hard link)")
+    says = f"leap-rl: {run / name}: has another name elsewhere (a hard link)"
+    assert one_line(capsys).startswith(says)
     assert victim.read_text() == "precious\n"
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "checkpoints/latest", "slots/000002/001.lease"])
-def test_another_name_elsewhere_of_a_file_that_is_replaced_stays_as_it_is(
-    name: str, run: Path, tmp_path: Path
+def test_other_names_elsewhere_of_replaced_files_stay_as_they_are(
+    run: Path, tmp_path: Path
 ) -> None:
-    content = (run / name).read_bytes()
-    os.link(run / name, tmp_path / "victim")
+    names = ["config.yaml", "checkpoints/latest", "slots/000002/001.lease"]
+    before = [(run / name).read_bytes() for name in names]
+    for number, name in enumerate(names):
+        os.link(run / name, tmp_path / f"victim{number}")
     assert main(["resume", str(run), "--runtime.max_attempts", "7"]) == 0
-    assert (tmp_path / "victim").read_bytes() == content
+    assert [(tmp_path / f"victim{n}").read_bytes() for n in range(len(names))] == before
 
 
 @pytest.mark.parametrize("command", ["resume", "report", "watch"])
 @pytest.mark.parametrize("name", ["config.yaml", ".lock", "live.json", "checkpoints/latest", "x/y"])
-def test_a_pipe_keeps_nobody_waiting(
+def test_a_pipe_is_refused_and_not_waited_for(
     name: str, command: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / name).unlink(missing_ok=True)
     (run / name).parent.mkdir(exist_ok=True)
     os.mkfifo(run / name)
     assert main([command, str(run)]) == EXIT_USAGE
-    (line,) = lines_of(capsys)
+    line = one_line(capsys)
     assert line.startswith(f"leap-rl: {run / name}: is no file (a pipe, a socket or a device)")
 
 
@@ -232,12 +233,11 @@ def test_a_new_run_is_not_made_over_links(
     run.mkdir()
     (run / ".lock").symlink_to(victim)
     assert make(run) == EXIT_USAGE
-    (line,) = lines_of(capsys)
-    assert ".lock: is a symbolic link" in line
+    assert ".lock: is a symbolic link" in one_line(capsys)
     assert victim.read_text() == "precious\n"
 
 
-def test_a_folder_that_is_reached_by_a_link_is_all_right(run: Path, tmp_path: Path) -> None:
+def test_a_folder_may_be_reached_by_a_link(run: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(run)
     assert main(["resume", str(tmp_path / "link")]) == 0
 
@@ -256,7 +256,7 @@ def test_a_folder_that_is_reached_by_a_link_is_all_right(run: Path, tmp_path: Pa
         ("wandb/other", "offline-run-1", False),
     ],
 )
-def test_wandbs_own_links_are_all_right(
+def test_wandbs_own_links_are_allowed(
     name: str, target: str, is_own: bool, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / name).parent.mkdir(parents=True, exist_ok=True)
@@ -278,16 +278,14 @@ def test_a_state_that_names_files_elsewhere_is_one_line(
     state["sha256"][name] = "0" * 64
     path.write_text(json.dumps({**state, CHECKSUM: checksum(state)}))
     assert main(["resume", str(run)]) == EXIT_USAGE
-    (line,) = lines_of(capsys)
-    assert "which is no file of a checkpoint" in line
+    assert "which is no file of a checkpoint" in one_line(capsys)
 
 
 @pytest.mark.parametrize("text", ["../../outside\n", "2 /../..\n", "²\n", "-1\n"])
-def test_a_pointer_elsewhere_is_passed_over(
+def test_a_pointer_elsewhere_is_ignored(
     text: str, run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / "checkpoints" / "latest").write_text(text)
     assert main(["resume", str(run)]) == 0
-    (line,) = lines_of(capsys)
-    assert "which is no checkpoint's number; resuming from checkpoint 2" in line
+    assert "which is no checkpoint's number; resuming from checkpoint 2" in one_line(capsys)
     assert dict(RunFolder(run).read_state(META_STEPS)["sha256"]) == calm
