@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from leap_rl.envs.atari.envs import AtariEnvs
-from leap_rl.envs.atari.flavours import find_flavour
 from leap_rl.envs.atari.games import ACTION_COUNTS
+from leap_rl.envs.atari.modes import find_mode
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.names import split_name
 from leap_rl.envs.pool_checks import common_shape
@@ -76,7 +76,7 @@ class GameEnv(gymnasium.Env[Observations, Any]):
                 if atari not in PRESETS:
                     raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
                 atari = PRESETS[atari]
-            self._envs = AtariEnvs(find_flavour(game).name, num_envs=1, settings=atari)
+            self._envs = AtariEnvs(find_mode(game).name, num_envs=1, settings=atari)
         else:
             wanted = None if observation_shape is None else tuple(observation_shape)
             shape = common_shape((game,), pad="zeros", palette=palette, wanted=wanted)

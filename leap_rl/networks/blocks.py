@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.networks.passes import through_relu
+from leap_rl.networks.forward_backward import through_relu
 
 
 def space_to_depth(observations: Tensor, stride: int) -> Tensor:

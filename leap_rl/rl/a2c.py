@@ -18,10 +18,10 @@ from torch import Tensor
 
 from leap_rl.compute.determinism import leave_cuda_undetermined
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import make_passes
+from leap_rl.networks.autograd import make_forward_backward
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
+from leap_rl.networks.forward_backward import Outputs
 from leap_rl.networks.parameters import flatten_parameters, layout_of
-from leap_rl.networks.passes import Outputs
 from leap_rl.rl.config import GAINS, AgentConfig, PathLoss
 from leap_rl.rl.hardware import resolve
 from leap_rl.rl.loss import (
@@ -120,7 +120,7 @@ class A2CLearner:
             eps=config.rmsprop_eps,
             start=config.rmsprop_start,
         )
-        self.passes = make_passes(self.network, self.flat, precision=config.precision)
+        self.passes = make_forward_backward(self.network, self.flat, precision=config.precision)
         self._weights: dict[PathLoss, Weights] = {
             "total": Weights(1.0, config.value_coefficient, -config.entropy_coefficient),
             "policy": Weights(policy=1.0),

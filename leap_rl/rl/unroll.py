@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.forward_backward import Outputs
 from leap_rl.rl.loss import Targets
 from leap_rl.rl.returns import n_step_returns
 

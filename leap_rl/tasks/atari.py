@@ -86,7 +86,7 @@ class AtariFamily(PlayedFamily):
     evaluation_games = "held_out"
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        """Return the games, pools and flavours spelled out."""
+        """Return the games, pools and modes spelled out."""
         return resolve_games(list(games))
 
     def frames_per_agent_step(self, task: TaskConfig) -> int:

@@ -41,7 +41,7 @@ def record_video(
 
     Args:
         agent_file: One of RUN/agents.
-        game: What it has learned, or a flavour of it.
+        game: What it has learned, or a mode of it.
         out: An .mp4 or a .gif.
         agent: See `Player`, as for `greedy`.
         settings: How the game is run.
@@ -105,7 +105,7 @@ def _read_player(
     if own_actions != num_actions:
         raise ValueError(
             f"has {own_actions} actions, and {game} has {num_actions}: name the game that it "
-            "has learned, or a flavour of it"
+            "has learned, or a mode of it"
         )
     return Player(
         agent,

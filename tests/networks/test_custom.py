@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import AutogradPasses, make_passes
+from leap_rl.networks.autograd import AutogradForwardBackward, make_forward_backward
 from leap_rl.networks.custom import EncoderSpec, source_sha256
 from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
 from leap_rl.networks.parameters import flatten_parameters, load_parameters
@@ -76,7 +76,9 @@ def test_vectors_of_bytes_are_scaled_for_it(encoder: str | EncoderSpec) -> None:
 def test_its_passes_are_autograds() -> None:
     network = ActorCritic(spec("Plain"), observation_shape=SHAPE, num_logits=4)
     flat = flatten_parameters(network)
-    assert isinstance(make_passes(network, flat, precision="float32"), AutogradPasses)
+    assert isinstance(
+        make_forward_backward(network, flat, precision="float32"), AutogradForwardBackward
+    )
 
 
 @pytest.mark.parametrize(

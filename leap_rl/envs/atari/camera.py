@@ -13,7 +13,7 @@ from ale_py import ALEInterface
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.envs import AtariEnvs
-from leap_rl.envs.atari.flavours import find_flavour
+from leap_rl.envs.atari.modes import find_mode
 from leap_rl.envs.atari.palette import PAL_GAMES
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import Stepped
@@ -67,4 +67,4 @@ class RecordedAtari(AtariEnvs):
 
 def frames_per_s(game: str) -> int:
     """Return the television's frame rate in a game: 60 Hz (NTSC) or 50 Hz (PAL), to the nearest."""
-    return 50 if find_flavour(game).game in PAL_GAMES else 60
+    return 50 if find_mode(game).game in PAL_GAMES else 60

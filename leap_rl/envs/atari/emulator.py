@@ -26,7 +26,7 @@ import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.flavours import find_flavour
+from leap_rl.envs.atari.modes import find_mode
 from leap_rl.envs.atari.palette import palette
 from leap_rl.envs.atari.preprocessing import WIDTH
 from leap_rl.envs.atari.settings import AtariSettings
@@ -49,10 +49,10 @@ class Start:
 
 
 class Emulator:
-    """An ALE emulator of a game or flavour, with the state that ALE lacks."""
+    """An ALE emulator of a game in one mode, with the state that ALE lacks."""
 
     game: str
-    """The game, whatever the flavour."""
+    """The game, without its mode and difficulty."""
     ale: ALEInterface
     actions: list[int]
     """ALE's number of each of the game's minimal actions."""
@@ -64,8 +64,8 @@ class Emulator:
     """One action a frame since the start state, if `replayed`."""
 
     def __init__(self, name: str, settings: AtariSettings) -> None:
-        flavour = find_flavour(name)
-        self.game = flavour.game
+        mode = find_mode(name)
+        self.game = mode.game
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self.ale = ALEInterface()
         self.ale.setInt("random_seed", 0)  # of ALE's sticky actions, which are off
@@ -74,8 +74,8 @@ class Emulator:
         assert rom is not None, f"ale_py has no ROM of {self.game}"
         self.ale.loadROM(rom)
         # From the next reset on. A state has them too, for its own emulator and any other.
-        self.ale.setMode(flavour.mode)
-        self.ale.setDifficulty(flavour.difficulty)
+        self.ale.setMode(mode.mode)
+        self.ale.setDifficulty(mode.difficulty)
         self.actions = [action.value for action in self.ale.getMinimalActionSet()]
         self.height, width = self.ale.getScreenDims()
         assert width == WIDTH, f"a screen of {width} columns"

@@ -16,8 +16,8 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.emulator import Emulator, Starts
-from leap_rl.envs.atari.flavours import find_flavour
 from leap_rl.envs.atari.games import ACTION_COUNTS
+from leap_rl.envs.atari.modes import find_mode
 from leap_rl.envs.atari.palette import luminances, palette
 from leap_rl.envs.atari.preprocessing import FrameRenderer
 from leap_rl.envs.atari.settings import AtariSettings
@@ -50,7 +50,7 @@ class AtariEnvs(RestorableEnvs):
     (0.12.1).
 
     Args:
-        game: a key of `games.ACTION_COUNTS`, or a flavour's name in its one spelling.
+        game: a key of `games.ACTION_COUNTS`, or a mode's name in its canonical spelling.
         num_envs: B.
         settings: how the emulator is run.
         first: the number of the first of these environments among all; for `workers`.
@@ -216,16 +216,16 @@ def make_atari(
     settings: AtariSettings | None = None,
     processes: int = 1,
 ) -> GameVector:
-    """Make B environments of one Atari game or flavour (`pong@mode=1`), by default as in the paper.
+    """Make B environments of one Atari game or mode (`pong@mode=1`), by default as in the paper.
 
     `seed` is the sole source of randomness. `processes` step the environments, which changes no
     bit.
 
     Raises:
-        ValueError: there is no such game or flavour, or `processes` does not lie in 1..B.
+        ValueError: there is no such game or mode, or `processes` does not lie in 1..B.
     """
     if split_name(game)[0] not in ACTION_COUNTS:
         raise ValueError(f"game = {game!r}: no Atari game has that name (leap-rl games lists all)")
-    game = find_flavour(game).name
+    game = find_mode(game).name
     make = partial(AtariEnvs, game, settings=settings or AtariSettings())
     return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

@@ -31,13 +31,13 @@ from torch import Tensor, nn
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.blocks import relu_by_block, space_to_depth, through_relu_by_block
 from leap_rl.networks.encoders import Encoder
-from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
+from leap_rl.networks.forward_backward import ForwardBackward, Outputs, heads_gradient, through_relu
 
 PIXEL_SCALE = 1.0 / 255.0
 
 
 def is_plain(network: ActorCritic) -> bool:
-    """Whether `DirectPasses` can compute the network.
+    """Whether `DenseConvCpu` can compute the network.
 
     Its encoder must be convolutions, unpadded and each with a kernel that is a multiple of its
     stride, then one linear layer, a ReLU after each.
@@ -123,7 +123,7 @@ class _Step:
     """[B, features of the encoder]."""
 
 
-class DirectPasses(Passes):
+class DenseConvCpu(ForwardBackward):
     """The passes of a network that `is_plain`, on the CPU.
 
     Args:

@@ -1,4 +1,4 @@
-"""A flavour is a game like any other in a run's files, metrics and tables."""
+"""A mode is a game like any other in a run's files, metrics and tables."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from tests.tracking import tensorboard_file
 
-FLAVOUR = "freeway@mode=4,difficulty=1"
+GAME = "freeway@mode=4,difficulty=1"
 OPTIONS = ["--task.games", '["freeway@difficulty=1,mode=4", "pong@mode=1"]']
 OPTIONS += ["--task.num_envs", "2", "--task.agent_steps", "40", "--runtime.kind", "local"]
 OPTIONS += ["--task.atari.max_frames", "64"]
 FINETUNE = ["--meta.method", "finetune", "--meta.updates_per_round", "3", "--meta.batch_size", "2"]
 
 
-def test_agents_and_metrics_have_the_flavours_names(
+def test_agents_and_metrics_have_the_modes_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     assert main(["learn", *OPTIONS, "--run_dir", str(run)]) == 0
     agents = sorted(path.name for path in (run / "agents").iterdir())
-    assert agents == [f"000_{FLAVOUR}.safetensors", "001_pong@mode=1.safetensors"]
+    assert agents == [f"000_{GAME}.safetensors", "001_pong@mode=1.safetensors"]
     rows = read_rows(run / "metrics.jsonl")
-    assert any(f"return/{FLAVOUR}/mean" in row for row in rows)
+    assert any(f"return/{GAME}/mean" in row for row in rows)
     assert {*pq.read_table(run / "curves/000000.parquet")["game"].to_pylist()} == {
-        FLAVOUR,
+        GAME,
         "pong@mode=1",
     }
     tags = {tag for row in tensorboard_file.rows(run / "tensorboard", "at") for tag in row}
@@ -39,12 +39,12 @@ def test_agents_and_metrics_have_the_flavours_names(
     assert len(starts) == 1, lines  # one column
 
 
-def test_agents_of_flavours_are_carried_over_to_the_same_bits(tmp_path: Path) -> None:
+def test_agents_of_modes_are_carried_over_to_the_same_bits(tmp_path: Path) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     train = ["train", *OPTIONS, *FINETUNE, "--tracking.tensorboard", "false"]
     assert main([*train, "--meta.meta_steps", "3", "--run_dir", str(straight)]) == 0
     assert main([*train, "--meta.meta_steps", "1", "--run_dir", str(stopped)]) == 0
-    assert (stopped / f"carried_over/000000/{FLAVOUR}.safetensors").exists()
+    assert (stopped / f"carried_over/000000/{GAME}.safetensors").exists()
     assert main(["resume", str(stopped), "--meta.meta_steps", "3"]) == 0
     sums = [
         RunFolder(run).read_checkpoint(3)[1]["sha256"][INITIALIZATION]

@@ -26,7 +26,7 @@ class Outputs(NamedTuple):
     """float32 [...], V."""
 
 
-class Passes(ABC):
+class ForwardBackward(ABC):
     """The passes of one network, whose parameters must not change within an unroll."""
 
     def __init__(self) -> None:

@@ -19,15 +19,15 @@ from torch import Tensor, nn
 
 from leap_rl.compute.kernels import kernel
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.direct import PIXEL_SCALE, given, is_plain
-from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
+from leap_rl.networks.dense_conv_cpu import PIXEL_SCALE, given, is_plain
+from leap_rl.networks.forward_backward import ForwardBackward, Outputs, heads_gradient, through_relu
 
 LARGEST = 8192
 """R up to which a network is small."""
 
 
 def is_small(network: ActorCritic) -> bool:
-    """Whether `SmallPasses` can compute a network, and fast."""
+    """Whether `SparseConvCpu` can compute a network, and fast."""
     layers = [layer for layer in network.encoder.children() if isinstance(layer, nn.Conv2d)]
     return (
         is_plain(network)
@@ -48,7 +48,7 @@ class _Step(NamedTuple):
     """[J, B], of the encoder."""
 
 
-class SmallPasses(Passes):
+class SparseConvCpu(ForwardBackward):
     """The passes of a network that `is_small`, on the CPU.
 
     Activations of the linear layers are kept as [J, B]: all products then take the weights as they
@@ -146,7 +146,7 @@ def _convolve(pixels: Any, filters: Any, blank: Any, cell: Any, outputs: Any) ->
 
     Args:
         pixels: uint8 [B, H, W, C].
-        filters: [C, k, k·O], see `SmallPasses`.
+        filters: [C, k, k·O], see `SparseConvCpu`.
         blank: [H - k + 1, (W - k + 1)·O], the outputs where all cells are empty: the bias.
         cell: [k, k·O], room for what a cell adds.
         outputs: [B, H - k + 1, (W - k + 1)·O], written to.
