@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leap_rl.envs.episodes import EpisodeAccounting
-from leap_rl.envs.vector import GameVector
+from leap_rl.envs.vector import EpisodeAccounting, GameVector
 from leap_rl.meta.point import Point
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize

@@ -29,7 +29,7 @@ def record_clips(
     A clip that is there already is not made again, but is logged: who logged it last may have died.
     ``check`` is called at each frame, and raises if the command is to stop.
     """
-    from leap_rl.envs.atari.camera import frames_per_s
+    from leap_rl.envs.atari.envs import frames_per_s
     from leap_rl.training.rounds.evaluation_slots import agents_of
     from leap_rl.video.recording import record_video
 

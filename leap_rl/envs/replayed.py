@@ -7,7 +7,7 @@ are played again, and must lead to the same observation and return.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.games import make_games
+from leap_rl.envs.games import check_fits, episode_seed, make_games
 from leap_rl.envs.state import (
     IDENTITY,
     Actions,
@@ -34,23 +34,6 @@ DISCRETE = "H"
 
 _ROOM = 1024
 """Agent steps of an episode that there is room for at first."""
-
-
-def episode_seed(seed: int, index: int, episode: int) -> int:
-    """Return the seed of an environment's episode, in [0, 2**31): some generators take no more."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(index, episode))
-    return int(sequence.generate_state(1)[0]) >> 1
-
-
-def check_fits(game: str, space: Box, shape: Sequence[int]) -> None:
-    """Raise ValueError for a shape that a game's observations cannot be padded to."""
-    if len(space.shape) != len(shape) or any(
-        own > whole for own, whole in zip(space.shape, shape, strict=True)
-    ):
-        raise ValueError(
-            f"task.gymnasium.observation_shape = {list(shape)}: {game!r} has observations of "
-            f"{list(space.shape)}, which do not fit"
-        )
 
 
 class ReplayedEnvs(RestorableEnvs):

@@ -17,8 +17,8 @@ from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.modes import find_mode
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
+from leap_rl.envs.games import common_shape
 from leap_rl.envs.names import split_name
-from leap_rl.envs.pool_checks import common_shape
 from leap_rl.envs.replayed import ReplayedEnvs
 from leap_rl.envs.state import Observations
 

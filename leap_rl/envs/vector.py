@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -169,3 +169,47 @@ class GameVector:
     def close(self) -> None:
         """Free what the environments hold."""
         self._envs.close()
+
+
+class EpisodeEnd(NamedTuple):
+    """An episode that ended."""
+
+    agent_steps: int
+    """Agent steps of the whole task, over all its environments, when it ended."""
+    episode_return: float
+    """Sum of the raw rewards."""
+    length: int
+    """Agent steps that the episode took."""
+
+
+class EpisodeAccounting:
+    """Returns and lengths of the running episodes of B environments, summed in float64.
+
+    Counted from the steps that the agent learns from: in `AutoresetMode.SAME_STEP` Gymnasium's own
+    statistics (1.2.2) miss a step of each episode but the first.
+    """
+
+    returns: NDArray[np.float64]
+    """[B]: of the running episodes."""
+    lengths: NDArray[np.int64]
+    """[B]: of the running episodes, in agent steps."""
+
+    def __init__(self, num_envs: int) -> None:
+        self.returns = np.zeros(num_envs, dtype=np.float64)
+        self.lengths = np.zeros(num_envs, dtype=np.int64)
+
+    def record(self, step: VectorStep, agent_steps: int) -> list[EpisodeEnd]:
+        """Add one step of all B environments; return the episodes that ended, in their order.
+
+        `agent_steps` is the task's count, this step's B included.
+        """
+        self.returns += step.rewards
+        self.lengths += 1
+        ended = np.flatnonzero(step.terminated | step.truncated)
+        episodes = [
+            EpisodeEnd(agent_steps, float(self.returns[index]), int(self.lengths[index]))
+            for index in ended
+        ]
+        self.returns[ended] = 0.0
+        self.lengths[ended] = 0
+        return episodes

@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
-from leap_rl.envs.vector import GameVector
+from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, GameVector
 from leap_rl.meta.point import Point
 from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.categorical import Categorical

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
-from leap_rl.envs.gymnasium.ids import parse_game
+from leap_rl.envs.names import parse_game
 from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
@@ -117,7 +117,7 @@ class GymnasiumFamily(PlayedFamily):
         Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
         does not repeat itself, or if they have no shape in common.
         """
-        from leap_rl.envs.pool_checks import check_repeats
+        from leap_rl.envs.games import check_repeats
 
         shape = self._common_shape(task)
         for game in task.resolved_games:
@@ -159,7 +159,7 @@ class GymnasiumFamily(PlayedFamily):
         )
 
     def _common_shape(self, task: TaskConfig) -> tuple[int, ...]:
-        from leap_rl.envs.pool_checks import common_shape
+        from leap_rl.envs.games import common_shape
 
         return common_shape(
             task.resolved_games,

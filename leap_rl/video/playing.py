@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.envs.atari.camera import RecordedAtari
+from leap_rl.envs.atari.envs import RecordedAtari
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.state import Observations
 from leap_rl.envs.vector import GameVector

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.compute.determinism import configure_torch
-from leap_rl.envs.atari.camera import frames_per_s
+from leap_rl.envs.atari.envs import frames_per_s
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name

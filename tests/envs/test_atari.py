@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from leap_rl.envs.atari.envs import AtariEnvs, make_atari
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
-from leap_rl.envs.vector import GameVector, VectorStep
+from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, GameVector, VectorStep
 from tests.envs.resizing import exact_resize
 
 

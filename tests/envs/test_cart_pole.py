@@ -3,7 +3,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
-from leap_rl.envs.gymnasium.games import make_one
+from leap_rl.envs.games import make_one
 
 
 def episode(env: gymnasium.Env[object, object], moves: list[int]) -> list[list[float]]:

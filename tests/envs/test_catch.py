@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
 from leap_rl.envs.small.catch import (
     BALLS,
     CELL,
@@ -15,7 +14,7 @@ from leap_rl.envs.small.catch import (
     CatchEnvs,
     make_catch,
 )
-from leap_rl.envs.vector import VectorStep
+from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, VectorStep
 from leap_rl.tasks.catch import CATCH_GAMES
 
 RANDOM_RETURN = -Fraction(10, 7)

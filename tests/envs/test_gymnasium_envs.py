@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from leap_rl.envs.gymnasium.games import make_one
+from leap_rl.envs.games import make_one
 from leap_rl.envs.replayed import ReplayedEnvs, episode_seed, make_gymnasium
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector, VectorStep

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from leap_rl.envs.gymnasium.ids import GymnasiumGame, parse_game
+from leap_rl.envs.names import GymnasiumGame, parse_game
 
 
 @pytest.mark.parametrize(

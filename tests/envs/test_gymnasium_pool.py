@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from leap_rl.envs.pool_checks import check_repeats, common_shape
+from leap_rl.envs.games import check_repeats, common_shape
 from tests.envs.own_games import WALK
 
 

@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.envs.minatar.common import DOWN, LEFT, NOTHING, RIGHT, UP, begin, put, record, taken
-from leap_rl.envs.minatar.mersenne import below, uniform
+from leap_rl.envs.minatar.common import (
+    DOWN,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    UP,
+    begin,
+    below,
+    put,
+    record,
+    taken,
+    uniform,
+)
 
 THINGS = ("player", "enemy", "trail", "gold")
 ACTIONS = (NOTHING, LEFT, UP, RIGHT, DOWN)

@@ -9,28 +9,27 @@ import numpy as np
 
 from leap_rl.compute.kernels import kernel
 from leap_rl.envs.minatar.common import (
+    COLUMN,
     DOWN,
     FIRE,
     LEFT,
-    NOTHING,
-    RIGHT,
-    UP,
-    begin,
-    put,
-    record,
-    taken,
-)
-from leap_rl.envs.minatar.mersenne import below, uniform
-from leap_rl.envs.minatar.swimmers import (
-    COLUMN,
     LIST,
     MOVE,
     MOVE_IN,
+    NOTHING,
+    RIGHT,
     ROW,
     SHOT_IN,
+    UP,
     add,
+    begin,
+    below,
     found,
+    put,
+    record,
     remove,
+    taken,
+    uniform,
 )
 
 THINGS = (
