@@ -18,8 +18,8 @@ from leap_rl.bench.machine import circumstances
 from leap_rl.compute.determinism import configure_torch
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.meta.leap import Leap
-from leap_rl.networks.classifier import make_classifier
 from leap_rl.rl.config import AgentConfig
+from leap_rl.supervised.classifier import make_classifier
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.omniglot.config import CLASSES, OmniglotConfig

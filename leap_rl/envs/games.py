@@ -19,10 +19,10 @@ from leap_rl.envs.state import Actions, Observations
 from leap_rl.envs.vector import GameVector
 
 Pad = Literal["refuse", "zeros"]
-"""What happens to observations that are smaller than others of the pool."""
+"""How smaller observations of a pool are treated."""
 
 TRIED_AGENT_STEPS = 100
-"""Agent steps of each episode by which a game is tried."""
+"""Agent steps of the trial episodes of `check_repeats`."""
 
 
 class Games(Protocol):
@@ -85,7 +85,6 @@ class GymnasiumGames:
         self._used = [False] * count
 
     def begin(self, which: NDArray[np.int64], seeds: NDArray[np.int64]) -> None:
-        """Reset the environments [K] with each one's seed."""
         for index, seed in zip(which.tolist(), seeds.tolist(), strict=True):
             if self._remake and self._used[index]:
                 self._envs[index].close()
@@ -97,7 +96,6 @@ class GymnasiumGames:
     def step(
         self, actions: Actions, which: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Take an action in each environment, or in some; see `envs.games.Games`."""
         rewards = np.zeros(len(actions))
         terminated, truncated = np.zeros((2, len(actions)), dtype=np.bool_)
         seen, show, take = self._seen[which], self._adapter.show, self._actions.take
@@ -110,30 +108,28 @@ class GymnasiumGames:
         return rewards, terminated, truncated
 
     def show(self, observations: Observations) -> None:
-        """Write the last observations into the corner of [B, ...]."""
         corner = tuple(slice(size) for size in self._seen.shape)
         observations[corner] = self._seen
 
     def close(self) -> None:
-        """Close the environments."""
         for env in self._envs:
             env.close()
 
 
 def make_games(game: str, *, count: int, remake: bool = False, palette: bool = False) -> Games:
-    """Make B games of one id, without the rest of a vector environment.
+    """Make B games of one id.
 
     Args:
         game: as `names.parse_game` reads it. If it names a module, that is imported.
         count: B.
-        remake: make an environment again for each episode; MinAtar's leave nothing behind.
+        remake: make an environment again for each episode; MinAtar's need not.
         palette: paint MinAtar's games in common colors, see `minatar.games`.
 
     Raises:
         ValueError: there is no such game, or it has spaces that no agent here can use.
     """
     if game.startswith("MinAtar/"):
-        # Imported here: others need not wait for the compiled loops to be loaded.
+        # Imported here: other games need no compiled loops.
         from leap_rl.envs.minatar.games import MinAtarGames
 
         return MinAtarGames(game, count=count, palette=palette)
@@ -232,7 +228,7 @@ def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
 
 
 def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> list[object]:
-    """Play a short episode; return all that was seen of it."""
+    """Play a short episode; return its observations, rewards and ends."""
     games = make_games(game, count=1, remake=remake, palette=palette)
     shape = (1, *games.observation_space.shape)
     drawn = np.random.default_rng(0)

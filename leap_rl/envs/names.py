@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Scalar = bool | int | float | str | None
-"""What an environment's keyword argument can be."""
+"""The type of an environment's keyword argument."""
 
 # Gymnasium's own form, module:namespace/name-vN, without the colons that it takes elsewhere.
 _ID = re.compile(r"(?:(?P<module>\w+(?:\.\w+)*):)?(?:[\w-]+/)?\w[\w.-]*")
@@ -22,14 +22,14 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _WORDS: Mapping[str, Scalar] = {"true": True, "false": False, "null": None}
 _PYTHONS_WORDS: Mapping[str, Scalar] = {"True": True, "False": False, "None": None}
-"""Which as texts would be true, all three."""
+"""As texts all three would be true."""
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
     """Split a name from its arguments, by key and in the order given, without blanks.
 
     Raises:
-        ValueError: it is not spelled so, or a key comes twice.
+        ValueError: another spelling, or a key comes twice.
     """
     base, at, rest = name.partition("@")
     arguments: dict[str, str] = {}
@@ -60,12 +60,12 @@ class GymnasiumGame:
 
     @property
     def name(self) -> str:
-        """The one spelling of this game; `parse_game` undoes it."""
+        """The canonical spelling; `parse_game` undoes it."""
         return join_name(self.id, {key: _spelled(value) for key, value in self.arguments.items()})
 
     @property
     def module(self) -> str | None:
-        """The module that has to be imported for the id to be known, where it names one."""
+        """The module that registers the id, if it names one."""
         return self.id.partition(":")[0] if ":" in self.id else None
 
 

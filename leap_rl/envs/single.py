@@ -122,5 +122,4 @@ class GameEnv(gymnasium.Env[Observations, Any]):
         return observation, reward, is_over, is_cut, about
 
     def close(self) -> None:
-        """Free what the environment holds."""
         self._envs.close()

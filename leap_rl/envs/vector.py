@@ -1,7 +1,7 @@
-"""What an agent sees of its environments: `GameVector`, a typed face over a vector environment.
+"""`GameVector`, a typed interface to a vector environment, and returns and lengths of its episodes.
 
 B environments are stepped together, by Gymnasium's `AutoresetMode.SAME_STEP`: an episode that ends
-is followed by the next one's first observation within the same step. No step is a mere reset, so B
+is followed by the next one's first observation within the same step. No step only resets, so B
 times the number of steps is the number of agent steps.
 """
 
@@ -156,7 +156,6 @@ class GameVector:
         )
 
     def state(self) -> State:
-        """Return all that the future depends on, as plain arrays; a pure read."""
         return self._envs.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
@@ -167,7 +166,6 @@ class GameVector:
         return self._envs.restore(state)
 
     def close(self) -> None:
-        """Free what the environments hold."""
         self._envs.close()
 
 

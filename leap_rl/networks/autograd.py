@@ -5,16 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leap_rl.compute.processor import Precision
-from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.compute.determinism import Precision
+from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward, Outputs
 from leap_rl.networks.dense_conv_cpu import DenseConvCpu, is_plain
-from leap_rl.networks.forward_backward import ForwardBackward, Outputs
 from leap_rl.networks.parameters import FlatParameters
 from leap_rl.networks.sparse_conv_cpu import SparseConvCpu, is_small
 
 
 class AutogradForwardBackward(ForwardBackward):
-    """Any network, on its own device; it keeps an agent step's outputs with their graph.
+    """Any network, on its own device; each agent step keeps its outputs with their graph.
 
     The network's parameters are views of `flat`. bfloat16 casts as torch's autocast does.
     """
@@ -46,7 +45,7 @@ class AutogradForwardBackward(ForwardBackward):
 def make_forward_backward(
     network: ActorCritic, flat: FlatParameters, *, precision: Precision
 ) -> ForwardBackward:
-    """Return the fastest passes that there are for the network and its device."""
+    """Return the fastest implementation for the network and its device."""
     if flat.vector.device.type == "cpu" and is_plain(network):
         if precision == "float32" and is_small(network):
             return SparseConvCpu(network)

@@ -1,9 +1,9 @@
-"""The passes of a small network: one convolution over few cells, one linear layer, the heads.
+"""Passes of a small network on a CPU: a convolution over sparse cells, a linear layer, the heads.
 
-For 16 observations of 10 × 10 cells a library's convolution spends its time on being called. Most
-cells of such a game are empty, so that here compiled loops add up what the others say, and skip
-gradients that a ReLU has made zero. The linear layers are products of matrices in float32: at this
-size a product in bfloat16 costs more than it saves, its matrices being packed again in each call.
+For 16 observations of 10 × 10 cells a library's convolution spends its time on call overhead. Most
+cells of such a game are empty: the compiled loops here visit the others only. The linear layers
+are matrix products in float32: at this size bfloat16 costs more than it saves, since its matrices
+are packed again in each call.
 
 T: agent steps in an unroll. B: observations in an agent step. N = T·B. L: logits of a policy. H, W,
 C: an observation's height, width and channels. k: side of the convolution's kernel. O: its outputs.
@@ -18,16 +18,21 @@ import torch
 from torch import Tensor, nn
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.dense_conv_cpu import PIXEL_SCALE, given, is_plain
-from leap_rl.networks.forward_backward import ForwardBackward, Outputs, heads_gradient, through_relu
+from leap_rl.networks.actor_critic import (
+    ActorCritic,
+    ForwardBackward,
+    Outputs,
+    heads_gradient,
+    through_relu,
+)
+from leap_rl.networks.dense_conv_cpu import PIXEL_SCALE, is_plain, not_none
 
 LARGEST = 8192
-"""R up to which a network is small."""
+"""The largest R of a small network."""
 
 
 def is_small(network: ActorCritic) -> bool:
-    """Whether `SparseConvCpu` can compute a network, and fast."""
+    """Whether `SparseConvCpu` can compute a network, and is fast at it."""
     layers = [layer for layer in network.encoder.children() if isinstance(layer, nn.Conv2d)]
     return (
         is_plain(network)
@@ -38,7 +43,7 @@ def is_small(network: ActorCritic) -> bool:
 
 
 class _Step(NamedTuple):
-    """What one agent step leaves for the backward pass."""
+    """What the backward pass needs of one agent step."""
 
     observations: Tensor
     """uint8 [B, H, W, C]."""
@@ -75,11 +80,10 @@ class SparseConvCpu(ForwardBackward):
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take over parameters that have changed."""
         filters = self._convolution.weight.permute(1, 2, 3, 0)
         torch.mul(filters.flip(2), PIXEL_SCALE, out=self._filters)
         # What empty observations are convolved to.
-        bias = given(self._convolution.bias).to(self._dtype)
+        bias = not_none(self._convolution.bias).to(self._dtype)
         self._blank = bias.repeat(self._linear.in_features // len(bias)).numpy()
         self._weight = self._linear.weight.to(self._dtype)
         self._bias = self._linear.bias.to(self._dtype).unsqueeze(1)
@@ -108,17 +112,17 @@ class SparseConvCpu(ForwardBackward):
         features = torch.cat([step.features for step in self._unroll], dim=1)
         grad = heads_gradient(logits_grad, values_grad).t().to(self._dtype)  # [L + 1, N]
         heads_grad, bias_grad = grad @ features.t(), grad.sum(1)
-        given(self._policy.weight.grad).copy_(heads_grad[:-1])
-        given(self._value.weight.grad).copy_(heads_grad[-1:])
-        given(self._policy.bias.grad).copy_(bias_grad[:-1])
-        given(self._value.bias.grad).copy_(bias_grad[-1:])
+        not_none(self._policy.weight.grad).copy_(heads_grad[:-1])
+        not_none(self._value.weight.grad).copy_(heads_grad[-1:])
+        not_none(self._policy.bias.grad).copy_(bias_grad[:-1])
+        not_none(self._value.bias.grad).copy_(bias_grad[-1:])
         grad = through_relu(self._heads.t() @ grad, features)
-        weight_grad = given(self._linear.weight.grad)
+        weight_grad = not_none(self._linear.weight.grad)
         if weight_grad.dtype == self._dtype:
             torch.mm(grad, convolved, out=weight_grad)
         else:
             weight_grad.copy_(grad @ convolved)
-        given(self._linear.bias.grad).copy_(grad.sum(1))
+        not_none(self._linear.bias.grad).copy_(grad.sum(1))
         self._convolution_backward(through_relu(grad.t() @ self._weight, convolved))
 
     def _convolution_backward(self, grad: Tensor) -> None:
@@ -130,9 +134,9 @@ class SparseConvCpu(ForwardBackward):
                 step.observations.numpy(), part.view(shape).numpy(), filters_grad.flatten(2).numpy()
             )
         filters_grad.mul_(PIXEL_SCALE)
-        given(self._convolution.weight.grad).copy_(filters_grad.flip(2).permute(3, 0, 1, 2))
+        not_none(self._convolution.weight.grad).copy_(filters_grad.flip(2).permute(3, 0, 1, 2))
         bias_grad = grad.view(-1, filters_grad.shape[3]).sum(0)
-        given(given(self._convolution.bias).grad).copy_(bias_grad)
+        not_none(not_none(self._convolution.bias).grad).copy_(bias_grad)
 
     def _convolved_shape(self, observations: Tensor) -> tuple[int, int, int]:
         batch, height, width, _ = observations.shape

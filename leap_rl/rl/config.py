@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from leap_rl.compute.processor import Precision
+from leap_rl.compute.determinism import Precision
 from leap_rl.networks.custom import ENCODERS, EncoderSpec, is_custom
 
 LARGEST = 1e6

@@ -1,4 +1,4 @@
-"""What an agent computes with, where the config leaves it to the machine."""
+"""Device and precision of an agent, where the config leaves them to the machine."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import torch
 
-from leap_rl.compute.processor import check_precision, has_bfloat16_units
+from leap_rl.compute.determinism import check_precision, has_bfloat16_units
 from leap_rl.networks.custom import check_source, source_sha256
 from leap_rl.rl.config import AgentConfig
 
 
 def resolve(config: AgentConfig) -> AgentConfig:
-    """Return the config with each `auto` replaced by what this machine is best at.
+    """Return the config with each `auto` resolved, and with a custom encoder's SHA-256.
 
-    The file of a custom encoder is written down, too. A run does so once, when it is made: all of
-    its agents then compute alike.
+    Called once, when a run is made: all of its agents then compute alike.
     """
     device, precision = config.device, config.precision
     spec = config.encoder_spec
@@ -34,10 +33,7 @@ def resolve(config: AgentConfig) -> AgentConfig:
 
 
 def check_machine(config: AgentConfig) -> None:
-    """Raise ValueError for a machine that cannot compute as the config says.
-
-    It lacks the device, the precision's units, or the very file of a custom encoder.
-    """
+    """Raise ValueError if this machine lacks the device, the precision or the encoder's file."""
     if config.encoder_spec.is_custom:
         check_source(config.encoder_spec)
     if config.device == "cuda" and not torch.cuda.is_available():

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.compute.kernels import kernel
-from leap_rl.networks.forward_backward import Outputs
+from leap_rl.networks.actor_critic import Outputs
 from leap_rl.rl.config import PathLoss
 
 

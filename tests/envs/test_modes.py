@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
+from leap_rl.envs.atari.emulator import palette
 from leap_rl.envs.atari.envs import AtariEnvs, make_atari
 from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
 from leap_rl.envs.atari.modes import GameMode, difficulties, find_mode, listed, modes
-from leap_rl.envs.atari.palette import palette
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
 from tests.envs.test_restore import check_games
@@ -35,63 +36,40 @@ def state_of(ale: ALEInterface) -> bytes:
     return saved
 
 
-@pytest.mark.parametrize("game", ["asteroids", "assault"])
-def test_modes_and_difficulties_are_ales(game: str) -> None:
-    check_table([game])
+def some_and_all(*games: str) -> pytest.MarkDecorator:
+    """Run a test for some games, and in the slow suite for all."""
+    slow = (pytest.mark.slow, pytest.mark.timeout(900))
+    return pytest.mark.parametrize(
+        "games", [games, pytest.param(tuple(ACTION_COUNTS), marks=slow, id="all")]
+    )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_modes_and_difficulties_of_all_games_are_ales() -> None:
-    check_table(ACTION_COUNTS)
-
-
-def check_table(games: Iterable[str]) -> None:
+@some_and_all("asteroids", "assault")
+def test_modes_and_difficulties_are_ales(games: Iterable[str]) -> None:
     for game in games:
         ale = fresh(game)
         assert list(modes(game)) == ale.getAvailableModes(), game
         assert list(difficulties(game)) == ale.getAvailableDifficulties(), game
 
 
-@pytest.mark.parametrize("game", ["centipede"])
-def test_the_first_mode_is_what_an_emulator_starts_in(game: str) -> None:
-    check_default(game)
+@some_and_all("centipede")
+def test_the_first_mode_is_what_an_emulator_starts_in(games: Iterable[str]) -> None:
+    for game in games:
+        default = state_of(fresh(game))
+        same = [
+            (mode, difficulty)
+            for mode in modes(game)
+            for difficulty in difficulties(game)
+            if state_of(fresh(game, mode, difficulty)) == default
+        ]
+        assert same == [(modes(game)[0], difficulties(game)[0])], game
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_first_mode_of_every_game_is_what_an_emulator_starts_in() -> None:
-    for game in ACTION_COUNTS:
-        check_default(game)
-
-
-def check_default(game: str) -> None:
-    default = state_of(fresh(game))
-    same = [
-        (mode, difficulty)
-        for mode in modes(game)
-        for difficulty in difficulties(game)
-        if state_of(fresh(game, mode, difficulty)) == default
-    ]
-    assert same == [(modes(game)[0], difficulties(game)[0])], game
-
-
-@pytest.mark.parametrize("game", ["hero"])
-def test_a_game_has_the_same_actions_and_screen_in_every_mode(game: str) -> None:
-    check_actions(game)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_every_game_has_the_same_actions_and_screen_in_every_mode() -> None:
-    for game in ACTION_COUNTS:
-        check_actions(game)
-
-
-def check_actions(game: str) -> None:
-    default = fresh(game)
-    for mode in modes(game):
-        for difficulty in difficulties(game):
+@some_and_all("hero", "pong")
+def test_a_game_has_the_same_actions_and_screen_in_every_mode(games: Iterable[str]) -> None:
+    for game in games:
+        default = fresh(game)
+        for mode, difficulty in product(modes(game), difficulties(game)):
             ale = fresh(game, mode, difficulty)
             assert ale.getMinimalActionSet() == default.getMinimalActionSet()
             assert len(ale.getMinimalActionSet()) == ACTION_COUNTS[game], (game, mode, difficulty)

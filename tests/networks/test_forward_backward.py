@@ -10,12 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward
 from leap_rl.networks.autograd import AutogradForwardBackward, make_forward_backward
-from leap_rl.networks.blocks import space_to_depth
-from leap_rl.networks.dense_conv_cpu import DenseConvCpu
+from leap_rl.networks.dense_conv_cpu import DenseConvCpu, space_to_depth
 from leap_rl.networks.encoders import initialize
-from leap_rl.networks.forward_backward import ForwardBackward
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
 from leap_rl.networks.sparse_conv_cpu import SparseConvCpu
 

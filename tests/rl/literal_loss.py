@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leap_rl.networks.forward_backward import Outputs
+from leap_rl.networks.actor_critic import Outputs
 from leap_rl.rl.loss import A2CLoss, Targets
 
 

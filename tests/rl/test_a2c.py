@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from leap_rl.networks.actor_critic import Outputs
 from leap_rl.networks.encoders import initialize, make_encoder
-from leap_rl.networks.forward_backward import Outputs
 from leap_rl.networks.parameters import flatten_parameters
 from leap_rl.rl.a2c import A2CLearner
 from leap_rl.rl.categorical import Categorical

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leap_rl.compute.processor import has_bfloat16_units
+from leap_rl.compute.determinism import has_bfloat16_units
 from leap_rl.rl.config import AgentConfig
 from leap_rl.rl.hardware import check_machine, resolve
 

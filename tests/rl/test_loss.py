@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.networks.forward_backward import Outputs
+from leap_rl.networks.actor_critic import Outputs
 from leap_rl.rl.categorical import Categorical
 from leap_rl.rl.gaussian import Gaussian
 from leap_rl.rl.loss import (

@@ -7,10 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from leap_rl.compute.processor import Precision
-from leap_rl.networks.classifier import make_classifier
+from leap_rl.compute.determinism import Precision
 from leap_rl.networks.encoders import initialize
-from leap_rl.supervised.classifier import Batch, ClassifierLearner, Share, metrics
+from leap_rl.supervised.classifier import Batch, ClassifierLearner, Share, make_classifier, metrics
 
 LR = 0.1
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.compute.processor import Precision, has_bfloat16_units
+from leap_rl.compute.determinism import Precision, has_bfloat16_units
 from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings

@@ -1,4 +1,4 @@
-"""Atari 2600 games, as the paper's agent sees them; `settings` explains every choice.
+"""Atari 2600 games as the paper's agent sees them; `settings` explains every choice.
 
 B emulators are stepped one after another: ALE's Python binding holds the interpreter's lock anyway.
 """
@@ -16,10 +16,9 @@ from ale_py import ALEInterface
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.emulator import Emulator, Starts
+from leap_rl.envs.atari.emulator import PAL_GAMES, Emulator, Starts, luminances, palette
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.modes import find_mode
-from leap_rl.envs.atari.palette import PAL_GAMES, luminances, palette
 from leap_rl.envs.atari.preprocessing import FrameRenderer
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
@@ -83,7 +82,6 @@ class AtariEnvs(RestorableEnvs):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start an episode in every environment; without a seed the generators continue."""
         if seed is not None:
             seeds = environment_seeds(seed, self._first + self.num_envs)
             self._generators = [np.random.default_rng(one) for one in seeds[self._first :]]
@@ -92,8 +90,7 @@ class AtariEnvs(RestorableEnvs):
         return self._renderer.observations.copy(), {}
 
     def step(self, actions: NDArray[np.int64]) -> Stepped:
-        """Take one action in each environment."""
-        emulate, draw = self._emulate, self._draw
+        emulate, draw = self._emulate, self._renderer.draw
         agent_steps, limit = self._agent_steps, self._max_agent_steps
         watches_lives = self._settings.life_loss_ends
         rewards = []
@@ -124,12 +121,11 @@ class AtariEnvs(RestorableEnvs):
         return observations, np.array(rewards, dtype=np.float64), terminated, truncated, info
 
     def state(self) -> State:
-        """Return all that the future depends on, as copies; change nothing."""
         emulators = self._emulators
         states, states_sizes = join_bytes(
             [emulator.snapshot(self._starts.switched_on) for emulator in emulators]
         )
-        pressed, pressed_sizes = join_bytes([emulator.recorded for emulator in emulators])
+        pressed, pressed_sizes = join_bytes([bytes(one.pressed or b"") for one in emulators])
         return {
             IDENTITY: text_array(self._identity),
             "emulators": states,
@@ -144,7 +140,6 @@ class AtariEnvs(RestorableEnvs):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-        """See `RestorableEnvs.restore`."""
         check_state(state, like=self.state())
         states = split_bytes(state["emulators"], state["emulators_sizes"])
         pressed = split_bytes(state["pressed"], state["pressed_sizes"])
@@ -160,12 +155,10 @@ class AtariEnvs(RestorableEnvs):
         return self._renderer.observations.copy()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free the emulators."""
-        # Gymnasium's destructor closes too, also what an interrupt left half constructed.
+        # Gymnasium's destructor closes too, even half constructed environments.
         self.__dict__.pop("_emulators", None)
 
     def _begin(self, index: int) -> None:
-        """Start an environment's next episode."""
         noop_max = self._settings.noop_max
         noops = int(self._generators[index].integers(noop_max + 1)) if noop_max else 0
         start = self._starts.start(self._emulators[index], noops)
@@ -204,10 +197,6 @@ class AtariEnvs(RestorableEnvs):
             moves.append(held)
         return moves
 
-    def _draw(self, index: int) -> None:
-        """Bring the environment's observation up to date with the screens read."""
-        self._renderer.draw(index)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shot:
@@ -216,11 +205,11 @@ class Shot:
     screen: NDArray[np.uint8]
     """[height, 160, 3]: the emulator's own picture, in RGB."""
     reward: int
-    """What the game gave in this frame."""
+    """Of this frame."""
 
 
 class _Camera:
-    """Stands in for an emulator, and records each of its frames."""
+    """Wraps an emulator and records each of its frames."""
 
     def __init__(self, ale: ALEInterface) -> None:
         self._ale = ale
@@ -245,7 +234,6 @@ class RecordedAtari(AtariEnvs):
         emulator.ale = cast(ALEInterface, self._camera)
 
     def step(self, actions: NDArray[np.int64]) -> Stepped:
-        """Take one action."""
         self._camera.shots.clear()
         return super().step(actions)
 

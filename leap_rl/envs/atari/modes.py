@@ -101,7 +101,6 @@ class GameMode:
 
     @property
     def name(self) -> str:
-        """The canonical spelling."""
         given = {"mode": self.mode, "difficulty": self.difficulty}
         defaults = {"mode": modes(self.game)[0], "difficulty": difficulties(self.game)[0]}
         different = {key: value for key, value in given.items() if value != defaults[key]}

@@ -85,7 +85,6 @@ def step(games: Any, actions: Any, sticky: float, ramps: bool, rewards: Any, ove
 
 @kernel
 def _spawn(game: Any) -> None:
-    """Let something come in, if a row is free."""
     right = uniform(game) < 1 / 2
     gold = uniform(game) < 1 / 3
     free = 0
@@ -119,7 +118,6 @@ def _meet(game: Any) -> Any:
 
 @kernel
 def _ramp(game: Any) -> None:
-    """Make it faster now and then."""
     if game.spawn_every <= 1 and game.move_every <= 1:
         return
     if game.ramp_in >= 0:

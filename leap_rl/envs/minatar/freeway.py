@@ -40,7 +40,6 @@ def start(games: Any, which: Any, seeds: Any) -> None:
 
 @kernel
 def _draw_speeds(game: Any) -> None:
-    """Give each car a speed and a direction."""
     for lane in range(8):
         game.move_every[lane] = game.move_in[lane] = 1 + below(game, 5)
     for lane in range(8):

@@ -76,7 +76,7 @@ before that."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GameOptions:
-    """The options of a game, by the names that minatar has for them."""
+    """The options of a game, named as in minatar."""
 
     sticky_action_prob: float = 0.1
     """Probability that the last action is taken again."""
@@ -85,7 +85,7 @@ class GameOptions:
     use_minimal_action_set: bool = False
     """Whether the actions that do nothing are left out."""
     orientation: int = 0
-    """How what is seen is turned, one of `ORIENTATIONS`; minatar has no such option."""
+    """How the cells are turned, one of `ORIENTATIONS`; minatar has no such option."""
     max_episode_steps: int | None = None
     """Agent steps after which an episode is truncated, an argument of `gymnasium.make`."""
 
@@ -139,14 +139,12 @@ class MinAtarGames:
         self.observation_space = Box(0, 255, (SIZE, SIZE, self._table.shape[1]), np.uint8)
 
     def begin(self, which: NDArray[np.int64], seeds: NDArray[np.int64]) -> None:
-        """Begin an episode in the games [K] with each one's seed."""
         self._lengths[which] = 0
         self._module.start(self._games, which, seeds)
 
     def step(
         self, actions: NDArray[np.int64], which: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Take an action in each game, or in some; see `envs.games.Games`."""
         games, taken = self._games[which], self._actions[actions]
         rewards, over = np.empty(len(games)), np.empty(len(games), dtype=np.bool_)
         self._module.step(games, taken, self._sticky, self._ramps, rewards, over)
@@ -157,7 +155,6 @@ class MinAtarGames:
         return rewards, over, truncated
 
     def show(self, observations: Observations) -> None:
-        """Write what the games look like into the corner of uint8 [B, H, W, C]."""
         self._module.draw(self._games, self._cells)
         show(self._turned, self._table, observations)
 

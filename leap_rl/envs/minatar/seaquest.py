@@ -133,7 +133,6 @@ def _spawn_enemy(game: Any) -> None:
 
 @kernel
 def _obey(game: Any, action: int) -> None:
-    """Do what the player's submarine is told to."""
     if action == FIRE:
         if game.shot_in == 0:
             add(game.bullets, game.x, game.y, game.heading, 0)

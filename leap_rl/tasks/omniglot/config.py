@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from leap_rl.compute.processor import Precision
+from leap_rl.compute.determinism import Precision
 
 CLASSES = 20
 """Characters in a task. Paper; alphabets with fewer are left out."""

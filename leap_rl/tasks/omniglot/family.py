@@ -58,7 +58,7 @@ class OmniglotFamily(Family):
 
     def check_processor(self, tasks: ConfiguredTasks) -> None:
         """Refuse a machine without the precision's units."""
-        from leap_rl.compute.processor import check_precision
+        from leap_rl.compute.determinism import check_precision
 
         check_precision("task.omniglot.precision", tasks.task.omniglot.precision)
 
@@ -100,9 +100,8 @@ class OmniglotFamily(Family):
 
     def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
         """Return the layout of what the classifiers share."""
-        from leap_rl.networks.classifier import make_classifier
         from leap_rl.networks.parameters import layout_of
-        from leap_rl.supervised.classifier import shared_layout
+        from leap_rl.supervised.classifier import make_classifier, shared_layout
 
         return shared_layout(layout_of(make_classifier(CLASSES)), tasks.task.omniglot.share)
 
@@ -110,9 +109,9 @@ class OmniglotFamily(Family):
         """Draw a classifier, and return what is shared of it."""
         import torch
 
-        from leap_rl.networks.classifier import make_classifier
         from leap_rl.networks.encoders import initialize
         from leap_rl.networks.parameters import flatten_parameters
+        from leap_rl.supervised.classifier import make_classifier
 
         network = make_classifier(CLASSES)
         initialize(network, torch.Generator().manual_seed(seed))
