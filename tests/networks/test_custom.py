@@ -126,17 +126,3 @@ def test_its_file_is_written_down_and_must_stay(
     for use in (check_machine, lambda one: make_encoder(one.encoder_spec, SHAPE)):
         with pytest.raises(ValueError, match=r"file is not that of agent\.encoder_sha256"):
             use(config)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder": "resnet"}, "agent.encoder = 'resnet': must be one of mnih2013, .*module:name"),
-        ({"encoder": "a:b", "share": "convolutions"}, "agent.share = convolutions: which"),
-        ({"encoder_arguments": {"width": 3}}, "agent.encoder_arguments = .*: has no effect"),
-        ({"encoder_sha256": "00"}, "agent.encoder_sha256 = 00: has no effect"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        AgentConfig(**options)  # type: ignore[arg-type]

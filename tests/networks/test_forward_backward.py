@@ -75,17 +75,27 @@ def record(passes: ForwardBackward, observations: Tensor) -> tuple[Tensor, Tenso
 def test_they_are_autograds_in_float64(
     encoder: str, kind: type[DenseConvCpu | SparseConvCpu], shape: tuple[int, int, int]
 ) -> None:
-    flat, passes, network = make(encoder, shape, torch.float64, kind)
-    observations, logits_grad, values_grad = unroll(shape)
+    check_against_oracle(*make(encoder, shape, torch.float64, kind), *unroll(shape))
+
+
+def check_against_oracle(
+    flat: FlatParameters,
+    passes: ForwardBackward,
+    network: ActorCritic,
+    *batch: Tensor,
+    least: float = 1e-3,
+) -> None:
+    """Compare outputs and gradients; `least` is what each gradient's largest value must exceed."""
+    observations, *output_grads = batch
     logits, values = record(passes, observations)
-    passes.backward(logits_grad, values_grad)
-    exact_logits, exact_values, exact = oracle(network, observations, logits_grad, values_grad)
+    passes.backward(*output_grads)
+    exact_logits, exact_values, exact = oracle(network, observations, *output_grads)
     # Parameters, outputs and gradients are float32; what lies in between is not.
     torch.testing.assert_close(logits, exact_logits.float())
     torch.testing.assert_close(values, exact_values.float())
     for name, gradient in flat.layout.named(flat.grad).items():
         scale = exact[name].abs().max().item()
-        assert scale > 1e-3, name
+        assert scale > least, name
         torch.testing.assert_close(gradient, exact[name].float(), rtol=0, atol=1e-6 * scale)
 
 
@@ -117,18 +127,11 @@ def board(*leading: int) -> Tensor:
 
 
 def test_empty_cells_are_skipped_and_like_ones_computed_once() -> None:
-    flat, passes, network = make("minatar", (10, 10, 3), torch.float64, SparseConvCpu)
-    _, logits_grad, values_grad = unroll((10, 10, 3))
+    _, *output_grads = unroll((10, 10, 3))
     observations = board(T, B)
     assert 0.5 < (observations == 0).all(-1).double().mean() < 0.8
-    logits, values = record(passes, observations)
-    passes.backward(logits_grad, values_grad)
-    exact_logits, exact_values, exact = oracle(network, observations, logits_grad, values_grad)
-    torch.testing.assert_close(logits, exact_logits.float())
-    torch.testing.assert_close(values, exact_values.float())
-    for name, gradient in flat.layout.named(flat.grad).items():
-        scale = exact[name].abs().max().item()
-        torch.testing.assert_close(gradient, exact[name].float(), rtol=0, atol=1e-6 * scale)
+    made = make("minatar", (10, 10, 3), torch.float64, SparseConvCpu)
+    check_against_oracle(*made, observations, *output_grads, least=0.0)
 
 
 def test_a_small_network_does_not_hide_what_is_not_a_number() -> None:
