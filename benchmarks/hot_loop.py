@@ -20,16 +20,16 @@ from typing import Any, Literal
 
 import torch
 
-from leap_rl.compute import determinism
-from leap_rl.compute.kernels import kernel
+from leap_rl.core import determinism
+from leap_rl.core.kernels import kernel
+from leap_rl.learners.a2c.rmsprop import RMSProp
+from leap_rl.learners.config import AgentConfig
 from leap_rl.meta import Leap
 from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward
 from leap_rl.networks.autograd import AutogradForwardBackward
 from leap_rl.networks.dense_conv_cpu import DenseConvCpu, is_plain, space_to_depth
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
-from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.rmsprop import RMSProp
 from leap_rl.tasks.config import TaskConfig
 
 TASK, AGENT = TaskConfig(), AgentConfig()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leap_rl.compute.determinism import Precision
+from leap_rl.core.determinism import Precision
 from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward, Outputs
 from leap_rl.networks.dense_conv_cpu import DenseConvCpu, is_plain
 from leap_rl.networks.parameters import FlatParameters

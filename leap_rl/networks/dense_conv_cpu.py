@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 from leap_rl.networks.actor_critic import (
     ActorCritic,
     ForwardBackward,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 
 SIZE = 10
 """Rows and columns, in cells."""

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 from leap_rl.envs.minatar import asterix, breakout, freeway, seaquest, space_invaders
 from leap_rl.envs.minatar.common import SIZE
 from leap_rl.envs.names import parse_game
