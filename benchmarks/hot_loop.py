@@ -25,13 +25,11 @@ from leap_rl.core.kernels import kernel
 from leap_rl.learners.a2c.rmsprop import RMSProp
 from leap_rl.learners.config import AgentConfig
 from leap_rl.meta import Leap
-from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import AutogradPasses
-from leap_rl.networks.blocks import space_to_depth
-from leap_rl.networks.direct import DirectPasses, is_plain
+from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward
+from leap_rl.networks.autograd import AutogradForwardBackward
+from leap_rl.networks.dense_conv_cpu import DenseConvCpu, is_plain, space_to_depth
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
-from leap_rl.networks.passes import Passes
 from leap_rl.tasks.config import TaskConfig
 
 TASK, AGENT = TaskConfig(), AgentConfig()
@@ -63,7 +61,7 @@ def images() -> list[torch.Tensor]:
     return [torch.randint(0, 256, shape, dtype=torch.uint8) for _ in range(UNROLL)]
 
 
-def update(passes: Passes, observations: list[torch.Tensor]) -> Callable[[], object]:
+def update(passes: ForwardBackward, observations: list[torch.Tensor]) -> Callable[[], object]:
     """Return the passes of one update: a rollout, its bootstrap values and the gradient."""
     logits_grad = torch.randn(UNROLL, ENVIRONMENTS, ACTIONS) / (UNROLL * ENVIRONMENTS)
     values_grad = torch.randn(UNROLL, ENVIRONMENTS) / (UNROLL * ENVIRONMENTS)
@@ -89,7 +87,7 @@ def alone(malloc: str, encoder: str) -> None:
         determinism._keep_freed_memory = lambda: None
     determinism.configure_torch()
     made, flat = network(encoder)
-    passes = DirectPasses(made) if is_plain(made) else AutogradPasses(made, flat)
+    passes = DenseConvCpu(made) if is_plain(made) else AutogradForwardBackward(made, flat)
     run = update(passes, images())
     times = [seconds(run) for _ in range(30)]
     print(median(times[5:]) * 1e3)
@@ -130,10 +128,10 @@ def choices(encoder: str, precision: str) -> list[Choice]:
     observations = images()
     made, flat = network(encoder)
     other, other_flat = network(encoder)
-    autograd = update(AutogradPasses(other, other_flat), observations)
+    autograd = update(AutogradForwardBackward(other, other_flat), observations)
     if not is_plain(made):
         return [Choice("fresh memory left as it is / filled", autograd, filling_memory(autograd))]
-    direct = update(DirectPasses(made, dtype=getattr(torch, precision)), observations)
+    direct = update(DenseConvCpu(made, dtype=getattr(torch, precision)), observations)
     optimizer, plain = (
         made(flat, lr=RATES["lr"], alpha=RATES["alpha"], eps=RATES["eps"])
         for made in (RMSProp, PlainRMSProp)

@@ -23,7 +23,7 @@ import torch
 
 from leap_rl.cli import main
 from leap_rl.core import determinism
-from leap_rl.core.processor import has_bfloat16_units
+from leap_rl.core.determinism import has_bfloat16_units
 from leap_rl.storage import run_lock
 from leap_rl.training.runtime.ray.private_folder import private_folder
 

@@ -16,6 +16,7 @@ from benchmarks.harness.medians import estimate
 from benchmarks.system.config import OmniglotBench
 from leap_rl.bench.machine import circumstances
 from leap_rl.core.determinism import configure_torch
+from leap_rl.learners.classifier.classifier import make_classifier
 from leap_rl.learners.classifier.task import OmniglotTask
 from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.config import AgentConfig
@@ -23,7 +24,6 @@ from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.meta.leap import Leap
-from leap_rl.networks.classifier import make_classifier
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import CLASSES, OmniglotConfig
 from leap_rl.tasks.images.data import DRAWERS, SIDE

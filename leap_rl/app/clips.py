@@ -29,7 +29,7 @@ def record_clips(
     An existing clip is logged again, as the driver that logged it may have died. ``check`` is
     called at each frame, and raises if the command is to stop.
     """
-    from leap_rl.envs.atari.camera import frames_per_s
+    from leap_rl.envs.atari.envs import frames_per_s
     from leap_rl.training.rounds.evaluation_slots import agents_of
     from leap_rl.video.playing import record_video
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
-from leap_rl.envs.atari.flavours import difficulties, listed, modes
 from leap_rl.envs.atari.games import ACTION_COUNTS, POOLS, resolve_games
+from leap_rl.envs.atari.modes import difficulties, listed, modes
 from leap_rl.tasks.catch import CATCH_GAMES
 
 
@@ -23,7 +23,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         nargs="*",
         metavar="NAME",
         help="list the games that such entries of task.games stand for, such as paper, pong@mode=1 "
-        "or flavours:freeway, the pool of a game's modes",
+        "or modes:freeway, the pool of a game's modes",
     )
     names = parser.parse_args(argv).names
     if names:
@@ -39,13 +39,13 @@ def _list_all() -> None:
     for game, actions in ACTION_COUNTS.items():
         pools = [name for name, games in POOLS.items() if game in games and name != "all"]
         mark = "  (held out)" if "held_out" in pools else ""
-        flavours = f"{_short(modes(game)):<23} {_short(difficulties(game)):<13}"
-        print(f"{game:<18} {actions:>7}  {flavours} {', '.join(pools)}{mark}".rstrip())
+        own = f"{_short(modes(game)):<23} {_short(difficulties(game)):<13}"
+        print(f"{game:<18} {actions:>7}  {own} {', '.join(pools)}{mark}".rstrip())
     print(f"\n{'pool':<18} {'games':>7}")
     for name, games in POOLS.items():
         print(f"{name:<18} {len(games):>7}")
     print("\nA game's modes and difficulties are games too, the first of each being the default:")
-    print("freeway@mode=4,difficulty=1; the pool flavours:freeway is all of its modes.")
+    print("freeway@mode=4,difficulty=1; the pool modes:freeway is all of its modes.")
     print(f"\ntask.kind = catch, our own small game: {', '.join(CATCH_GAMES)}")
     print("task.kind = omniglot: the alphabets in task.data, see docs/omniglot.md")
 

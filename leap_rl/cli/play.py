@@ -197,7 +197,7 @@ def _record(path: Path, game: str, config: PlayConfig) -> None:
 
 def _out(path: Path, game: str, config: PlayConfig) -> tuple[Path, int | None]:
     """Return the clip's path, and its limit of agent steps."""
-    from leap_rl.envs.atari.camera import frames_per_s
+    from leap_rl.envs.atari.envs import frames_per_s
     from leap_rl.video.clip import GIF_LARGEST_SCALE, GIF_LONGEST_S, check_format
 
     out, longest = Path(config.out or f"{path.stem}.mp4"), config.max_agent_steps

@@ -1,10 +1,9 @@
-"""The one place that says how this process computes, so that equal work gives equal bits.
+"""How this process computes, so that equal work gives equal bits; imports no torch.
 
-A sum's bits depend on how many threads share it and on what becomes of denormal numbers. The
-command line calls the first function before numpy and torch are imported, and a cluster that it
-starts inherits it; on any other cluster Ray itself gives one thread to an actor of one core. Both
-runtimes call the second in the thread that does the work (flushing denormals is a setting of the
-thread).
+A sum's bits depend on the number of threads and on the treatment of denormal numbers. The command
+line calls `prepare_environment` before numpy and torch are imported, and a cluster that it starts
+inherits the variables; on any other cluster Ray gives one thread to an actor of one core. Both
+runtimes call `configure_torch` in the thread that computes: flushing denormals is a setting of it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 THREAD_VARIABLES: Final = {
     "OMP_NUM_THREADS": "1",
@@ -25,6 +24,18 @@ THREAD_VARIABLES: Final = {
     "NUMEXPR_NUM_THREADS": "1",
 }
 """One thread a learner: on these small networks a second one costs more than it brings."""
+
+Precision = Literal["float32", "bfloat16"]
+"""Of weights and activations within a network; parameters and what comes out are float32."""
+
+_ISA_VARIABLES: Final = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""They limit the instructions that oneDNN uses for convolutions."""
+
+_ISAS_WITHOUT_BFLOAT16: Final = (
+    *["SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"],
+    *["AVX512_CORE", "AVX512_CORE_VNNI"],
+)
+"""oneDNN's names of instruction sets without fast bfloat16."""
 
 # glibc's malloc.h
 _M_TRIM_THRESHOLD: Final = -1
@@ -55,10 +66,7 @@ def configure_torch() -> None:
 
 
 def leave_cuda_undetermined() -> None:
-    """Let torch compute on a GPU as it can: some gradients, as that of pooling, sum in any order.
-
-    The promise of the same bits is of the CPU alone.
-    """
+    """Allow nondeterministic kernels on a GPU, such as pooling's; only CPUs promise bits."""
     import torch
 
     torch.set_deterministic_debug_mode("default")
@@ -67,8 +75,8 @@ def leave_cuda_undetermined() -> None:
 def _keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next tensors.
 
-    Otherwise it gives tensors of more than some hundred KB back to the system, which clears each
-    page again: a tenth of an update's time. Bits do not depend on it.
+    It would return large tensors to the system, which clears each page again: a tenth of an
+    update's time. Bits do not depend on it.
     """
     with suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
@@ -78,7 +86,7 @@ def _keep_freed_memory() -> None:
 
 @cache
 def processor_kind() -> str:
-    """Name what the bits depend on beyond the code: the processor and torch's use of it."""
+    """Name the processor and torch's use of it, on which the bits depend."""
     import torch
 
     return f"{_processor_model()}, {torch.backends.cpu.get_cpu_capability()}"
@@ -95,3 +103,25 @@ def _processor_model() -> str:
             return next(models).strip()
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def has_bfloat16_units() -> bool:
+    """Whether Intel AMX or AVX512_BF16 multiplies bfloat16 matrices faster than float32 ones."""
+    import torch
+
+    allowed = next((os.environ[name] for name in _ISA_VARIABLES if name in os.environ), "ALL")
+    if allowed.upper() in _ISAS_WITHOUT_BFLOAT16:
+        return False
+    if not hasattr(torch.cpu, "get_capabilities"):  # torch 2.6 has none
+        return False
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(units, False) for units in ("amx_bf16", "avx512_bf16"))
+
+
+def check_precision(option: str, precision: str) -> None:
+    """Raise ValueError for bfloat16 without units for it: emulated, it is slow and differs."""
+    if precision == "bfloat16" and not has_bfloat16_units():
+        raise ValueError(
+            f"{option} = bfloat16: this processor has no units for it (AMX or AVX512_BF16); "
+            "use float32, or processors that have them"
+        )

@@ -1,4 +1,4 @@
-"""What this machine has, on any system: cores, memory, time, processes."""
+"""Cores, memory, CPU time and processes of this machine, on any operating system."""
 
 from __future__ import annotations
 

@@ -1,16 +1,28 @@
-"""The games that `replayed` makes environments of: what they are, and how they are made by id."""
+"""Games by their Gymnasium ids: how they are made, stepped, and checked for use in one pool."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Literal, Protocol
 
+import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium.games import GymnasiumGames
+import leap_rl.envs.small.cart_pole  # noqa: F401  registers leap_rl/CartPole-v1
+from leap_rl.envs.names import parse_game
+from leap_rl.envs.spaces import ActionAdapter, adapter_of
 from leap_rl.envs.state import Actions, Observations
 from leap_rl.envs.vector import GameVector
+
+Pad = Literal["refuse", "zeros"]
+"""How smaller observations of a pool are treated."""
+
+TRIED_AGENT_STEPS = 100
+"""Agent steps of the trial episodes of `check_repeats`."""
 
 
 class Games(Protocol):
@@ -41,20 +53,83 @@ class Games(Protocol):
         """Free what the games hold."""
 
 
+def make_one(game: str) -> Any:
+    """Make a `gymnasium.Env`, importing its module; ValueError if it cannot be made."""
+    parsed = parse_game(game)
+    try:
+        if parsed.module is not None:
+            import_module(parsed.module)
+        arguments: dict[str, Any] = dict(parsed.arguments)
+        return gymnasium.make(parsed.id, disable_env_checker=True, **arguments)
+    except Exception as error:  # whatever an environment of somebody's own may raise
+        raise ValueError(f"task.games: {game!r} {_why(error, parsed.module)}") from error
+
+
+class GymnasiumGames:
+    """B environments, each in an episode of its own; see `envs.games.Games` and `make_games`."""
+
+    def __init__(self, game: str, *, count: int, remake: bool) -> None:
+        self._game = game
+        self._remake = remake
+        self._envs: list[Any] = [make_one(game) for _ in range(count)]
+        try:
+            self._adapter = adapter_of(self._envs[0].observation_space)
+            self._actions = ActionAdapter(self._envs[0].action_space)
+        except ValueError as error:
+            self.close()
+            raise ValueError(f"task.games: {game!r} {error}") from None
+        self.observation_space = self._adapter.shown
+        self.num_actions, self.continuous = self._actions.num_actions, self._actions.continuous
+        shape = (count, *self.observation_space.shape)
+        self._seen: Observations = np.zeros(shape, dtype=self.observation_space.dtype)
+        self._used = [False] * count
+
+    def begin(self, which: NDArray[np.int64], seeds: NDArray[np.int64]) -> None:
+        for index, seed in zip(which.tolist(), seeds.tolist(), strict=True):
+            if self._remake and self._used[index]:
+                self._envs[index].close()
+                self._envs[index] = make_one(self._game)
+            self._used[index] = True
+            observation, _ = self._envs[index].reset(seed=seed)
+            self._seen[index] = self._adapter.show(observation)
+
+    def step(
+        self, actions: Actions, which: slice = slice(None)
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        rewards = np.zeros(len(actions))
+        terminated, truncated = np.zeros((2, len(actions)), dtype=np.bool_)
+        seen, show, take = self._seen[which], self._adapter.show, self._actions.take
+        for k, (env, action) in enumerate(zip(self._envs[which], actions.tolist(), strict=True)):
+            observation, reward, over, cut_off, _ = env.step(take(action))
+            rewards[k] = float(reward)
+            if over or cut_off:
+                terminated[k], truncated[k] = over, cut_off
+            seen[k] = show(observation)
+        return rewards, terminated, truncated
+
+    def show(self, observations: Observations) -> None:
+        corner = tuple(slice(size) for size in self._seen.shape)
+        observations[corner] = self._seen
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+
 def make_games(game: str, *, count: int, remake: bool = False, palette: bool = False) -> Games:
-    """Make B games of one id, without the rest of a vector environment.
+    """Make B games of one id.
 
     Args:
-        game: as `gymnasium.ids.parse_game` reads it. If it names a module, that is imported.
+        game: as `names.parse_game` reads it. If it names a module, that is imported.
         count: B.
-        remake: make an environment again for each episode; MinAtar's leave nothing behind.
-        palette: paint MinAtar's games in common colors, see `minatar.colors`.
+        remake: make an environment again for each episode; MinAtar's need not.
+        palette: paint MinAtar's games in common colors, see `minatar.games`.
 
     Raises:
         ValueError: there is no such game, or it has spaces that no agent here can use.
     """
     if game.startswith("MinAtar/"):
-        # Imported here: others need not wait for the compiled loops to be loaded.
+        # Imported here: other games need no compiled loops.
         from leap_rl.envs.minatar.games import MinAtarGames
 
         return MinAtarGames(game, count=count, palette=palette)
@@ -69,3 +144,135 @@ def random_actions(
         numbers = generator.uniform(-1.0, 1.0, size=(count, games.num_actions))
         return numbers.astype(np.float32)
     return generator.integers(games.num_actions, size=count)
+
+
+def episode_seed(seed: int, index: int, episode: int) -> int:
+    """Return the seed of an environment's episode, in [0, 2**31): some generators take no more."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(index, episode))
+    return int(sequence.generate_state(1)[0]) >> 1
+
+
+def check_fits(game: str, space: Box, shape: Sequence[int]) -> None:
+    """Raise ValueError for a shape that a game's observations cannot be padded to."""
+    if len(space.shape) != len(shape) or any(
+        own > whole for own, whole in zip(space.shape, shape, strict=True)
+    ):
+        raise ValueError(
+            f"task.gymnasium.observation_shape = {list(shape)}: {game!r} has observations of "
+            f"{list(space.shape)}, which do not fit"
+        )
+
+
+@lru_cache(maxsize=8)
+def common_shape(
+    games: tuple[str, ...],
+    *,
+    pad: Pad,
+    palette: bool = False,
+    wanted: tuple[int, ...] | None = None,
+) -> tuple[int, ...]:
+    """Return the shape that observations of all games of a pool have, or are padded to.
+
+    Args:
+        games: ids, see `games.make_games`, as for `palette`.
+        pad: what happens to smaller ones.
+        wanted: a shape that is asked for; by default the largest, dimension by dimension.
+
+    Raises:
+        ValueError: they have none, or a game cannot be made; the message names games and shapes.
+    """
+    spaces = {game: _space_of(game, palette) for game in games}
+    shapes = {space.shape for space in spaces.values()}
+    told = ", ".join(f"{game} {_told(space)}" for game, space in spaces.items())
+    if len({(len(space.shape), space.dtype) for space in spaces.values()}) > 1:
+        raise ValueError(
+            f"task.games: an encoder takes images or vectors, of numbers or of 0 to 255, and the "
+            f"games' observations are {told}; take games of one kind"
+        )
+    shape = wanted or tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+    for game, space in spaces.items():
+        check_fits(game, space, shape)
+    if pad == "refuse" and shapes != {shape}:
+        raise ValueError(
+            f"task.gymnasium.pad = refuse: the games' observations are {told}, and the encoder's "
+            f"input is {list(shape)}; task.gymnasium.pad = zeros fills up with zeros; or take "
+            "games of one shape"
+        )
+    return shape
+
+
+def has_continuous_actions(game: str) -> bool:
+    """Return whether a Gymnasium environment's actions are continuous."""
+    games = make_games(game, count=1)
+    games.close()
+    return games.continuous
+
+
+def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
+    """Raise ValueError for an environment that does not repeat itself, as far as a trial shows.
+
+    It plays a short episode of random actions twice, the second time after another one.
+    """
+    try:
+        fresh = _episode(game, remake=remake, palette=palette, after_another=False)
+        used = _episode(game, remake=remake, palette=palette, after_another=True)
+    except Exception as error:  # whatever somebody's own environment may raise
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"task.games: {game!r} failed when it was tried ({reason})") from error
+    if fresh == used:
+        return
+    if not remake and fresh == _episode(game, remake=remake, palette=palette, after_another=False):
+        raise ValueError(
+            f"task.games: {game!r} starts an episode otherwise than in a new environment, though "
+            "the seed is the same: reset leaves something of the last episode behind; "
+            "task.gymnasium.remake = true makes a new environment for each"
+        )
+    raise ValueError(
+        f"task.games: {game!r} does not repeat itself: the same seed and actions led elsewhere, so "
+        "that a run of it could be neither repeated nor resumed; draw from self.np_random, "
+        "which reset(seed=...) seeds, alone"
+    )
+
+
+def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> list[object]:
+    """Play a short episode; return its observations, rewards and ends."""
+    games = make_games(game, count=1, remake=remake, palette=palette)
+    shape = (1, *games.observation_space.shape)
+    drawn = np.random.default_rng(0)
+    actions = [random_actions(games, 1, drawn) for _ in range(TRIED_AGENT_STEPS)]
+    seen: list[object] = []
+    for episode in (1, 0) if after_another else (0,):
+        games.begin(np.array([0]), np.array([episode_seed(0, 0, episode)]))
+        observation = np.zeros(shape, dtype=games.observation_space.dtype)
+        games.show(observation)
+        seen = [observation.tobytes()]
+        for action in actions:
+            parts = games.step(action)
+            games.show(observation)
+            seen.append((observation.tobytes(), *(part.item() for part in parts)))
+            if parts[1] or parts[2]:
+                break
+    games.close()
+    return seen
+
+
+def _space_of(game: str, palette: bool) -> Box:
+    games = make_games(game, count=1, palette=palette)
+    games.close()
+    return games.observation_space
+
+
+def _told(space: Box) -> str:
+    return f"{list(space.shape)}{'' if space.dtype == np.uint8 else ' of numbers'}"
+
+
+def _why(error: Exception, module: str | None) -> str:
+    """Say why an environment cannot be made, and what helps."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and module is not None and f"{module}.".startswith(f"{missing}."):
+        return (
+            f"needs the module {missing}, which is not found; install it, or put its folder on "
+            "PYTHONPATH"
+        )
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"cannot be made ({type(error).__name__}: {text})"

@@ -1,13 +1,13 @@
-"""Environments that are restored by playing again: Gymnasium's of any kind, and MinAtar's.
+"""Environments whose snapshots are replayed: any of Gymnasium's, and MinAtar's.
 
-A user's environment cannot be copied in general. So an episode is taken to be a function of its
-seed, derived from the task's, and its actions, and a snapshot is both. To restore it the actions
-are played again, and must lead to the same observation and return.
+A user's environment cannot be copied in general. So an episode must be a function of its seed,
+derived from the task's, and its actions, and a snapshot holds both. Restoring it plays the actions
+again, which must lead to the same observation and return.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.games import make_games
+from leap_rl.envs.games import check_fits, episode_seed, make_games
 from leap_rl.envs.state import (
     IDENTITY,
     Actions,
@@ -33,24 +33,7 @@ DISCRETE = "H"
 """The type of a recorded action: two bytes, unsigned. One of continuous actions is float32 [D]."""
 
 _ROOM = 1024
-"""Agent steps of an episode that there is room for at first."""
-
-
-def episode_seed(seed: int, index: int, episode: int) -> int:
-    """Return the seed of an environment's episode, in [0, 2**31): some generators take no more."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(index, episode))
-    return int(sequence.generate_state(1)[0]) >> 1
-
-
-def check_fits(game: str, space: Box, shape: Sequence[int]) -> None:
-    """Raise ValueError for a shape that a game's observations cannot be padded to."""
-    if len(space.shape) != len(shape) or any(
-        own > whole for own, whole in zip(space.shape, shape, strict=True)
-    ):
-        raise ValueError(
-            f"task.gymnasium.observation_shape = {list(shape)}: {game!r} has observations of "
-            f"{list(space.shape)}, which do not fit"
-        )
+"""Agent steps of an episode for which memory is reserved at first."""
 
 
 class ReplayedEnvs(RestorableEnvs):
@@ -101,7 +84,7 @@ class ReplayedEnvs(RestorableEnvs):
             (num_envs, _ROOM, *action_shape), dtype=np.float32 if self.continuous else DISCRETE
         )
         self._shape, self._dtype = (num_envs, *shape), dtype
-        # Never written to: the newest are in the hands of the caller.
+        # Never written to: the caller holds the newest.
         self._observations: Observations = np.zeros(self._shape, dtype)
 
     def reset(
@@ -117,7 +100,6 @@ class ReplayedEnvs(RestorableEnvs):
         return self._observations, {}
 
     def step(self, actions: Actions) -> Stepped:
-        """Take one action in each environment."""
         rewards, terminated, truncated = self._games.step(actions)
         self._record(actions)
         self._returns += rewards
@@ -133,7 +115,6 @@ class ReplayedEnvs(RestorableEnvs):
         return self._observations, rewards, terminated, truncated, info
 
     def state(self) -> State:
-        """Return all that the future depends on, as copies; change nothing."""
         actions, sizes = join_bytes(
             [self._recorded[index, :length].tobytes() for index, length in enumerate(self._lengths)]
         )
@@ -148,12 +129,7 @@ class ReplayedEnvs(RestorableEnvs):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state, in freshly made environments, and return the observations.
-
-        Raises:
-            ValueError: the state is of another game, of other settings or another B; or the same
-                seed and actions lead elsewhere now.
-        """
+        """See `RestorableEnvs.restore`; ValueError too if seed and actions lead elsewhere now."""
         check_state(state, like=self.state())
         self._seeds[:], self._episodes[:] = state["seeds"], state["episodes"] - 1
         self._begin_next(self._all)
@@ -173,13 +149,11 @@ class ReplayedEnvs(RestorableEnvs):
         return self._observations
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free what the games hold."""
-        # Gymnasium's destructor closes too, also what an interrupt left half constructed.
+        # Gymnasium's destructor closes too, even half constructed environments.
         if "_games" in self.__dict__:
             self._games.close()
 
     def _begin_next(self, which: NDArray[np.int64]) -> None:
-        """Begin the next episode of some of the environments."""
         self._episodes[which] += 1
         self._returns[which] = 0.0
         self._lengths[which] = 0
@@ -204,7 +178,6 @@ class ReplayedEnvs(RestorableEnvs):
         return actions
 
     def _record(self, actions: Actions, which: slice = slice(None)) -> None:
-        """Write down an action of each environment."""
         if self._recorded.shape[1] in self._lengths:
             self._recorded = np.concatenate([self._recorded, np.zeros_like(self._recorded)], axis=1)
         self._recorded[self._all[which], self._lengths[which]] = actions

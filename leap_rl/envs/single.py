@@ -14,11 +14,11 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from leap_rl.envs.atari.envs import AtariEnvs
-from leap_rl.envs.atari.flavours import find_flavour
 from leap_rl.envs.atari.games import ACTION_COUNTS
+from leap_rl.envs.atari.modes import find_mode
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
+from leap_rl.envs.games import common_shape
 from leap_rl.envs.names import split_name
-from leap_rl.envs.pool_checks import common_shape
 from leap_rl.envs.replayed import ReplayedEnvs
 from leap_rl.envs.state import Observations
 
@@ -80,7 +80,6 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
         return observation, reward, is_over, is_cut, about
 
     def close(self) -> None:
-        """Free what the environment holds."""
         self._envs.close()
 
 
@@ -131,7 +130,7 @@ class GameEnv(SingleEnv):
                 if atari not in PRESETS:
                     raise ValueError(f"atari = {atari!r}: must be one of {', '.join(PRESETS)}")
                 atari = PRESETS[atari]
-            envs = AtariEnvs(find_flavour(game).name, num_envs=1, settings=atari)
+            envs = AtariEnvs(find_mode(game).name, num_envs=1, settings=atari)
         else:
             wanted = None if observation_shape is None else tuple(observation_shape)
             shape = common_shape((game,), pad="zeros", palette=palette, wanted=wanted)

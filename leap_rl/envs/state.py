@@ -1,4 +1,4 @@
-"""Snapshots of environments as plain arrays, which any file format can hold and none can execute.
+"""Snapshots of environments as plain arrays, which any file format can hold and which run no code.
 
 A state is a flat mapping of names to arrays, each of them in the order of the environments. Bytes
 that differ in length between environments are one array, end to end, beside one of the sizes [B].

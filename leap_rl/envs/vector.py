@@ -1,7 +1,7 @@
-"""What an agent sees of its environments: `GameVector`, a typed face over a vector environment.
+"""`GameVector`, a typed interface to a vector environment, and returns and lengths of its episodes.
 
 B environments are stepped together, by Gymnasium's `AutoresetMode.SAME_STEP`: an episode that ends
-is followed by the next one's first observation within the same step. No step is a mere reset, so B
+is followed by the next one's first observation within the same step. No step only resets, so B
 times the number of steps is the number of agent steps.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -156,7 +156,6 @@ class GameVector:
         )
 
     def state(self) -> State:
-        """Return all that the future depends on, as plain arrays; a pure read."""
         return self._envs.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
@@ -167,5 +166,48 @@ class GameVector:
         return self._envs.restore(state)
 
     def close(self) -> None:
-        """Free what the environments hold."""
         self._envs.close()
+
+
+class EpisodeEnd(NamedTuple):
+    """An episode that ended."""
+
+    agent_steps: int
+    """Agent steps of the whole task, over all its environments, when it ended."""
+    episode_return: float
+    """Sum of the raw rewards."""
+    length: int
+    """Agent steps that the episode took."""
+
+
+class EpisodeAccounting:
+    """Returns and lengths of the running episodes of B environments, summed in float64.
+
+    Counted from the steps that the agent learns from: in `AutoresetMode.SAME_STEP` Gymnasium's own
+    statistics (1.2.2) miss a step of each episode but the first.
+    """
+
+    returns: NDArray[np.float64]
+    """[B]: of the running episodes."""
+    lengths: NDArray[np.int64]
+    """[B]: of the running episodes, in agent steps."""
+
+    def __init__(self, num_envs: int) -> None:
+        self.returns = np.zeros(num_envs, dtype=np.float64)
+        self.lengths = np.zeros(num_envs, dtype=np.int64)
+
+    def record(self, step: VectorStep, agent_steps: int) -> list[EpisodeEnd]:
+        """Add one step of all B environments; return the episodes that ended, in their order.
+
+        `agent_steps` is the task's count, this step's B included.
+        """
+        self.returns += step.rewards
+        self.lengths += 1
+        ended = np.flatnonzero(step.terminated | step.truncated)
+        episodes = [
+            EpisodeEnd(agent_steps, float(self.returns[index]), int(self.lengths[index]))
+            for index in ended
+        ]
+        self.returns[ended] = 0.0
+        self.lengths[ended] = 0
+        return episodes

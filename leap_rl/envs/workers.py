@@ -1,9 +1,8 @@
 """A vector environment spread over processes: the same bits, on more cores.
 
-The B environments are cut into contiguous slices, and each process steps one. Observations and all
-else that an agent step gives lie in memory that all share; what goes through a pipe is one word to
-each process and one back. A process whose pipe ends, because its parent has closed it or died, ends
-too. It ignores the keyboard's interrupt, which its parent gets.
+Each process steps a contiguous slice of the B environments. The results of an agent step lie in
+shared memory; a pipe carries one word to each process and one back. A process ends when its pipe
+does, because its parent has closed it or died. It ignores SIGINT, which its parent handles.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from leap_rl.envs.state import Actions, Observations, State, check_state, join_s
 from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
 
 Slice: TypeAlias = Callable[..., RestorableEnvs]
-"""Makes `num_envs` of the environments, those from number `first` on; it travels to a process."""
+"""Makes `num_envs` of the environments, from number `first` on; must be picklable."""
 
 
 def make_vector(make: Slice, *, num_envs: int, seed: int, processes: int) -> GameVector:
-    """Make B environments, stepped by 1 to B processes; 1 is this one."""
+    """Make B environments, stepped by 1 to B processes; 1 means this process."""
     if processes == 1:
         return GameVector(make(num_envs=num_envs, first=0), seed=seed)
     return GameVector(WorkerEnvs(make, num_envs=num_envs, processes=processes), seed=seed)
 
 
 def _record_of(one: RestorableEnvs) -> np.dtype[Any]:
-    """Return the type of the memory that processes share about one environment."""
+    """Return the type of one environment's record in shared memory."""
     space, actions = one.single_observation_space, one.single_action_space
     return np.dtype(
         [
@@ -73,7 +72,7 @@ def _serve(
     except (EOFError, ConnectionError):
         return
     except Exception as error:
-        # A ValueError is of what was asked: whoever asked says what it means.
+        # A ValueError is about the request: the parent raises it as it is.
         told = error if isinstance(error, ValueError) else traceback.format_exc()
         with suppress(OSError):
             pipe.send((False, told))
@@ -99,7 +98,7 @@ def _step(shared: NDArray[Any], envs: RestorableEnvs) -> bool:
 
 
 class WorkerEnvs(RestorableEnvs):
-    """B environments in slices, one for each of 1 to B processes, which change no bit."""
+    """B environments in slices, one for each of 1 to B processes; the same bits for any number."""
 
     def __init__(self, make: Slice, *, num_envs: int, processes: int) -> None:
         self._pipes: list[Connection] = []
@@ -134,12 +133,10 @@ class WorkerEnvs(RestorableEnvs):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Start an episode in every environment; without a seed the generators continue."""
         self._ask("reset", *[seed] * len(self._pipes))
         return self._observations(), {}
 
     def step(self, actions: Actions) -> Stepped:
-        """Take one action in each environment."""
         shared = self._shared
         shared["action"] = actions
         ended = self._ask("step")
@@ -152,17 +149,14 @@ class WorkerEnvs(RestorableEnvs):
         return observations, rewards, terminated, truncated, info
 
     def state(self) -> State:
-        """Return what one process with all environments would."""
         return join_states(self._ask("state"))
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state, of however many processes; see `RestorableEnvs.restore`."""
         check_state(state, like=self.state())
         self._ask("restore", *split_state(state, self._counts))
         return self._observations()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """End the processes."""
         for pipe in self.__dict__.pop("_pipes", []):
             pipe.close()
         for worker in self.__dict__.pop("_workers", []):
@@ -176,12 +170,12 @@ class WorkerEnvs(RestorableEnvs):
         return observations
 
     def _ask(self, command: str, *arguments: Any) -> list[Any]:
-        """Have every process carry out a command, and return their answers.
+        """Send a command to every process and return their answers.
 
         Raises:
-            ValueError: what one was asked cannot be.
-            RuntimeError: one of them failed otherwise.
-            ChildProcessError: one of them has died.
+            ValueError: a request was refused.
+            RuntimeError: a process failed otherwise.
+            ChildProcessError: a process has died.
         """
         answers = []
         try:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from leap_rl.core.processor import Precision
+from leap_rl.core.determinism import Precision
 
 ClassifierShare = Literal["all_but_last", "all"]
 """Which parameters the tasks share."""

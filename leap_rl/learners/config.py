@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from leap_rl.core.processor import Precision
+from leap_rl.core.determinism import Precision
 from leap_rl.learners.classifier_config import ClassifierConfig
 from leap_rl.learners.rllib_config import RllibConfig
 from leap_rl.networks.custom import ENCODERS, EncoderSpec, is_custom

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
-from leap_rl.envs.vector import VectorStep
+from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, VectorStep
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState

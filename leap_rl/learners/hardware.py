@@ -1,4 +1,4 @@
-"""What an agent computes with, where the config leaves it to the machine."""
+"""Device and precision of an agent, where the config leaves them to the machine."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import replace
 import torch
 
 from leap_rl.core.choices import REWARD_CLIP
-from leap_rl.core.processor import check_precision, has_bfloat16_units
+from leap_rl.core.determinism import check_precision, has_bfloat16_units
 from leap_rl.learners.config import AgentConfig
 from leap_rl.networks.custom import check_source, source_sha256
 
 
 def resolve(config: AgentConfig) -> AgentConfig:
-    """Return the config with each `auto` replaced by what this machine is best at.
+    """Return the config with each `auto` resolved, and with a custom encoder's SHA-256.
 
-    The file of a custom encoder is written down, too. A run does so once, when it is made: all of
-    its agents then compute alike.
+    Called once, when a run is made: all of its agents then compute alike.
     """
     config = with_source(config)
     device, precision, clip = config.device, config.precision, config.reward_clip
@@ -42,10 +41,7 @@ def with_source(config: AgentConfig) -> AgentConfig:
 
 
 def check_machine(config: AgentConfig) -> None:
-    """Raise ValueError for a machine that cannot compute as the config says.
-
-    It lacks the device, the precision's units, or the very file of a custom encoder.
-    """
+    """Raise ValueError if this machine lacks the device, the precision or the encoder's file."""
     if config.encoder_spec.is_custom:
         check_source(config.encoder_spec)
     if config.device == "cuda" and not torch.cuda.is_available():

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leap_rl.envs.episodes import EpisodeEnd as EpisodeEnd
+from leap_rl.envs.vector import EpisodeEnd as EpisodeEnd
 from leap_rl.meta.point import Point
 
 TaskState: TypeAlias = dict[str, NDArray[Any]]

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from leap_rl.meta.config import MetaConfig
     from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod, NullPath
     from leap_rl.meta.leap import Leap, LeapPath
-    from leap_rl.meta.maml import FOMAML, MAML, FOMAMLPath
     from leap_rl.meta.outer_step import OuterStep, OuterStepResult
-    from leap_rl.meta.reptile import DisplacementPath, Finetune, Reptile
+    from leap_rl.meta.relatives import FOMAML, MAML, DisplacementPath, Finetune, FOMAMLPath, Reptile
     from leap_rl.meta.vectors import NonFiniteError
 
 __all__ = [
@@ -37,7 +36,7 @@ __all__ = [
 ]
 
 # MetaConfig's module comes first: importing that alone needs no torch.
-_MODULES = ("config", "gradient_path", "leap", "maml", "outer_step", "reptile", "vectors")
+_MODULES = ("config", "gradient_path", "leap", "outer_step", "relatives", "vectors")
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""The meta-learning part of a run's config. Imports no torch: a command line stays quick."""
+"""Config of meta-learning. Imports no torch, so that the command line starts quickly."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class MetaConfig:
             )
         if not self.init:
             raise ValueError("meta.init = '': must be 'random' or a file")
-        # Another method is one word: what a config says for another one is no part of the run.
+        # Options of other methods have no effect, so they are set to their defaults.
         for method, options in OPTIONS_OF.items():
             for one in fields(self):
                 if method != self.method and one.name in options:
@@ -140,12 +140,10 @@ class MetaConfig:
 
     @property
     def carries_agents(self) -> bool:
-        """Whether a game's agent is carried over from round to round."""
         return self.method == "finetune"
 
     @property
     def differentiates_updates(self) -> bool:
-        """Whether a task's gradient is taken through its updates."""
         return self.method == "maml"
 
     def resolved(self, *, plain_descent: bool) -> MetaConfig:
@@ -183,7 +181,6 @@ class MetaConfig:
         return self.optimizer, self.meta_lr
 
     def build(self) -> Method:
-        """The method that these fields describe, of a resolved config."""
         from leap_rl import meta
 
         if self.method == "leap":

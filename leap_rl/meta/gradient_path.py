@@ -1,4 +1,4 @@
-"""What all methods share: a path per task, which holds its contribution to the meta-gradient.
+"""The gradient path of one task: it sums up the task's contribution to the meta-gradient.
 
 Dimensions: P flattened shared parameters, K updates (and so K segments).
 """
@@ -30,7 +30,7 @@ __all__ = ["GradientPath", "Method", "NoMethod", "NonFiniteError", "NullPath"]
 
 
 class Known(TypedDict, total=False):
-    """What a caller may know beside a point's theta, loss and gradient; see `Point`."""
+    """Optional fields of a `Point`."""
 
     previous_batch_loss: Tensor | float | None
     step_length: float | None
@@ -55,7 +55,7 @@ class GradientPath(ABC):
     _needs_gradient = False
     """Whether each point must have its gradient."""
     _saved: tuple[str, ...] = ("points", "finished", "first_step")
-    """The attributes that make up the state, without their underscore."""
+    """Names of the state's attributes, without their underscore."""
 
     def __init__(self, theta0: Tensor, *, borrow: bool = False) -> None:
         self._theta0 = copy_theta0(theta0)
@@ -104,14 +104,14 @@ class GradientPath(ABC):
         self.end(Point(theta=theta, loss=loss, grad=grad, **known))
 
     def visit(self, point: Point) -> None:
-        """Do what `observe` does, with a point."""
+        """The same as `observe`, of a `Point`."""
         where = f"the start of segment {self._points}"
         if point.grad is None and self._needs_gradient:
             raise ValueError(f"grad: the path needs it at {where}; call observe(theta, loss, grad)")
         self._take_in(point, where)
 
     def end(self, point: Point) -> None:
-        """Do what `finish` does, with a point."""
+        """The same as `finish`, of a `Point`."""
         if self._points == 0:
             raise RuntimeError("finish before any observe: the path has no segment to close")
         where = f"the end of segment {self.segments}"
@@ -141,7 +141,7 @@ class GradientPath(ABC):
         self._points += 1
 
     def _check_point(self, point: Point, where: str) -> None:
-        # Callers find out whether theta itself is finite: they may learn it on the way.
+        # Whether theta is finite is left to the callers, which may learn it from a norm.
         check_vector("theta", point.theta, like=self._theta0)
         if point.grad is not None:
             check_vector("grad", point.grad, like=self._theta0)
@@ -213,19 +213,19 @@ class Method:
     name: ClassVar[str]
     """The method's name in configs and logs."""
     path: ClassVar[type[GradientPath]]
-    """What follows a task."""
+    """The class of its gradient paths."""
     end_batches: int = 0
-    """Over how many batches `finish`'s gradient is averaged; 0 where it needs none."""
+    """Batches over which the gradient given to `finish` is averaged; 0 if it needs none."""
     carries_agents: ClassVar[bool] = False
-    """Whether a task that is drawn again is carried over, heads and all, from its last round."""
+    """Whether a game's agent is carried over from its last round, heads and optimizer included."""
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
         """Begin a task's path at `theta0`, float32 [P], which is copied.
 
         Args:
             theta0: where the path starts.
-            borrow: the caller leaves each `theta` and `grad` that it shows unchanged until the next
-                call has returned; the path then copies nothing, half of what it costs.
+            borrow: the caller leaves each observed `theta` and `grad` unchanged until the next call
+                has returned; the path then copies nothing, which halves its cost.
 
         Raises:
             ValueError: not a float32 vector.
@@ -241,7 +241,6 @@ class NullPath(GradientPath):
         pass
 
     def gradient(self) -> Tensor:
-        """Zeros, float32 [P]."""
         return torch.zeros_like(self._theta0)
 
 

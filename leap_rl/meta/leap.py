@@ -33,7 +33,7 @@ from torch import Tensor
 
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.point import Point
-from leap_rl.meta.reptile import DisplacementPath
+from leap_rl.meta.relatives import DisplacementPath
 from leap_rl.meta.vectors import BlockSum, NonFiniteError, check_finite, dot, norm
 
 _LARGEST = torch.finfo(torch.float32).max
@@ -93,7 +93,6 @@ class Leap(Method):
         return self.loss_scale**2 if self.loss_in_path else 0.0
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> LeapPath:
-        """See `Method.start`."""
         path = EuclideanPath if self.metric == "euclidean" else OptimizerMetricPath
         return path(self, theta0, borrow=borrow)
 
@@ -242,7 +241,6 @@ class OptimizerMetricPath(LeapPath):
         self._sum.add(delta, weight=pull)
 
     def gradient(self) -> Tensor:
-        """The contribution so far: float32 [P], a fresh tensor; a pure read."""
         factor = float(-self._method.p)
         if self._method.task_unit and self._weighted:
             factor /= self._weights / self._weighted

@@ -1,4 +1,4 @@
-"""A point of a gradient path: what a task knows of the shared parameters between two updates."""
+"""A point of a gradient path: shared parameters and loss between two updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, norms and refusals of flattened parameter vectors.
+"""Sums, norms and checks of flattened parameter vectors.
 
 Dimensions: P flattened shared parameters, B vectors of a batch.
 """
@@ -40,7 +40,6 @@ class BlockSum:
         self._in_block = 0
 
     def add(self, vector: Tensor, *, weight: float) -> None:
-        """Add `weight` times `vector`, float32 [P]."""
         self._block.add_(vector, alpha=weight)
         self._in_block += 1
         if self._in_block == SEGMENTS_PER_BLOCK:
@@ -49,7 +48,6 @@ class BlockSum:
             self._in_block = 0
 
     def value(self) -> Tensor:
-        """The sum so far, float64 [P], a fresh tensor."""
         return self._total + self._block
 
     def state_dict(self, prefix: str) -> dict[str, Tensor]:
@@ -61,7 +59,6 @@ class BlockSum:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor], prefix: str) -> None:
-        """Copy in what `state_dict(prefix)` gave."""
         self._block.copy_(state[f"{prefix}.block"])
         self._total.copy_(state[f"{prefix}.total"])
         self._in_block = int(state[f"{prefix}.in_block"])

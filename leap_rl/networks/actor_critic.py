@@ -1,12 +1,20 @@
-"""A policy and a value function on one encoder.
+"""A policy and a value function on one encoder, and its forward and backward passes over an unroll.
 
 As in the Leap paper, appendix "Experiment details: Atari": "estimating both value function and
 policy through linear layers connected to the final output of a shared convolutional network".
 
-N: observations, L: logits, H, W, C: an image's height, width and channels, V: a vector's length.
+On-policy, the pass that chooses an action is the pass that is differentiated: each agent step is
+computed once, what its gradient needs is kept, and the backward pass takes the gradients with
+respect to the outputs of the whole unroll.
+
+T: agent steps in an unroll. B, N: observations. L: logits of a policy. H, W, C: an image's height,
+width and channels. V: length of a vector.
 """
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -50,3 +58,66 @@ class ActorCritic(nn.Module):
             observations = observations / 255  # an encoder of somebody's own takes float32 vectors
         features = self.encoder(observations)
         return self.policy(features), torch.squeeze(self.value(features), -1)
+
+
+class Outputs(NamedTuple):
+    """The network's outputs for the observations of agent steps, detached."""
+
+    logits: Tensor
+    """float32 [..., L], of the policy π: one an action, or as a distribution has them."""
+    values: Tensor
+    """float32 [...], V."""
+
+
+class ForwardBackward(ABC):
+    """Forward and backward passes of one network; its parameters are constant within an unroll."""
+
+    def __init__(self) -> None:
+        self._unroll: list[Any] = []  # what the backward pass needs of each agent step
+
+    @torch.no_grad()
+    def forward(self, observations: Tensor) -> Outputs:
+        """Return the outputs for images uint8 [B, H, W, C] or vectors float32 [B, V]."""
+        return self._forward(observations)[0]
+
+    def record(self, observations: Tensor) -> Outputs:
+        """Return the outputs, and keep what the gradient needs, the observations included."""
+        outputs, step = self._forward(observations)
+        self._unroll.append(step)
+        return outputs
+
+    def backward(self, logits_grad: Tensor, values_grad: Tensor, *, forget: bool = True) -> None:
+        """Overwrite the flat gradient with that of the recorded unroll.
+
+        Args:
+            logits_grad: float32 [T, B, L], gradient of a loss with respect to the logits.
+            values_grad: float32 [T, B], with respect to the values.
+            forget: Drop the unroll; otherwise it can be differentiated again.
+        """
+        self._backward(logits_grad, values_grad, forget)
+        if forget:
+            self.forget()
+
+    def forget(self) -> None:
+        self._unroll = []
+
+    def refresh(self) -> None:  # noqa: B027 - autograd needs none
+        """Read the parameters again, after they have changed."""
+
+    @abstractmethod
+    def _forward(self, observations: Tensor) -> tuple[Outputs, Any]:
+        """Return the outputs, detached, and what the backward pass needs of this agent step."""
+
+    @abstractmethod
+    def _backward(self, logits_grad: Tensor, values_grad: Tensor, forget: bool) -> None: ...
+
+
+def heads_gradient(logits_grad: Tensor, values_grad: Tensor) -> Tensor:
+    """Return both gradients as one, [N, L + 1], N = T·B."""
+    return torch.cat([logits_grad, values_grad.unsqueeze(2)], dim=2).flatten(0, 1)
+
+
+def through_relu(grad: Tensor, outputs: Tensor) -> Tensor:
+    """Zero the gradient where the ReLU's output is zero, in place."""
+    torch.ops.aten.threshold_backward.grad_input(grad, outputs, 0, grad_input=grad)
+    return grad

@@ -1,20 +1,19 @@
-"""Passes of any actor-critic network, differentiated by autograd; and the fastest ones of each."""
+"""Any actor-critic network differentiated by autograd, and the choice of the fastest passes."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from leap_rl.core.processor import Precision
-from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.direct import DirectPasses, is_plain
+from leap_rl.core.determinism import Precision
+from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward, Outputs
+from leap_rl.networks.dense_conv_cpu import DenseConvCpu, is_plain
 from leap_rl.networks.parameters import FlatParameters
-from leap_rl.networks.passes import Outputs, Passes
-from leap_rl.networks.small import SmallPasses, is_small
+from leap_rl.networks.sparse_conv_cpu import SparseConvCpu, is_small
 
 
-class AutogradPasses(Passes):
-    """Any network, on its own device; it keeps an agent step's outputs with their graph.
+class AutogradForwardBackward(ForwardBackward):
+    """Any network, on its own device; each agent step keeps its outputs with their graph.
 
     The network's parameters are views of `flat`. bfloat16 casts as torch's autocast does.
     """
@@ -43,10 +42,12 @@ class AutogradPasses(Passes):
         torch.autograd.backward(outputs, gradients, retain_graph=not forget)
 
 
-def make_passes(network: ActorCritic, flat: FlatParameters, *, precision: Precision) -> Passes:
-    """Return the fastest passes that there are for the network and its device."""
+def make_forward_backward(
+    network: ActorCritic, flat: FlatParameters, *, precision: Precision
+) -> ForwardBackward:
+    """Return the fastest implementation for the network and its device."""
     if flat.vector.device.type == "cpu" and is_plain(network):
         if precision == "float32" and is_small(network):
-            return SmallPasses(network)
-        return DirectPasses(network, dtype=getattr(torch, precision))
-    return AutogradPasses(network, flat, precision=precision)
+            return SparseConvCpu(network)
+        return DenseConvCpu(network, dtype=getattr(torch, precision))
+    return AutogradForwardBackward(network, flat, precision=precision)

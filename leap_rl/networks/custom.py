@@ -1,7 +1,4 @@
-"""Encoders by name, and those of other people's making, named `module:name`.
-
-Importing this imports neither torch nor any of them.
-"""
+"""Encoders by name, and custom ones, `module:name`. Imports neither torch nor any encoder."""
 
 from __future__ import annotations
 
@@ -31,18 +28,17 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
-    """Which encoder, and what it is made with."""
+    """An encoder's name and arguments."""
 
     name: str
     """One of `ENCODERS`, or `module:name`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of a `module:name`, besides the observations' shape."""
     sha256: str | None = None
-    """Of the file that defines a `module:name`, where it must be that one."""
+    """Of the file that defines a `module:name`; None accepts any file."""
 
     @property
     def is_custom(self) -> bool:
-        """Whether it is imported from a module that is none of leap_rl's."""
         return is_custom(self.name)
 
 
@@ -52,7 +48,7 @@ def is_custom(name: str) -> bool:
 
 
 def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -> None:
-    """Raise ValueError if an encoder found at `place` may not be imported unasked."""
+    """Raise ValueError for a custom encoder, found at `place`, unless imports are trusted."""
     if spec.is_custom and not trusts_imports:
         raise ValueError(
             f"{place}: its encoder is {spec.name}, whose module would be imported, and so run; "
@@ -61,9 +57,9 @@ def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -
 
 
 def source_sha256(spec: EncoderSpec) -> str:
-    """Return the SHA-256 of the file that defines a custom encoder; ValueError if there is none.
+    """Return the SHA-256 of the file that defines a custom encoder, without what that file imports.
 
-    What that file imports is not in it.
+    ValueError if no file defines it.
     """
     make = _import(spec.name)
     try:
@@ -77,7 +73,7 @@ def source_sha256(spec: EncoderSpec) -> str:
 
 
 def check_source(spec: EncoderSpec) -> Callable[..., Any]:
-    """Return what makes a custom encoder; ValueError if it is missing, or its file another."""
+    """Return a custom encoder's constructor; ValueError if it is missing or its file differs."""
     make = _import(spec.name)
     if spec.sha256 is not None and source_sha256(spec) != spec.sha256:
         raise ValueError(
@@ -93,7 +89,7 @@ def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 
     Its constructor draws from torch's global random stream, which is seeded for it and restored.
 
     Raises:
-        ValueError: There is none of that name, its file is another, or it cannot be an encoder.
+        ValueError: There is no such encoder, its file differs, or it returns no module.
     """
     import torch
     from torch import nn
@@ -171,7 +167,7 @@ def features_of(spec: EncoderSpec, module: nn.Module, observation_shape: tuple[i
 
 
 def _state_problem(module: nn.Module) -> str | None:
-    """Return what a flat float32 vector of its parameters cannot hold, if anything."""
+    """Say why a flat float32 vector cannot hold the module's state, if it cannot."""
     import torch
 
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -190,7 +186,7 @@ def _state_problem(module: nn.Module) -> str | None:
 
 
 def _output_problem(passes: list[Tensor]) -> str | None:
-    """Return what is wrong with the features of two passes of the same two observations."""
+    """Say what is wrong with the features of two passes over the same two observations."""
     import torch
 
     first, second = passes

@@ -1,7 +1,7 @@
-"""Encoders: from screens, or other numbers, to features, in the order of the papers they are of.
+"""Encoders, from screens or vectors to features, each named after its paper.
 
-The encoder is what the tasks share and what is learned across them. `mnih2013` is the one of the
-Leap paper (appendix "Experiment details: Atari"); the others are there to be compared with.
+The tasks share the encoder, and meta-learning learns its initialization. `mnih2013` is the Leap
+paper's (appendix "Experiment details: Atari"); the others are alternatives.
 
 N: observations, H, W, C: their height, width and channels. L: length of a vector.
 """
@@ -41,14 +41,13 @@ class Encoder(nn.Sequential):
         self.features = features
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Return the features [N, features] of the observations."""
         if observations.ndim == 2:
             hidden = observations.to(torch.float32)
             if observations.dtype == torch.uint8:
                 hidden.div_(255.0)
         else:
             assert observations.dtype == torch.uint8, observations.dtype
-            # Left in the memory order that it comes in (channels last), which is the faster one.
+            # A view: memory stays channels last, which is faster.
             hidden = observations.permute(0, 3, 1, 2).to(torch.float32).div_(255.0)
         for layer in self:
             hidden = layer(hidden)
@@ -135,8 +134,8 @@ LAST_LAYER = "linear"
 def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...]) -> nn.Module:
     """Return an encoder for observations of shape (H, W, C) or (L,), to load parameters into.
 
-    Those of ours are an `Encoder` whose parameters are zero. Draws no random number from the global
-    stream; `random_encoder` draws weights.
+    Those of leap_rl are an `Encoder` whose parameters are zero. The global random stream is left
+    alone; `random_encoder` draws weights.
 
     Raises:
         ValueError: There is no encoder of that name, or the observations are too small for it, or
@@ -202,7 +201,7 @@ def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
 
 
 def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> Layout:
-    """Return the layout of what tasks share of an encoder; ValueError if it lacks convolutions."""
+    """Return the layout of an encoder's shared parameters; ValueError if it lacks convolutions."""
     if share == "encoder":
         return encoder
     if not any(leaf.name.startswith(f"{LAST_LAYER}.") for leaf in encoder.leaves):
@@ -214,7 +213,7 @@ def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> L
 
 
 def least_size(name: str) -> int:
-    """Return the least height and width of images that an encoder of these takes."""
+    """Return the least height and width of images that an encoder takes."""
     convolutions, _ = _PLAIN.get(name, ((), 0))
     size = 1  # of the last convolution's outputs
     for _, kernel, stride in reversed(convolutions):

@@ -33,7 +33,6 @@ class Leaf:
 
     @property
     def stop(self) -> int:
-        """Index after its last element."""
         return self.offset + math.prod(self.shape)
 
 
@@ -105,8 +104,8 @@ class FlatParameters:
     the last point and its gradient stay until the next step, and a gradient path needs no copies.
 
     Attributes:
-        vector: float32 [N]. Whatever is written here is what the module computes with. Autograd
-            does not see such writes: none may come between a forward pass and its backward pass.
+        vector: float32 [N]. The module computes with what is written here. Autograd does not see
+            such writes: none may come between a forward pass and its backward pass.
         grad: float32 [N]. `backward()` adds into it.
         spare: float32 [N], the other vector.
         spare_grad: float32 [N], the other gradient.
@@ -134,7 +133,6 @@ class FlatParameters:
             parameter.grad = grads[name]
 
     def copies(self) -> dict[str, Tensor]:
-        """Return copies of the parameters by name."""
         return {name: view.clone() for name, view in self.layout.named(self.vector).items()}
 
     def zero_grad(self) -> None:
@@ -153,7 +151,7 @@ def layout_of(module: nn.Module) -> Layout:
 
 @torch.no_grad()
 def load_parameters(module: nn.Module, named: Mapping[str, Tensor]) -> None:
-    """Copy all parameters in by name, a tied one by its first; errors are `Layout.pack`'s."""
+    """Copy all parameters in by name, a tied one by its first name; errors as in `Layout.pack`."""
     layout = layout_of(module)
     for name, view in layout.named(layout.pack(named)).items():
         module.get_parameter(name).copy_(view)

@@ -26,7 +26,7 @@ class AtariSuite(GameSuite):
     evaluation_games = "held_out"
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        """Return the games, pools and flavours spelled out."""
+        """Return the games, pools and modes spelled out."""
         return resolve_games(list(games))
 
     def frames_per_agent_step(self, task: TaskOptions) -> int:
@@ -44,6 +44,6 @@ class AtariSuite(GameSuite):
     def environments(self, task: TaskOptions, game: str) -> Slice:
         """Return what makes a game's emulators."""
         from leap_rl.envs.atari.envs import AtariEnvs
-        from leap_rl.envs.atari.flavours import find_flavour
+        from leap_rl.envs.atari.modes import find_mode
 
-        return partial(AtariEnvs, find_flavour(game).name, settings=task.atari.settings)
+        return partial(AtariEnvs, find_mode(game).name, settings=task.atari.settings)

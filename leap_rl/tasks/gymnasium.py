@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leap_rl.envs.gymnasium.ids import parse_game
+from leap_rl.envs.names import parse_game
 from leap_rl.tasks.options import TaskOptions
 from leap_rl.tasks.suite import GameSuite, T, check_games
 
@@ -45,7 +45,7 @@ class GymnasiumSuite(GameSuite):
         Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
         does not repeat itself, or if they have no shape in common.
         """
-        from leap_rl.envs.pool_checks import check_repeats
+        from leap_rl.envs.games import check_repeats
 
         shape = self._common_shape(task)
         for game in task.resolved_games:
@@ -62,7 +62,7 @@ class GymnasiumSuite(GameSuite):
 
     def continuous_actions(self, task: TaskOptions) -> bool:
         """Return whether some environment's actions are continuous."""
-        from leap_rl.envs.pool_checks import has_continuous_actions
+        from leap_rl.envs.games import has_continuous_actions
 
         return any(map(has_continuous_actions, task.resolved_games))
 
@@ -75,7 +75,7 @@ class GymnasiumSuite(GameSuite):
         return partial(ReplayedEnvs, game, shape=shape, remake=own.remake, palette=own.palette)
 
     def _common_shape(self, task: TaskOptions) -> tuple[int, ...]:
-        from leap_rl.envs.pool_checks import common_shape
+        from leap_rl.envs.games import common_shape
 
         own = task.gymnasium
         return common_shape(task.resolved_games, pad=own.pad, palette=own.palette, wanted=own.shape)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from leap_rl.core.choices import OnDivergence
 from leap_rl.envs.atari.config import AtariConfig
-from leap_rl.envs.gymnasium.config import GymnasiumConfig
+from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.tasks.images.config import OmniglotConfig
 
 
@@ -24,7 +24,7 @@ class TaskOptions:
     """The games to draw from: names, pools, or a list of them. Pools: pretraining (at most 10
     actions, less the held-out: paper), held_out, large_action, paper, all. `leap-rl games` lists
     them. A game's modes and difficulties are games too, such as freeway@mode=4,difficulty=1, and
-    flavours:freeway is the pool of its modes. omniglot: alphabets by the names of their folders,
+    modes:freeway is the pool of its modes. omniglot: alphabets by the names of their folders,
     or the pools pretraining, held_out and all, see task.omniglot. gymnasium: ids and what their
     environments are made with, ID@key=value,key=value; an id with a module, module:ID, needs
     --trust_imports on the command line. For the other kinds, pretraining and all are all that

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leap_rl.core.determinism import configure_torch
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.envs.atari.camera import RecordedAtari, frames_per_s
+from leap_rl.envs.atari.envs import RecordedAtari, frames_per_s
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name

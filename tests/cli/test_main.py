@@ -251,7 +251,7 @@ def test_games_lists_all_with_pools(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_games_spells_entries_out(capsys: pytest.CaptureFixture[str]) -> None:
-    names = ["flavours:pong", "held_out", "ALE/Freeway-v5@difficulty=1,mode=4", "alien@mode=0"]
+    names = ["modes:pong", "held_out", "ALE/Freeway-v5@difficulty=1,mode=4", "alien@mode=0"]
     assert main(["games", *names]) == 0
     assert capsys.readouterr().out.split() == [
         *("pong", "pong@mode=1", "breakout", "space_invaders"),

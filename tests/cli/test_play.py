@@ -85,7 +85,7 @@ def test_a_file_elsewhere_takes_options(agent: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
 
 
-def test_an_agent_plays_another_flavour_of_its_game(agent: Path, tmp_path: Path) -> None:
+def test_an_agent_plays_another_mode_of_its_game(agent: Path, tmp_path: Path) -> None:
     out = tmp_path / "clip.mp4"
     options = ["--game", "Pong@difficulty=3", "--max_agent_steps", "3", "--scale", "1"]
     assert play(agent, *options, "--out", out) == 0

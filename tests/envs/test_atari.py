@@ -17,45 +17,14 @@ from numpy.typing import NDArray
 
 from leap_rl.envs.atari.envs import AtariEnvs, make_atari
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
-from leap_rl.envs.vector import GameVector, VectorStep
+from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, GameVector, VectorStep
+from tests.envs.playing import play
 from tests.envs.resizing import exact_resize
 
 
 def envs_of(games: GameVector) -> AtariEnvs:
     assert isinstance(games._envs, AtariEnvs)
     return games._envs
-
-
-def play(
-    games: GameVector, agent_steps: int, *, seed: int = 0
-) -> tuple[NDArray[np.uint8], list[VectorStep]]:
-    """Play with random actions; environment i's do not depend on B."""
-    generators = [np.random.default_rng((seed, index)) for index in range(games.num_envs)]
-    first = games.reset()
-    steps = [
-        games.step(np.array([rng.integers(games.num_actions) for rng in generators]))
-        for _ in range(agent_steps)
-    ]
-    return first, steps
-
-
-def equal(first: VectorStep, second: VectorStep) -> bool:
-    return (
-        np.array_equal(first.observations, second.observations)
-        and np.array_equal(first.rewards, second.rewards)
-        and np.array_equal(first.terminated, second.terminated)
-        and np.array_equal(first.truncated, second.truncated)
-        and np.array_equal(first.life_lost, second.life_lost)
-        and first.last_observations.keys() == second.last_observations.keys()
-        and all(
-            np.array_equal(observation, second.last_observations[index])
-            for index, observation in first.last_observations.items()
-        )
-    )
-
-
-SHORT = AtariSettings(max_frames=80)
 
 
 def test_an_agent_sees_rgb_images_and_the_minimal_actions() -> None:
@@ -67,25 +36,6 @@ def test_an_agent_sees_rgb_images_and_the_minimal_actions() -> None:
     assert games.observation_shape == (84, 84, 3)
     assert games.num_actions == 4
     assert np.ptp(observations.astype(int), axis=-1).max() > 100  # in color
-
-
-def test_the_same_seed_gives_the_same_bits() -> None:
-    # Over truncations, and with sticky actions, so that every draw counts.
-    settings = AtariSettings(max_frames=80, sticky=0.25)
-    runs = [play(make_atari("breakout", num_envs=2, seed=1, settings=settings), 50) for _ in "ab"]
-    (first, steps), (first_again, steps_again) = runs
-    assert np.array_equal(first, first_again)
-    assert all(map(equal, steps, steps_again))
-    assert sum(step.truncated.sum() for step in steps) == 4
-
-
-def test_an_environment_does_not_depend_on_how_many_there_are() -> None:
-    # With starts that are shared between the environments, and draws in every frame.
-    settings = AtariSettings(max_frames=40, sticky=0.25, noop_max=2)
-    _, steps = play(make_atari("space_invaders", num_envs=1, seed=3, settings=settings), 40)
-    _, more = play(make_atari("space_invaders", num_envs=3, seed=3, settings=settings), 40)
-    for step, wider in zip(steps, more, strict=True):
-        assert np.array_equal(step.observations[0], wider.observations[0])
 
 
 def reference_screens(game: str, actions: list[int]) -> list[NDArray[np.uint8]]:
@@ -120,9 +70,10 @@ def test_observations_are_those_of_a_bare_emulator_up_to_and_at_the_cap() -> Non
 
 
 def test_episodes_are_cut_at_the_frame_cap_and_go_on() -> None:
-    games = make_atari("breakout", num_envs=2, seed=0, settings=SHORT)
+    games = make_atari("breakout", num_envs=2, seed=0, settings=AtariSettings(max_frames=80))
     accounting = EpisodeAccounting(2)
-    _, steps = play(games, 60)
+    games.reset()
+    steps = play(games, 60)
     episodes: list[EpisodeEnd] = []
     for count, step in enumerate(steps, start=1):
         episodes += accounting.record(step, 2 * count)
@@ -203,7 +154,9 @@ def test_no_lives_left_before_the_game_is_over_are_no_lost_life() -> None:
 
 
 def test_rewards_are_the_games_own() -> None:
-    _, steps = play(make_atari("space_invaders", num_envs=1, seed=0), 250)
+    games = make_atari("space_invaders", num_envs=1, seed=0)
+    games.reset()
+    steps = play(games, 250)
     rewards = np.concatenate([step.rewards for step in steps])
     assert {0.0, 5.0, 10.0} <= set(rewards.tolist())
 
@@ -245,8 +198,11 @@ def test_a_stack_holds_the_newest_frame_last_and_starts_with_the_first_repeated(
     for grayscale, channels in ((True, 1), (False, 3)):
         single = AtariSettings(grayscale=grayscale, max_frames=80)
         stacked = AtariSettings(grayscale=grayscale, max_frames=80, frame_stack=4)
-        first, steps = play(make_atari("pong", num_envs=1, seed=0, settings=single), 30)
-        first4, steps4 = play(make_atari("pong", num_envs=1, seed=0, settings=stacked), 30)
+        games, games4 = (
+            make_atari("pong", num_envs=1, seed=0, settings=one) for one in (single, stacked)
+        )
+        first, first4 = games.reset(), games4.reset()
+        steps, steps4 = play(games, 30), play(games4, 30)
         assert first4.shape == (1, 84, 84, 4 * channels)
         frames = [first] * 4
         assert np.array_equal(first4, np.concatenate(frames, axis=-1))
@@ -292,17 +248,6 @@ def test_sticky_frames_repeat_the_last_pressed_action_a_quarter_of_the_time() ->
     # The action changes in each agent step, so one that sticks is seen until the first draw.
     assert abs(stuck[:, 0].mean() - 0.25) < 4 * (0.25 * 0.75 / 400) ** 0.5
     assert not stuck[:, 1][~stuck[:, 0]].any()
-
-
-def test_observations_are_safe_to_keep() -> None:
-    games = make_atari("breakout", num_envs=2, seed=0, settings=SHORT)
-    kept = [games.reset()]
-    copies = [kept[0].copy()]
-    for count in range(50):
-        step = games.step(np.array([count % 4, 1]))
-        kept += [step.observations, *step.last_observations.values()]
-        copies += [step.observations.copy(), *(o.copy() for o in step.last_observations.values())]
-    assert all(map(np.array_equal, kept, copies))
 
 
 def test_it_passes_gymnasiums_checks() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.camera import RecordedAtari, frames_per_s
-from leap_rl.envs.atari.envs import make_atari
+from leap_rl.envs.atari.envs import RecordedAtari, frames_per_s, make_atari
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import GameVector
 from tests.envs.resizing import exact_resize

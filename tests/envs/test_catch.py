@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
 from leap_rl.envs.small.catch import (
     BALLS,
     CELL,
@@ -15,8 +14,9 @@ from leap_rl.envs.small.catch import (
     CatchEnvs,
     make_catch,
 )
-from leap_rl.envs.vector import VectorStep
+from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd
 from leap_rl.tasks.catch import CATCH_GAMES
+from tests.envs.playing import play
 
 RANDOM_RETURN = -Fraction(10, 7)
 STAY, LEFT, RIGHT = 0, 1, 2
@@ -137,36 +137,11 @@ def test_an_episode_terminates_with_its_last_picture_and_the_next_begins() -> No
     assert {row for row, _ in cells_of(observations[0])[0]} == {0}
 
 
-def steps_of(name: str, *, num_envs: int, seed: int, agent_steps: int = 130) -> list[VectorStep]:
-    games = make_catch(name, num_envs=num_envs, seed=seed)
-    games.reset()
-    rng = np.random.default_rng(0)
-    actions = rng.integers(3, size=(agent_steps, 8))[:, :num_envs]
-    return [games.step(row) for row in actions]
-
-
-def test_the_same_seed_gives_the_same_game_and_another_another() -> None:
-    first, again, other = (
-        np.stack([step.observations for step in steps_of("catch", num_envs=4, seed=seed)])
-        for seed in (0, 0, 1)
-    )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-def test_an_environment_does_not_depend_on_how_many_there_are() -> None:
-    alone = steps_of("catch", num_envs=2, seed=0)
-    among = steps_of("catch", num_envs=8, seed=0)
-    for few, many in zip(alone, among, strict=True):
-        assert np.array_equal(few.observations, many.observations[:2])
-        assert np.array_equal(few.rewards, many.rewards[:2])
-
-
 def test_the_variants_differ_as_they_should() -> None:
-    plain, up, dark = (
-        np.stack([step.observations for step in steps_of(name, num_envs=3, seed=0)])
-        for name in ("catch", "catch_up", "catch_dark")
-    )
+    variants = [make_catch(f"catch{name}", num_envs=3, seed=0) for name in ("", "_up", "_dark")]
+    for games in variants:
+        games.reset()
+    plain, up, dark = (np.stack([step.observations for step in play(g, 130)]) for g in variants)
     rows = plain.reshape(-1, 3, GRID, CELL, 84, 3)
     assert np.array_equal(up.reshape(rows.shape), rows[:, :, ::-1])
     assert np.array_equal(dark, 255 - plain)
@@ -177,16 +152,6 @@ def test_the_variants_differ_as_they_should() -> None:
             envs.paddle_columns[:] = 2
             envs.step(np.array([action]))
             assert envs.paddle_columns.tolist() == [place]
-
-
-def test_observations_are_safe_to_keep() -> None:
-    games = make_catch("catch", num_envs=2, seed=0)
-    kept = [games.reset()]
-    copies = [kept[0].copy()]
-    for count in range(70):
-        kept.append(games.step(np.array([count % 3, 0])).observations)
-        copies.append(kept[-1].copy())
-    assert all(map(np.array_equal, kept, copies))
 
 
 def test_a_reset_without_a_seed_continues_with_the_generators() -> None:

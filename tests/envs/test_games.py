@@ -1,33 +1,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-import ale_py
 import pytest
-from ale_py import roms
 
 from leap_rl.envs.atari.games import ACTION_COUNTS, POOLS, resolve_games
-
-
-def measured_action_counts(games: Iterable[str]) -> dict[str, int]:
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    ale = ale_py.ALEInterface()
-    counts = {}
-    for game in games:
-        ale.loadROM(roms.get_rom_path(game))
-        counts[game] = len(ale.getMinimalActionSet())
-    return counts
-
-
-def test_action_counts_are_ales() -> None:
-    assert measured_action_counts(["pong", "alien"]) == {"pong": 6, "alien": 18}
-    assert (ACTION_COUNTS["pong"], ACTION_COUNTS["alien"]) == (6, 18)
-
-
-@pytest.mark.slow
-def test_action_counts_of_all_games_are_ales() -> None:
-    assert measured_action_counts(ACTION_COUNTS) == ACTION_COUNTS
 
 
 def test_pools_have_the_papers_sizes() -> None:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from minatar.gym import BaseEnv
 
-from leap_rl.envs.minatar import mersenne
-from leap_rl.envs.minatar.colors import COLORS
-from leap_rl.envs.minatar.games import GAMES, MinAtarGames
+from leap_rl.envs.minatar import common
+from leap_rl.envs.minatar.games import COLORS, GAMES, MinAtarGames
 from leap_rl.envs.replayed import episode_seed, make_gymnasium
 from leap_rl.envs.vector import GameVector
 
@@ -77,14 +76,14 @@ def assert_same(
 
 @pytest.mark.parametrize("number", [0, 5, 2**32 - 1])
 def test_the_random_numbers_are_numpys(number: int) -> None:
-    stream = np.zeros(1, dtype=np.dtype(mersenne.FIELDS, align=True))[0]
+    stream = np.zeros(1, dtype=np.dtype(common.FIELDS, align=True))[0]
     numpy = np.random.RandomState(number)
-    mersenne.seed(stream, number)
+    common.seed_stream(stream, number)
     for count in np.random.default_rng(0).integers(1, 13, size=700).tolist():
-        assert mersenne.below(stream, count) == numpy.randint(count)
-        assert mersenne.uniform(stream) == numpy.rand()
-    assert [1 + mersenne.below(stream, 5) for _ in range(8)] == numpy.randint(1, 6, 8).tolist()
-    assert [mersenne.uniform(stream) for _ in range(8)] == numpy.rand(8).tolist()
+        assert common.below(stream, count) == numpy.randint(count)
+        assert common.uniform(stream) == numpy.rand()
+    assert [1 + common.below(stream, 5) for _ in range(8)] == numpy.randint(1, 6, 8).tolist()
+    assert [common.uniform(stream) for _ in range(8)] == numpy.rand(8).tolist()
 
 
 @pytest.mark.parametrize("name", GAMES)

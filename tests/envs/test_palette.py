@@ -6,8 +6,8 @@ import pytest
 from ale_py import roms
 from numpy.typing import NDArray
 
+from leap_rl.envs.atari.emulator import luminances, palette
 from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.palette import luminances, palette
 
 
 def screens_of(game: str, agent_steps: int) -> list[tuple[NDArray[np.uint8], ...]]:
@@ -42,7 +42,7 @@ def test_screens_have_the_emulators_colors(game: str) -> None:
 
 
 def test_a_wrong_palette_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leap_rl.envs.atari.palette.PAL_GAMES", frozenset())
+    monkeypatch.setattr("leap_rl.envs.atari.emulator.PAL_GAMES", frozenset())
     assert not agrees("air_raid", 5)
 
 

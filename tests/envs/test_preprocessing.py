@@ -11,7 +11,7 @@ import pytest
 from ale_py import roms
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.palette import luminances, palette
+from leap_rl.envs.atari.emulator import luminances, palette
 from leap_rl.envs.atari.preprocessing import FrameRenderer, area_weights
 from tests.envs.resizing import exact_resize
 

@@ -7,7 +7,7 @@ import pytest
 from gymnasium import Space
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from leap_rl.envs.gymnasium.spaces import ActionAdapter, adapter_of
+from leap_rl.envs.spaces import ActionAdapter, adapter_of
 from tests.envs.own_games import SPACES
 
 

@@ -13,8 +13,14 @@ import pytest
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.episodes import EpisodeAccounting, EpisodeEnd
-from leap_rl.envs.vector import GameVector, RestorableEnvs, VectorStep, environment_seeds
+from leap_rl.envs.vector import (
+    EpisodeAccounting,
+    EpisodeEnd,
+    GameVector,
+    RestorableEnvs,
+    VectorStep,
+    environment_seeds,
+)
 
 # How the episodes of each environment end: (agent steps, how), again and again.
 Endings = list[tuple[int, str]]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.learners.a2c.loss import A2CLoss, Targets
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.actor_critic import Outputs
 
 
 def literal_loss(

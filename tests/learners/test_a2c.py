@@ -15,9 +15,9 @@ from leap_rl.learners.a2c.categorical import Categorical
 from leap_rl.learners.a2c.loss import A2CLoss
 from leap_rl.learners.a2c.unroll import Batch
 from leap_rl.learners.config import AgentConfig, InitialWeights, PathLoss
+from leap_rl.networks.actor_critic import Outputs
 from leap_rl.networks.encoders import initialize, make_encoder
 from leap_rl.networks.parameters import flatten_parameters
-from leap_rl.networks.passes import Outputs
 from tests.learners.literal_loss import literal_loss
 
 SHAPE = (20, 20, 3)

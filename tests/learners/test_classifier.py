@@ -7,9 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from leap_rl.core.processor import Precision
-from leap_rl.learners.classifier.classifier import Batch, ClassifierLearner, Share, metrics
-from leap_rl.networks.classifier import make_classifier
+from leap_rl.core.determinism import Precision
+from leap_rl.learners.classifier.classifier import (
+    Batch,
+    ClassifierLearner,
+    Share,
+    make_classifier,
+    metrics,
+)
 from leap_rl.networks.encoders import initialize
 
 LR = 0.1

@@ -12,6 +12,12 @@ from leap_rl.learners.config import AgentConfig
     ("field", "value", "message"),
     [
         ("encoder", "resnet", "agent.encoder = 'resnet': must be one of mnih2013, nature, impala"),
+        (
+            "encoder_arguments",
+            {"width": 3},
+            "agent.encoder_arguments = {'width': 3}: has no",
+        ),
+        ("encoder_sha256", "00", "agent.encoder_sha256 = 00: has no effect"),
         ("path_loss", "entropy", "agent.path_loss = 'entropy': must be one of total, policy, val"),
         ("lr", 0.0, "agent.lr = 0.0: must be greater than 0"),
         ("lr", math.nan, "agent.lr = nan: must be greater than 0"),
@@ -36,3 +42,10 @@ def test_what_cannot_be_meant_is_refused(field: str, value: Any, message: str) -
 def test_the_edges_are_allowed() -> None:
     AgentConfig(gamma=0.0, rmsprop_alpha=0.0, entropy_coefficient=0.0, value_coefficient=0.0)
     AgentConfig(gamma=1.0, reward_clip=math.inf, encoder="impala", path_loss="value")
+
+
+def test_a_custom_encoder_may_be_named_and_is_shared_whole() -> None:
+    with pytest.raises(ValueError, match=r"agent.encoder = 'resnet': .*module:name"):
+        AgentConfig(encoder="resnet")
+    with pytest.raises(ValueError, match=r"agent.share = convolutions: which"):
+        AgentConfig(encoder="a:b", share="convolutions")

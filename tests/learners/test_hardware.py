@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leap_rl.core.processor import has_bfloat16_units
+from leap_rl.core.determinism import has_bfloat16_units
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.hardware import check_machine, resolve
 

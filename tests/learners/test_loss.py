@@ -16,7 +16,7 @@ from leap_rl.learners.a2c.loss import (
     a2c_gradient,
     a2c_loss,
 )
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.actor_critic import Outputs
 from tests.learners.literal_loss import literal_loss
 
 C_V, C_E = 0.5, 0.3

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -32,45 +34,33 @@ def column(
     return values
 
 
-def test_without_discount_weight_a_return_is_its_reward() -> None:
-    assert column([1, 2, 3], gamma=0.0, bootstrap=100) == [1, 2, 3]
-
-
-def test_undiscounted() -> None:
-    assert column([1, 2, 3], gamma=1.0, bootstrap=10) == [16, 15, 13]
-
-
-def test_discounted() -> None:
-    # 3 + 0.5·8 = 7; 2 + 0.5·7 = 5.5; 1 + 0.5·5.5 = 3.75
-    assert column([1, 2, 3], gamma=0.5, bootstrap=8) == [3.75, 5.5, 7]
-
-
-def test_a_termination_leaves_nothing_to_come() -> None:
-    assert column([1, 2, 3], gamma=0.5, bootstrap=8, terminated=(1,)) == [2, 2, 7]
-
-
-def test_a_truncation_bootstraps_from_the_episodes_own_last_observation() -> None:
-    assert column([1, 2, 3], gamma=0.5, bootstrap=8, truncated={1: 20}) == [7, 12, 7]
-
-
-def test_both_ends_in_one_column() -> None:
-    # From the back: 5 + 0.5·8 = 9; truncated 4 + 0.5·6 = 7; 3 + 0.5·7 = 6.5; terminated 2;
-    # 1 + 0.5·2 = 2
-    returns = column([1, 2, 3, 4, 5], gamma=0.5, bootstrap=8, terminated=(1,), truncated={3: 6})
-    assert returns == [2, 2, 6.5, 7, 9]
-
-
-def test_an_end_in_the_last_row_hides_the_bootstrap_value() -> None:
-    assert column([1, 2], gamma=1.0, bootstrap=1000, terminated=(1,)) == [3, 2]
-    assert column([1, 2], gamma=1.0, bootstrap=1000, truncated={1: 30}) == [33, 32]
-
-
-def test_a_termination_wins_over_a_truncation_in_the_same_step() -> None:
-    assert column([1, 2], gamma=1.0, bootstrap=7, terminated=(0,), truncated={0: 50}) == [1, 9]
-
-
-def test_a_nan_value_of_the_next_episode_stays_there() -> None:
-    assert column([1, 2], gamma=1.0, bootstrap=torch.nan, terminated=(1,)) == [3, 2]
+@pytest.mark.parametrize(
+    ("rewards", "gamma", "bootstrap", "ends", "returns"),
+    [
+        # Without a discount weight a return is its reward; undiscounted; discounted.
+        ([1, 2, 3], 0.0, 100, {}, [1, 2, 3]),
+        ([1, 2, 3], 1.0, 10, {}, [16, 15, 13]),
+        # 3 + 0.5·8 = 7; 2 + 0.5·7 = 5.5; 1 + 0.5·5.5 = 3.75
+        ([1, 2, 3], 0.5, 8, {}, [3.75, 5.5, 7]),
+        # Nothing follows a termination; a truncation bootstraps from its own last observation.
+        ([1, 2, 3], 0.5, 8, {"terminated": (1,)}, [2, 2, 7]),
+        ([1, 2, 3], 0.5, 8, {"truncated": {1: 20}}, [7, 12, 7]),
+        # Both, from the back: 5 + 0.5·8 = 9; truncated 4 + 0.5·6 = 7; 3 + 0.5·7 = 6.5;
+        # terminated 2; 1 + 0.5·2 = 2
+        ([1, 2, 3, 4, 5], 0.5, 8, {"terminated": (1,), "truncated": {3: 6}}, [2, 2, 6.5, 7, 9]),
+        # An end in the last row hides the bootstrap value.
+        ([1, 2], 1.0, 1000, {"terminated": (1,)}, [3, 2]),
+        ([1, 2], 1.0, 1000, {"truncated": {1: 30}}, [33, 32]),
+        # A termination wins over a truncation in the same step.
+        ([1, 2], 1.0, 7, {"terminated": (0,), "truncated": {0: 50}}, [1, 9]),
+        # A NaN value of the next episode stays there.
+        ([1, 2], 1.0, torch.nan, {"terminated": (1,)}, [3, 2]),
+    ],
+)
+def test_by_hand(
+    rewards: list[float], gamma: float, bootstrap: float, ends: Any, returns: list[float]
+) -> None:
+    assert column(rewards, gamma=gamma, bootstrap=bootstrap, **ends) == returns
 
 
 def oracle(

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from leap_rl.cli import main
-from leap_rl.envs.gymnasium.config import GymnasiumConfig
+from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner

@@ -10,7 +10,7 @@ import torch
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.hardware import check_machine, resolve
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import AutogradPasses, make_passes
+from leap_rl.networks.autograd import AutogradForwardBackward, make_forward_backward
 from leap_rl.networks.custom import EncoderSpec, source_sha256
 from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
 from leap_rl.networks.parameters import flatten_parameters, load_parameters
@@ -76,7 +76,9 @@ def test_vectors_of_bytes_are_scaled_for_it(encoder: str | EncoderSpec) -> None:
 def test_its_passes_are_autograds() -> None:
     network = ActorCritic(spec("Plain"), observation_shape=SHAPE, num_logits=4)
     flat = flatten_parameters(network)
-    assert isinstance(make_passes(network, flat, precision="float32"), AutogradPasses)
+    assert isinstance(
+        make_forward_backward(network, flat, precision="float32"), AutogradForwardBackward
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,17 +126,3 @@ def test_its_file_is_written_down_and_must_stay(
     for use in (check_machine, lambda one: make_encoder(one.encoder_spec, SHAPE)):
         with pytest.raises(ValueError, match=r"file is not that of agent\.encoder_sha256"):
             use(config)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder": "resnet"}, "agent.encoder = 'resnet': must be one of mnih2013, .*module:name"),
-        ({"encoder": "a:b", "share": "convolutions"}, "agent.share = convolutions: which"),
-        ({"encoder_arguments": {"width": 3}}, "agent.encoder_arguments = .*: has no effect"),
-        ({"encoder_sha256": "00"}, "agent.encoder_sha256 = 00: has no effect"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        AgentConfig(**options)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from leap_rl.envs.gymnasium.config import GymnasiumConfig
+from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.envs.vector import VectorStep
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig

@@ -51,7 +51,7 @@ def test_the_same_rows_come_back_from_every_sink(tmp_path: Path) -> None:
     assert wandb_file.rows(file) == ROWS
 
 
-def test_tensorboard_shows_a_flavour_s_name_as_it_can(tmp_path: Path) -> None:
+def test_tensorboard_shows_a_mode_s_name_as_it_can(tmp_path: Path) -> None:
     row = {"meta_step": 0, "return/pong@mode=1,difficulty=2/mean": 1.0}
     track(TrackingConfig(), tmp_path / "run", [row])
     (shown,) = tensorboard_file.rows(tmp_path / "run/tensorboard", "meta_step")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.core.processor import Precision, has_bfloat16_units
+from leap_rl.core.determinism import Precision, has_bfloat16_units
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.atari.config import AtariConfig
 from leap_rl.envs.atari.envs import make_atari

@@ -1,4 +1,4 @@
-"""Atari 2600 games, as the paper's agent sees them; `settings` explains every choice.
+"""Atari 2600 games as the paper's agent sees them; `settings` explains every choice.
 
 B emulators are stepped one after another: ALE's Python binding holds the interpreter's lock anyway.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from ale_py import ALEInterface
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.emulator import Emulator, Starts
-from leap_rl.envs.atari.flavours import find_flavour
+from leap_rl.envs.atari.emulator import PAL_GAMES, Emulator, Starts, luminances, palette
 from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.palette import luminances, palette
+from leap_rl.envs.atari.modes import find_mode
 from leap_rl.envs.atari.preprocessing import FrameRenderer
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
@@ -50,7 +50,7 @@ class AtariEnvs(RestorableEnvs):
     (0.12.1).
 
     Args:
-        game: a key of `games.ACTION_COUNTS`, or a flavour's name in its one spelling.
+        game: a key of `games.ACTION_COUNTS`, or a mode's name in its canonical spelling.
         num_envs: B.
         settings: how the emulator is run.
         first: the number of the first of these environments among all; for `workers`.
@@ -82,7 +82,6 @@ class AtariEnvs(RestorableEnvs):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start an episode in every environment; without a seed the generators continue."""
         if seed is not None:
             seeds = environment_seeds(seed, self._first + self.num_envs)
             self._generators = [np.random.default_rng(one) for one in seeds[self._first :]]
@@ -91,8 +90,7 @@ class AtariEnvs(RestorableEnvs):
         return self._renderer.observations.copy(), {}
 
     def step(self, actions: NDArray[np.int64]) -> Stepped:
-        """Take one action in each environment."""
-        emulate, draw = self._emulate, self._draw
+        emulate, draw = self._emulate, self._renderer.draw
         agent_steps, limit = self._agent_steps, self._max_agent_steps
         watches_lives = self._settings.life_loss_ends
         rewards = []
@@ -123,12 +121,11 @@ class AtariEnvs(RestorableEnvs):
         return observations, np.array(rewards, dtype=np.float64), terminated, truncated, info
 
     def state(self) -> State:
-        """Return all that the future depends on, as copies; change nothing."""
         emulators = self._emulators
         states, states_sizes = join_bytes(
             [emulator.snapshot(self._starts.switched_on) for emulator in emulators]
         )
-        pressed, pressed_sizes = join_bytes([emulator.recorded for emulator in emulators])
+        pressed, pressed_sizes = join_bytes([bytes(one.pressed or b"") for one in emulators])
         return {
             IDENTITY: text_array(self._identity),
             "emulators": states,
@@ -143,7 +140,6 @@ class AtariEnvs(RestorableEnvs):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-        """See `RestorableEnvs.restore`."""
         check_state(state, like=self.state())
         states = split_bytes(state["emulators"], state["emulators_sizes"])
         pressed = split_bytes(state["pressed"], state["pressed_sizes"])
@@ -159,12 +155,10 @@ class AtariEnvs(RestorableEnvs):
         return self._renderer.observations.copy()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free the emulators."""
-        # Gymnasium's destructor closes too, also what an interrupt left half constructed.
+        # Gymnasium's destructor closes too, even half constructed environments.
         self.__dict__.pop("_emulators", None)
 
     def _begin(self, index: int) -> None:
-        """Start an environment's next episode."""
         noop_max = self._settings.noop_max
         noops = int(self._generators[index].integers(noop_max + 1)) if noop_max else 0
         start = self._starts.start(self._emulators[index], noops)
@@ -203,9 +197,55 @@ class AtariEnvs(RestorableEnvs):
             moves.append(held)
         return moves
 
-    def _draw(self, index: int) -> None:
-        """Bring the environment's observation up to date with the screens read."""
-        self._renderer.draw(index)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shot:
+    """One frame."""
+
+    screen: NDArray[np.uint8]
+    """[height, 160, 3]: the emulator's own picture, in RGB."""
+    reward: int
+    """Of this frame."""
+
+
+class _Camera:
+    """Wraps an emulator and records each of its frames."""
+
+    def __init__(self, ale: ALEInterface) -> None:
+        self._ale = ale
+        self.shots: list[Shot] = []
+
+    def act(self, action: int) -> int:
+        reward: int = self._ale.act(action)
+        self.shots.append(Shot(screen=self._ale.getScreenRGB(), reward=reward))
+        return reward
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ale, name)
+
+
+class RecordedAtari(AtariEnvs):
+    """One environment of a game, and the frames of its last agent step."""
+
+    def __init__(self, game: str, *, settings: AtariSettings) -> None:
+        super().__init__(game, num_envs=1, settings=settings)
+        (emulator,) = self._emulators
+        self._camera = _Camera(emulator.ale)
+        emulator.ale = cast(ALEInterface, self._camera)
+
+    def step(self, actions: NDArray[np.int64]) -> Stepped:
+        self._camera.shots.clear()
+        return super().step(actions)
+
+    @property
+    def shots(self) -> list[Shot]:
+        """The frames of the last agent step, without those that start the next episode."""
+        return self._camera.shots[: self._settings.frameskip]
+
+
+def frames_per_s(game: str) -> int:
+    """Return the television's frame rate in a game: 60 Hz (NTSC) or 50 Hz (PAL), to the nearest."""
+    return 50 if find_mode(game).game in PAL_GAMES else 60
 
 
 def make_atari(
@@ -216,16 +256,16 @@ def make_atari(
     settings: AtariSettings | None = None,
     processes: int = 1,
 ) -> GameVector:
-    """Make B environments of one Atari game or flavour (`pong@mode=1`), by default as in the paper.
+    """Make B environments of one Atari game or mode (`pong@mode=1`), by default as in the paper.
 
     `seed` is the sole source of randomness. `processes` step the environments, which changes no
     bit.
 
     Raises:
-        ValueError: there is no such game or flavour, or `processes` does not lie in 1..B.
+        ValueError: there is no such game or mode, or `processes` does not lie in 1..B.
     """
     if split_name(game)[0] not in ACTION_COUNTS:
         raise ValueError(f"game = {game!r}: no Atari game has that name (leap-rl games lists all)")
-    game = find_flavour(game).name
+    game = find_mode(game).name
     make = partial(AtariEnvs, game, settings=settings or AtariSettings())
     return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import chain
 
-from leap_rl.envs.atari.flavours import TABLE, Flavour, difficulties, find_flavour, modes
+from leap_rl.envs.atari.modes import TABLE, GameMode, difficulties, find_mode, modes
 from leap_rl.envs.names import join_name, split_name
 
 ACTION_COUNTS: dict[str, int] = {game: actions for game, (actions, *_) in TABLE.items()}
@@ -50,7 +50,7 @@ POOLS: dict[str, tuple[str, ...]] = {
 }
 """Lists of games that have a name of their own."""
 
-FLAVOURS_OF = "flavours:"
+MODES_OF = "modes:"
 """Before a game's name: the pool of all its modes, at its default difficulty."""
 
 _GAMES_BY_KEY = {game.replace("_", ""): game for game in ACTION_COUNTS}
@@ -61,7 +61,7 @@ def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
 
     Args:
         games: names of games (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do), of
-            their flavours (`pong@mode=1`) and of pools (a key of `POOLS`, or `flavours:pong`).
+            their modes (`pong@mode=1`) and of pools (a key of `POOLS`, or `modes:pong`).
 
     Raises:
         ValueError: a name is unknown, a game comes twice, or there is none.
@@ -89,22 +89,22 @@ def _resolve_name(name: str) -> tuple[str, ...]:
     """Return the games that one entry of the list stands for."""
     if name in POOLS:
         return POOLS[name]
-    if name.startswith(FLAVOURS_OF):
-        return _flavours(name)
+    if name.startswith(MODES_OF):
+        return _modes_of(name)
     try:
         base, arguments = split_name(name)
         game = _find_game(base, or_pools=tuple(POOLS))
         if not arguments:
             return (game,)
-        return (find_flavour(join_name(game, arguments)).name,)
+        return (find_mode(join_name(game, arguments)).name,)
     except ValueError as error:
         raise ValueError(f"task.games: {error}") from None
 
 
-def _flavours(name: str) -> tuple[str, ...]:
+def _modes_of(name: str) -> tuple[str, ...]:
     """Return a game's modes, each a game."""
     try:
-        game = _find_game(name.removeprefix(FLAVOURS_OF))
+        game = _find_game(name.removeprefix(MODES_OF))
     except ValueError as error:
         raise ValueError(f"task.games = {name}: {error}") from None
     levels = difficulties(game)
@@ -112,7 +112,7 @@ def _flavours(name: str) -> tuple[str, ...]:
         example = join_name(game, {"difficulty": levels[-1]})
         hint = f"; name its difficulties one by one, such as {example}" if len(levels) > 1 else ""
         raise ValueError(f"task.games = {name}: {game} has one mode{hint}")
-    return tuple(Flavour(game=game, mode=mode, difficulty=levels[0]).name for mode in modes(game))
+    return tuple(GameMode(game=game, mode=mode, difficulty=levels[0]).name for mode in modes(game))
 
 
 def _find_game(name: str, or_pools: tuple[str, ...] = ()) -> str:

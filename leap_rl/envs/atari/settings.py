@@ -71,7 +71,6 @@ class AtariSettings:
 
     @property
     def channels(self) -> int:
-        """Channels of one frame."""
         return 1 if self.grayscale else 3
 
     @property

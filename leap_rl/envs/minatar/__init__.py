@@ -5,6 +5,6 @@ agent step of whole episodes: the same seed and actions give the same observatio
 one difference is deliberate. There, an action that is repeated at the start of an episode is the
 last one of the episode before; here an episode depends on nothing before it.
 
-`mersenne` draws random numbers as numpy's `RandomState` does. Each game is a module of three
-kernels over records, one record a game: `start`, `step` and `draw`. `games` collects them.
+Each game is a module of three kernels over records, one record a game: `start`, `step` and `draw`.
+`games` collects them, and `common` has their records and random numbers.
 """

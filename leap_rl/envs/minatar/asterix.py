@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 
 from leap_rl.core.kernels import kernel
-from leap_rl.envs.minatar.common import DOWN, LEFT, NOTHING, RIGHT, UP, begin, put, record, taken
-from leap_rl.envs.minatar.mersenne import below, uniform
+from leap_rl.envs.minatar.common import (
+    DOWN,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    UP,
+    begin,
+    below,
+    put,
+    record,
+    taken,
+    uniform,
+)
 
 THINGS = ("player", "enemy", "trail", "gold")
 ACTIONS = (NOTHING, LEFT, UP, RIGHT, DOWN)
@@ -74,7 +85,6 @@ def step(games: Any, actions: Any, sticky: float, ramps: bool, rewards: Any, ove
 
 @kernel
 def _spawn(game: Any) -> None:
-    """Let something come in, if a row is free."""
     right = uniform(game) < 1 / 2
     gold = uniform(game) < 1 / 3
     free = 0
@@ -108,7 +118,6 @@ def _meet(game: Any) -> Any:
 
 @kernel
 def _ramp(game: Any) -> None:
-    """Make it faster now and then."""
     if game.spawn_every <= 1 and game.move_every <= 1:
         return
     if game.ramp_in >= 0:

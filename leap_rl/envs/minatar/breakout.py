@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from leap_rl.core.kernels import kernel
-from leap_rl.envs.minatar.common import LEFT, NOTHING, RIGHT, begin, put, record, taken
-from leap_rl.envs.minatar.mersenne import below
+from leap_rl.envs.minatar.common import LEFT, NOTHING, RIGHT, begin, below, put, record, taken
 
 THINGS = ("paddle", "ball", "trail", "brick")
 ACTIONS = (NOTHING, LEFT, RIGHT)

@@ -1,4 +1,9 @@
-"""What MinAtar's games have in common."""
+"""What MinAtar's games share: records, actions, random numbers, and Seaquest's lists.
+
+The random numbers are those of `numpy.random.RandomState(seed)`, drawn within compiled loops:
+MT19937 (Matsumoto and Nishimura 1998). A word of its state is renewed when it is drawn, and not all
+624 at once: most episodes end before they have drawn that many.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from leap_rl.core.kernels import kernel
-from leap_rl.envs.minatar import mersenne
 
 SIZE = 10
 """Rows and columns, in cells."""
@@ -15,24 +19,93 @@ SIZE = 10
 NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
 """The six actions."""
 
+WORDS = 624
+
+FIELDS: list[tuple[Any, ...]] = [("words", np.uint32, (WORDS,)), ("place", np.int64)]
+"""What a record needs to be drawn from."""
+
+COLUMN, ROW, MOVE, MOVE_IN, SHOT_IN = range(5)
+NUMBERS = 5
+"""Of a thing: where it is, -1 or 1 for where it goes, and agent steps until it moves or shoots;
+what it does not do is 0."""
+
+MOST = 128
+"""Things in a list. One comes each agent step at most, and is beyond the edge within 60."""
+
+LIST = np.dtype([("things", np.int64, (MOST, NUMBERS)), ("count", np.int64)])
+"""What moves sideways in Seaquest. Things are removed by value, as the authors' package does it:
+of two equal things the first in the list goes, and the other one, which is being moved, is met
+again. Whole episodes depend on it."""
+
 
 def record(numbers: str, *fields: tuple[Any, ...]) -> np.dtype[Any]:
     """Return the type of a game's record: what any game has, named int64, and other fields."""
     own = [("last_action", np.int64), *((name, np.int64) for name in numbers.split())]
-    return np.dtype([*mersenne.FIELDS, *own, *fields], align=True)
+    return np.dtype([*FIELDS, *own, *fields], align=True)
+
+
+@kernel
+def seed_stream(state: Any, number: int) -> None:
+    """Start the stream of a number in [0, 2**32)."""
+    word = np.uint64(number)
+    words = state.words
+    for place in range(624):
+        words[place] = word
+        word = np.uint64(1812433253) * (word ^ (word >> np.uint64(30))) + np.uint64(place + 1)
+        word &= np.uint64(0xFFFFFFFF)
+    state.place = 0
+
+
+@kernel
+def draw_word(state: Any) -> Any:
+    """Draw 32 bits, as uint64."""
+    words, place = state.words, state.place
+    following = place + 1 if place < 623 else 0
+    distant = place + 397 if place < 227 else place - 227
+    joined = (words[place] & np.uint64(0x80000000)) | (words[following] & np.uint64(0x7FFFFFFF))
+    drawn = words[distant] ^ (joined >> np.uint64(1))
+    if joined & np.uint64(1):
+        drawn ^= np.uint64(0x9908B0DF)
+    words[place] = drawn
+    state.place = following
+    drawn ^= drawn >> np.uint64(11)
+    drawn ^= (drawn << np.uint64(7)) & np.uint64(0x9D2C5680)
+    drawn ^= (drawn << np.uint64(15)) & np.uint64(0xEFC60000)
+    return drawn ^ (drawn >> np.uint64(18))
+
+
+@kernel
+def uniform(state: Any) -> Any:
+    """Draw a float64 in [0, 1), as `RandomState.rand` does."""
+    high, low = draw_word(state) >> np.uint64(5), draw_word(state) >> np.uint64(6)
+    return (np.float64(high) * 67108864.0 + np.float64(low)) / 9007199254740992.0
+
+
+@kernel
+def below(state: Any, count: int) -> Any:
+    """Draw an integer in [0, count), as `RandomState.randint` does; of one nothing is drawn."""
+    if count == 1:
+        return 0
+    mask = np.uint64(1)
+    while mask < np.uint64(count - 1):
+        mask = (mask << np.uint64(1)) | np.uint64(1)
+    drawn = draw_word(state) & mask
+    while drawn > np.uint64(count - 1):
+        drawn = draw_word(state) & mask
+    return np.int64(drawn)
 
 
 @kernel
 def begin(game: Any, seed: int) -> None:
     """Begin an episode, which depends on its seed and its actions alone."""
-    mersenne.seed(game, seed)
+    seed_stream(game, seed)
     game.last_action = 0
 
 
 @kernel
 def taken(game: Any, action: int, sticky: float) -> Any:
     """Return the action that is taken: by chance it is the last one again."""
-    if mersenne.uniform(game) < sticky:
+    if uniform(game) < sticky:
         return game.last_action
     game.last_action = action
     return action
@@ -43,3 +116,42 @@ def put(cells: Any, row: int, column: int, thing: int) -> None:
     """Show a thing in a cell of [10, 10], where its bit is set; beyond the edge there is none."""
     if 0 <= column <= 9:
         cells[row, column] |= np.uint16(1 << thing)
+
+
+@kernel
+def add(swimmers: Any, column: int, row: int, move: int, move_in: int) -> None:
+    """Append a thing that does not shoot."""
+    assert swimmers.count < MOST
+    thing = swimmers.things[swimmers.count]
+    thing[COLUMN], thing[ROW], thing[MOVE] = column, row, move
+    thing[MOVE_IN], thing[SHOT_IN] = move_in, 0
+    swimmers.count += 1
+
+
+@kernel
+def remove(swimmers: Any, index: int) -> int:
+    """Remove the first thing that is like the one at `index`; return where it was."""
+    things, first = swimmers.things, 0
+    while not _alike(things[first], things[index]):
+        first += 1
+    swimmers.count -= 1
+    for place in range(first, swimmers.count):
+        things[place] = things[place + 1]
+    return first
+
+
+@kernel
+def _alike(one: Any, other: Any) -> Any:
+    same = True
+    for number in range(5):
+        same = same and one[number] == other[number]
+    return same
+
+
+@kernel
+def found(swimmers: Any, column: int, row: int) -> int:
+    """Return the index of the first thing in a cell, or -1."""
+    for index in range(swimmers.count):
+        if swimmers.things[index, COLUMN] == column and swimmers.things[index, ROW] == row:
+            return index
+    return -1

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from leap_rl.core.kernels import kernel
-from leap_rl.envs.minatar.common import DOWN, NOTHING, UP, begin, put, record, taken
-from leap_rl.envs.minatar.mersenne import below, uniform
+from leap_rl.envs.minatar.common import DOWN, NOTHING, UP, begin, below, put, record, taken, uniform
 
 THINGS = ("chicken", "car", "speed1", "speed2", "speed3", "speed4", "speed5")
 ACTIONS = (NOTHING, UP, DOWN)
@@ -41,7 +40,6 @@ def start(games: Any, which: Any, seeds: Any) -> None:
 
 @kernel
 def _draw_speeds(game: Any) -> None:
-    """Give each car a speed and a direction."""
     for lane in range(8):
         game.move_every[lane] = game.move_in[lane] = 1 + below(game, 5)
     for lane in range(8):

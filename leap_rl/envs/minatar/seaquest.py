@@ -9,28 +9,27 @@ import numpy as np
 
 from leap_rl.core.kernels import kernel
 from leap_rl.envs.minatar.common import (
+    COLUMN,
     DOWN,
     FIRE,
     LEFT,
-    NOTHING,
-    RIGHT,
-    UP,
-    begin,
-    put,
-    record,
-    taken,
-)
-from leap_rl.envs.minatar.mersenne import below, uniform
-from leap_rl.envs.minatar.swimmers import (
-    COLUMN,
     LIST,
     MOVE,
     MOVE_IN,
+    NOTHING,
+    RIGHT,
     ROW,
     SHOT_IN,
+    UP,
     add,
+    begin,
+    below,
     found,
+    put,
+    record,
     remove,
+    taken,
+    uniform,
 )
 
 THINGS = (
@@ -134,7 +133,6 @@ def _spawn_enemy(game: Any) -> None:
 
 @kernel
 def _obey(game: Any, action: int) -> None:
-    """Do what the player's submarine is told to."""
     if action == FIRE:
         if game.shot_in == 0:
             add(game.bullets, game.x, game.y, game.heading, 0)

@@ -75,7 +75,6 @@ def step(games: Any, actions: Any, sticky: float, ramps: bool, rewards: Any, ove
 
 @kernel
 def _fly(game: Any) -> None:
-    """Move all bullets by one row."""
     for row in range(9):
         game.bullets[row] = game.bullets[row + 1]
         game.enemy_bullets[9 - row] = game.enemy_bullets[8 - row]

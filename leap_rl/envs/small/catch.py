@@ -76,7 +76,6 @@ class CatchEnvs(RestorableEnvs):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start an episode in every environment; without a seed the generators continue."""
         if seed is not None:
             self._generators = [
                 np.random.default_rng(sequence)
@@ -87,7 +86,6 @@ class CatchEnvs(RestorableEnvs):
         return self._render(), {}
 
     def step(self, actions: NDArray[np.int64]) -> Stepped:
-        """Move the paddles and the balls."""
         moved = self.paddle_columns + self._moves[actions]
         self.paddle_columns = np.clip(moved, 0, GRID - PADDLE)
         self.ball_rows += 1
@@ -106,7 +104,6 @@ class CatchEnvs(RestorableEnvs):
         return self._render(), rewards, terminated, np.zeros_like(terminated), info
 
     def state(self) -> State:
-        """Return all that the future depends on, as copies; change nothing."""
         return {
             IDENTITY: text_array(self._identity),
             **{count: getattr(self, count).copy() for count in _COUNTS},
@@ -115,7 +112,6 @@ class CatchEnvs(RestorableEnvs):
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
-        """See `RestorableEnvs.restore`."""
         check_state(state, like=self.state())
         for count in _COUNTS:
             setattr(self, count, state[count].copy())

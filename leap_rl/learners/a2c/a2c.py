@@ -1,4 +1,4 @@
-"""Advantage actor-critic: everything the agent is except its environments.
+"""Advantage actor-critic: the agent without its environments.
 
 Synchronous n-step actor-critic (Mnih et al. 2016, one learner for all environments), as the Leap
 paper's appendix "Experiment details: Atari" sets it.
@@ -29,15 +29,14 @@ from leap_rl.learners.a2c.rmsprop import RMSProp, check_same_shape, norm
 from leap_rl.learners.a2c.unroll import Batch, Unroll
 from leap_rl.learners.config import GAINS, AgentConfig, PathLoss
 from leap_rl.learners.hardware import resolve
-from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import make_passes
+from leap_rl.networks.actor_critic import ActorCritic, Outputs
+from leap_rl.networks.autograd import make_forward_backward
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
 from leap_rl.networks.parameters import flatten_parameters, layout_of
-from leap_rl.networks.passes import Outputs
 
 
 class A2CLearner:
-    """An agent that acts, and learns from the outcome.
+    """An agent that acts and learns.
 
     One update, with the environments and the gradient path in the caller's hands::
 
@@ -51,9 +50,8 @@ class A2CLearner:
                      step_length=learner.step_length)
         learner.step()
 
-    The pass that chose the actions is the pass that is differentiated. The parameters and the
-    gradient of an update stay readable until the next one is done. Between `step` and the next
-    `act` the learner is its `state_dict` and nothing else.
+    The parameters and the gradient of an update stay readable until the next one is done. Between
+    `step` and the next `act` the learner is its `state_dict` and nothing else.
 
     Attributes:
         config: What it was built with, each `auto` resolved.
@@ -75,7 +73,7 @@ class A2CLearner:
         head_generator: torch.Generator,
         action_generator: torch.Generator,
     ) -> None:
-        """Draw the heads; what is shared is zero until `load_shared`.
+        """Draw the heads; the shared parameters are zero until `load_shared`.
 
         Args:
             config: The agent's settings; what is `auto` in them is resolved here.
@@ -122,7 +120,7 @@ class A2CLearner:
             eps=config.rmsprop_eps,
             start=config.rmsprop_start,
         )
-        self.passes = make_passes(self.network, self.flat, precision=config.precision)
+        self.passes = make_forward_backward(self.network, self.flat, precision=config.precision)
         self._weights: dict[PathLoss, Weights] = {
             "total": Weights(1.0, config.value_coefficient, -config.entropy_coefficient),
             "policy": Weights(policy=1.0),
@@ -156,7 +154,7 @@ class A2CLearner:
         The observations are not copied: they must not change as long as a `Batch` holds them.
         """
         if not self._unroll:
-            self.passes.forget()  # an unroll whose gradient was not taken
+            self.passes.forget()  # an earlier unroll whose gradient was not taken
         predictions = _on_cpu(self.passes.record(observations))
         # Drawn on the CPU, from a stream that is the same on every device.
         actions = self.policies.sample(predictions.logits, self.action_generator)
@@ -214,7 +212,6 @@ class A2CLearner:
         return path_gradient
 
     def step(self) -> None:
-        """Change all parameters by one step of RMSProp."""
         scale = 1.0
         if math.isfinite(self.config.max_grad_norm):
             length = norm(self.flat.grad)
@@ -248,7 +245,6 @@ class A2CLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from a state in place of `load_shared`; ValueError if of another network."""
         assert not self._unroll, "an unroll is under way"
         check_same_shape("parameters", state["parameters"], self.flat.vector)
         prefix = "optimizer."

@@ -93,7 +93,6 @@ class Categorical:
 
     @property
     def num_logits(self) -> int:
-        """A."""
         return self.num_actions
 
     def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
@@ -108,7 +107,6 @@ class Categorical:
         return actions
 
     def mode(self, logits: Tensor) -> Tensor:
-        """Return the most probable action of each row, int64 [N]."""
         return logits.argmax(-1)
 
     add_losses = staticmethod(_add_losses)

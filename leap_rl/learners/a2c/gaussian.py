@@ -70,7 +70,6 @@ class Gaussian:
 
     @property
     def num_logits(self) -> int:
-        """2·D."""
         return 2 * self.size
 
     def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
@@ -84,7 +83,6 @@ class Gaussian:
         return torch.nan_to_num(means + log_stds.exp() * drawn, posinf=0.0, neginf=0.0)
 
     def mode(self, logits: Tensor) -> Tensor:
-        """Return the most probable action of each row, its means, float32 [N, D]."""
         return logits[..., : self.size]
 
     add_losses = staticmethod(_add_losses)

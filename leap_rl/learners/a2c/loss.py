@@ -20,7 +20,7 @@ from torch import Tensor
 
 from leap_rl.core.kernels import kernel
 from leap_rl.learners.config import PathLoss
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.actor_critic import Outputs
 
 
 class A2CLoss(NamedTuple):

@@ -74,18 +74,15 @@ class RMSProp:
         return math.sqrt(shared) if math.isfinite(shared) and math.isfinite(others) else math.nan
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return a copy of the state."""
         return {"mean_square": self.mean_square.clone(), "updates": torch.tensor(self.updates)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Copy the state in; ValueError if it is of another network."""
         check_same_shape("mean_square", state["mean_square"], self.mean_square)
         self.mean_square.copy_(state["mean_square"])
         self.updates = int(state["updates"])
 
     @property
     def _correction(self) -> float:
-        """What v is multiplied by at this update."""
         return 1.0 / (1.0 - self._alpha**self.updates) if self._corrects_bias else 1.0
 
     def _vectors(self, part: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.envs.episodes import EpisodeEnd
-from leap_rl.envs.vector import VectorStep
+from leap_rl.envs.vector import EpisodeEnd, VectorStep
 from leap_rl.learners.a2c.a2c import A2CLearner
 from leap_rl.learners.a2c.categorical import Categorical
 from leap_rl.learners.a2c.gaussian import Gaussian

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from leap_rl.learners.a2c.loss import Targets
 from leap_rl.learners.a2c.returns import n_step_returns
-from leap_rl.networks.passes import Outputs
+from leap_rl.networks.actor_critic import Outputs
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What an update learned from. Observations are kept as they were given, not copied."""
+    """The data of one update; observations are not copied."""
 
     observations: tuple[Tensor, ...]
     """T of uint8 [B, H, W, C], those acted on."""
@@ -38,7 +38,6 @@ class Unroll:
         return len(self._acted)
 
     def act(self, observations: Tensor, predictions: Outputs, actions: Tensor) -> None:
-        """Record what was done; the observations are not copied."""
         assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
         self._acted.append((observations, predictions, actions))
 
@@ -49,7 +48,6 @@ class Unroll:
         truncated: Tensor,
         last_observations: Mapping[int, Tensor],
     ) -> None:
-        """Record the outcome of the last `act`; see `A2CLearner.record`."""
         assert len(self._acted) == len(self._outcomes) + 1, "nothing was acted"
         self._outcomes.append((rewards, terminated, truncated, last_observations))
 

@@ -1,24 +1,67 @@
-"""A classifier that learns by plain gradient descent.
+"""The classifier of few-shot tasks, and how it learns: by plain gradient descent.
+
+"This model stacks a module, comprised of a 3 × 3 convolution with 64 filters, followed by
+batch-normalization, ReLU activation and 2 × 2 max-pooling, four times" (Leap's appendix "Experiment
+details: Omniglot", after Vinyals et al. 2016).
 
 P: flattened shared parameters. N: images in a batch.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
-from leap_rl.core.processor import Precision
-from leap_rl.networks.classifier import make_classifier
-from leap_rl.networks.encoders import initialize
+from leap_rl.core.determinism import Precision
+from leap_rl.networks.encoders import blank, initialize
 from leap_rl.networks.parameters import Layout, flatten_parameters
 
 Share = Literal["all_but_last", "all"]
+
+FILTERS = 64
+MODULES = 4
+
+
+class Classifier(nn.Module):
+    """An `encoder` and a last layer, the `head`. Parameters are zero until drawn or loaded."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for i in range(1, MODULES + 1):
+            inputs = 1 if i == 1 else FILTERS
+            # No bias: the normalization would cancel it.
+            layers[f"conv{i}"] = nn.Conv2d(inputs, FILTERS, 3, padding=1, bias=False)
+            # Batch statistics, in validation too: tasks are too short for running means, and the
+            # path must be a function of the parameters alone.
+            layers[f"norm{i}"] = nn.BatchNorm2d(FILTERS, track_running_stats=False)
+            # The bits of the paper's order, ReLU then pooling, since ReLU is monotonic: the same
+            # numbers and gradients from a quarter of the elements.
+            layers[f"pool{i}"] = nn.MaxPool2d(2)
+            layers[f"relu{i}"] = nn.ReLU()
+        layers["flatten"] = nn.Flatten()
+        self.encoder = nn.Sequential(layers)
+        self.head = nn.Linear(FILTERS, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits [N, classes] of images, float32 [N, 1, 28, 28]."""
+        height, width = images.shape[2:]
+        # The same memory as "channels last", which the layers keep: a third less time on a CPU.
+        strides = (height * width, 1, width, 1)
+        images = images.contiguous().as_strided(images.shape, strides)
+        logits: Tensor = self.head(self.encoder(images))
+        return logits
+
+
+def make_classifier(classes: int) -> Classifier:
+    """Return the network, its parameters zero; draws no random number."""
+    return blank(lambda: Classifier(classes))
 
 
 class Batch(NamedTuple):
@@ -82,16 +125,13 @@ class ClassifierLearner:
 
     @property
     def shared(self) -> Tensor:
-        """float32 [P], a view of the shared parameters; each update has a new one."""
         return self.flat.vector[: self.shared_size]
 
     @property
     def parameters(self) -> Tensor:
-        """All parameters as a vector, float32; each update has a new one."""
         return self.flat.vector
 
     def load_shared(self, theta: Tensor) -> None:
-        """Copy the shared parameters in, float32 [P]; the others stay as they are."""
         assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
         self.shared.copy_(theta)
 
@@ -124,7 +164,6 @@ class ClassifierLearner:
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Metrics:
-        """Return loss and error of a batch, without a graph."""
         return self.metrics(batch)
 
     def loss_at(self, vector: Tensor, batch: Batch) -> Tensor:

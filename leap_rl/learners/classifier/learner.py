@@ -33,7 +33,7 @@ class Classifier(Learner):
 
     def check_processor(self) -> None:
         """Refuse a machine without the precision's units."""
-        from leap_rl.core.processor import check_precision
+        from leap_rl.core.determinism import check_precision
 
         check_precision("agent.classifier.precision", self.agent.classifier.precision)
 
@@ -55,8 +55,7 @@ class Classifier(Learner):
 
     def shared_layout(self) -> Layout:
         """Return the layout of what the classifiers share."""
-        from leap_rl.learners.classifier.classifier import shared_layout
-        from leap_rl.networks.classifier import make_classifier
+        from leap_rl.learners.classifier.classifier import make_classifier, shared_layout
         from leap_rl.networks.parameters import layout_of
 
         return shared_layout(layout_of(make_classifier(CLASSES)), self.agent.classifier.share)
@@ -65,7 +64,7 @@ class Classifier(Learner):
         """Draw a classifier, and return what is shared of it."""
         import torch
 
-        from leap_rl.networks.classifier import make_classifier
+        from leap_rl.learners.classifier.classifier import make_classifier
         from leap_rl.networks.encoders import initialize
         from leap_rl.networks.parameters import flatten_parameters
 

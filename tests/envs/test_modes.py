@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
+from leap_rl.envs.atari.emulator import palette
 from leap_rl.envs.atari.envs import AtariEnvs, make_atari
-from leap_rl.envs.atari.flavours import Flavour, difficulties, find_flavour, listed, modes
 from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
-from leap_rl.envs.atari.palette import palette
+from leap_rl.envs.atari.modes import GameMode, difficulties, find_mode, listed, modes
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
 from tests.envs.test_restore import check_games
@@ -35,63 +36,40 @@ def state_of(ale: ALEInterface) -> bytes:
     return saved
 
 
-@pytest.mark.parametrize("game", ["asteroids", "assault"])
-def test_modes_and_difficulties_are_ales(game: str) -> None:
-    check_table([game])
+def some_and_all(*games: str) -> pytest.MarkDecorator:
+    """Run a test for some games, and in the slow suite for all."""
+    slow = (pytest.mark.slow, pytest.mark.timeout(900))
+    return pytest.mark.parametrize(
+        "games", [games, pytest.param(tuple(ACTION_COUNTS), marks=slow, id="all")]
+    )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_modes_and_difficulties_of_all_games_are_ales() -> None:
-    check_table(ACTION_COUNTS)
-
-
-def check_table(games: Iterable[str]) -> None:
+@some_and_all("asteroids", "assault")
+def test_modes_and_difficulties_are_ales(games: Iterable[str]) -> None:
     for game in games:
         ale = fresh(game)
         assert list(modes(game)) == ale.getAvailableModes(), game
         assert list(difficulties(game)) == ale.getAvailableDifficulties(), game
 
 
-@pytest.mark.parametrize("game", ["centipede"])
-def test_the_first_mode_is_what_an_emulator_starts_in(game: str) -> None:
-    check_default(game)
+@some_and_all("centipede")
+def test_the_first_mode_is_what_an_emulator_starts_in(games: Iterable[str]) -> None:
+    for game in games:
+        default = state_of(fresh(game))
+        same = [
+            (mode, difficulty)
+            for mode in modes(game)
+            for difficulty in difficulties(game)
+            if state_of(fresh(game, mode, difficulty)) == default
+        ]
+        assert same == [(modes(game)[0], difficulties(game)[0])], game
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_first_mode_of_every_game_is_what_an_emulator_starts_in() -> None:
-    for game in ACTION_COUNTS:
-        check_default(game)
-
-
-def check_default(game: str) -> None:
-    default = state_of(fresh(game))
-    same = [
-        (mode, difficulty)
-        for mode in modes(game)
-        for difficulty in difficulties(game)
-        if state_of(fresh(game, mode, difficulty)) == default
-    ]
-    assert same == [(modes(game)[0], difficulties(game)[0])], game
-
-
-@pytest.mark.parametrize("game", ["hero"])
-def test_a_game_has_the_same_actions_and_screen_in_every_mode(game: str) -> None:
-    check_actions(game)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_every_game_has_the_same_actions_and_screen_in_every_mode() -> None:
-    for game in ACTION_COUNTS:
-        check_actions(game)
-
-
-def check_actions(game: str) -> None:
-    default = fresh(game)
-    for mode in modes(game):
-        for difficulty in difficulties(game):
+@some_and_all("hero", "pong")
+def test_a_game_has_the_same_actions_and_screen_in_every_mode(games: Iterable[str]) -> None:
+    for game in games:
+        default = fresh(game)
+        for mode, difficulty in product(modes(game), difficulties(game)):
             ale = fresh(game, mode, difficulty)
             assert ale.getMinimalActionSet() == default.getMinimalActionSet()
             assert len(ale.getMinimalActionSet()) == ACTION_COUNTS[game], (game, mode, difficulty)
@@ -111,13 +89,13 @@ def check_actions(game: str) -> None:
         ("ALE/SpaceInvaders-v5@mode=3", "space_invaders@mode=3"),
     ],
 )
-def test_a_flavour_has_one_spelling(name: str, canonical: str) -> None:
+def test_a_mode_has_one_spelling(name: str, canonical: str) -> None:
     assert resolve_games([name]) == (canonical,)
     assert resolve_games([canonical]) == (canonical,)
 
 
-def test_a_pool_of_flavours_is_a_games_modes() -> None:
-    assert resolve_games(["flavours:AirRaid", "pong"]) == (
+def test_a_pool_of_modes_is_a_games_modes() -> None:
+    assert resolve_games(["modes:AirRaid", "pong"]) == (
         "air_raid",
         *(f"air_raid@mode={mode}" for mode in range(2, 9)),
         "pong",
@@ -135,11 +113,11 @@ def test_a_pool_of_flavours_is_a_games_modes() -> None:
         ("pong@level=1", "a game has no 'level' to be chosen; say mode, difficulty or both"),
         ("pongg@mode=1", "no game or pool is named 'pongg'; did you mean 'pong'?"),
         ("paper@mode=1", "no game or pool is named 'paper'"),
-        ("flavours:catch", "no game is named 'catch'"),
+        ("modes:catch", "no game is named 'catch'"),
         ("pong@mode", "must be spelled NAME or NAME@key=value"),
-        ("flavours:qbert", "qbert has one mode; name its difficulties one by one, such as qbert@"),
-        ("flavours:assault", " = flavours:assault: assault has one mode"),
-        ("flavours:pongg", "no game is named 'pongg'; did you mean 'pong'?"),
+        ("modes:qbert", "qbert has one mode; name its difficulties one by one, such as qbert@"),
+        ("modes:assault", " = modes:assault: assault has one mode"),
+        ("modes:pongg", "no game is named 'pongg'; did you mean 'pong'?"),
     ],
 )
 def test_what_no_cartridge_has_is_refused(name: str, message: str) -> None:
@@ -147,7 +125,7 @@ def test_what_no_cartridge_has_is_refused(name: str, message: str) -> None:
         resolve_games([name])
 
 
-def test_two_spellings_of_one_flavour_are_a_game_that_comes_twice() -> None:
+def test_two_spellings_of_one_mode_are_a_game_that_comes_twice() -> None:
     with pytest.raises(ValueError, match="'pong' comes twice"):
         resolve_games(["pong", "pong@mode=0"])
 
@@ -157,7 +135,7 @@ def test_numbers_are_listed_in_few_words() -> None:
     assert listed([0, 1, 2, 5, 7, 8]) == "0 to 2, 5, 7, 8"
 
 
-def test_a_config_takes_flavours_of_atari_alone() -> None:
+def test_a_config_takes_modes_of_atari_alone() -> None:
     assert TaskConfig(games=["freeway@mode=0,difficulty=1"]).resolved_games == (
         "freeway@difficulty=1",
     )
@@ -176,9 +154,9 @@ def screens(name: str, agent_steps: int = 15) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("game", "mode", "difficulty"), [("freeway", 4, 1), ("pong", 0, 3)])
-def test_a_flavour_is_what_ale_plays(game: str, mode: int, difficulty: int) -> None:
+def test_a_mode_is_what_ale_plays(game: str, mode: int, difficulty: int) -> None:
     ale = fresh(game, mode, difficulty)
-    name = Flavour(game=game, mode=mode, difficulty=difficulty).name
+    name = GameMode(game=game, mode=mode, difficulty=difficulty).name
     games = make_atari(name, num_envs=1, seed=0, settings=AtariSettings(noop_max=0))
     games.reset()
     for _ in range(40):
@@ -192,7 +170,7 @@ def test_a_flavour_is_what_ale_plays(game: str, mode: int, difficulty: int) -> N
     assert state_of(emulator.ale) == state_of(ale)
 
 
-def test_flavours_differ_and_defaults_spelled_out_do_not() -> None:
+def test_modes_differ_and_defaults_spelled_out_do_not() -> None:
     plain = screens("freeway")
     assert screens("freeway@mode=0,difficulty=0") == plain
     assert screens("freeway@mode=4") != plain
@@ -201,9 +179,9 @@ def test_flavours_differ_and_defaults_spelled_out_do_not() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_last_flavour_of_every_game_is_restored_to_the_same_bits(tmp_path: Path) -> None:
+def test_the_last_mode_of_every_game_is_restored_to_the_same_bits(tmp_path: Path) -> None:
     last = [
-        Flavour(game=game, mode=modes(game)[-1], difficulty=difficulties(game)[-1]).name
+        GameMode(game=game, mode=modes(game)[-1], difficulty=difficulties(game)[-1]).name
         for game in ACTION_COUNTS
     ]
     names = [name for name in last if "@" in name]
@@ -211,7 +189,7 @@ def test_the_last_flavour_of_every_game_is_restored_to_the_same_bits(tmp_path: P
     check_games(names, tmp_path)
 
 
-def test_an_unknown_flavour_is_refused_where_environments_are_made() -> None:
+def test_an_unknown_mode_is_refused_where_environments_are_made() -> None:
     with pytest.raises(ValueError, match="freeway has no mode 9; its modes are 0 to 7"):
         make_atari("freeway@mode=9", num_envs=1, seed=0)
-    assert find_flavour("freeway").mode == 0
+    assert find_mode("freeway").mode == 0

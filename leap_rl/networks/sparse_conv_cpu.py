@@ -1,9 +1,9 @@
-"""The passes of a small network: one convolution over few cells, one linear layer, the heads.
+"""Passes of a small network on a CPU: a convolution over sparse cells, a linear layer, the heads.
 
-For 16 observations of 10 × 10 cells a library's convolution spends its time on being called. Most
-cells of such a game are empty, so that here compiled loops add up what the others say, and skip
-gradients that a ReLU has made zero. The linear layers are products of matrices in float32: at this
-size a product in bfloat16 costs more than it saves, its matrices being packed again in each call.
+For 16 observations of 10 × 10 cells a library's convolution spends its time on call overhead. Most
+cells of such a game are empty: the compiled loops here visit the others only. The linear layers
+are matrix products in float32: at this size bfloat16 costs more than it saves, since its matrices
+are packed again in each call.
 
 T: agent steps in an unroll. B: observations in an agent step. N = T·B. L: logits of a policy. H, W,
 C: an observation's height, width and channels. k: side of the convolution's kernel. O: its outputs.
@@ -18,16 +18,21 @@ import torch
 from torch import Tensor, nn
 
 from leap_rl.core.kernels import kernel
-from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.direct import PIXEL_SCALE, is_plain, not_none
-from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
+from leap_rl.networks.actor_critic import (
+    ActorCritic,
+    ForwardBackward,
+    Outputs,
+    heads_gradient,
+    through_relu,
+)
+from leap_rl.networks.dense_conv_cpu import PIXEL_SCALE, is_plain, not_none
 
 LARGEST = 8192
-"""R up to which a network is small."""
+"""The largest R of a small network."""
 
 
 def is_small(network: ActorCritic) -> bool:
-    """Whether `SmallPasses` can compute a network, and fast."""
+    """Whether `SparseConvCpu` can compute a network, and is fast at it."""
     layers = [layer for layer in network.encoder.children() if isinstance(layer, nn.Conv2d)]
     return (
         is_plain(network)
@@ -38,7 +43,7 @@ def is_small(network: ActorCritic) -> bool:
 
 
 class _Step(NamedTuple):
-    """What one agent step leaves for the backward pass."""
+    """What the backward pass needs of one agent step."""
 
     observations: Tensor
     """uint8 [B, H, W, C]."""
@@ -48,7 +53,7 @@ class _Step(NamedTuple):
     """[J, B], of the encoder."""
 
 
-class SmallPasses(Passes):
+class SparseConvCpu(ForwardBackward):
     """The passes of a network that `is_small`, on the CPU.
 
     Activations of the linear layers are kept as [J, B]: all products then take the weights as they
@@ -75,7 +80,6 @@ class SmallPasses(Passes):
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take over parameters that have changed."""
         filters = self._convolution.weight.permute(1, 2, 3, 0)
         torch.mul(filters.flip(2), PIXEL_SCALE, out=self._filters)
         # What empty observations are convolved to.
@@ -146,7 +150,7 @@ def _convolve(pixels: Any, filters: Any, blank: Any, cell: Any, outputs: Any) ->
 
     Args:
         pixels: uint8 [B, H, W, C].
-        filters: [C, k, k·O], see `SmallPasses`.
+        filters: [C, k, k·O], see `SparseConvCpu`.
         blank: [H - k + 1, (W - k + 1)·O], the outputs where all cells are empty: the bias.
         cell: [k, k·O], room for what a cell adds.
         outputs: [B, H - k + 1, (W - k + 1)·O], written to.

@@ -125,7 +125,7 @@ class ActionAdapter:
 
 
 def _told(space: Space[Any]) -> str:
-    """Return a space in few words: bounds can be as long as an image."""
+    """Describe a space without its bounds, which can be as long as an image."""
     if isinstance(space, Box):
         return f"Box of {space.dtype} {list(space.shape)}"
     return type(space).__name__

@@ -1,9 +1,9 @@
-"""The Atari games, and their flavours: the modes and difficulties that their cartridges have.
+"""The Atari games, with the modes and difficulties of their cartridges.
 
-Machado et al. 2018, "Revisiting the Arcade Learning Environment", call them so. A flavour's name is
-the game's with what differs from its default: `space_invaders@mode=3`,
-`freeway@mode=4,difficulty=1`. Each has one spelling: the mode first, defaults left out. All
-flavours of a game have its actions, its screen and its colors.
+Machado et al. 2018, "Revisiting the Arcade Learning Environment", call a mode with a difficulty a
+flavour. It is named after its game, with all values that are not the default, the mode first:
+`space_invaders@mode=3`, `freeway@mode=4,difficulty=1`. All modes of a game share its actions, its
+screen and its colors.
 
 A static table: nothing here loads an emulator, so that a config can be checked anywhere.
 """
@@ -91,7 +91,7 @@ An emulator starts in the first mode and difficulty: setting them changes no bit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Flavour:
+class GameMode:
     """A game in one of its modes, at one of its difficulties."""
 
     game: str
@@ -101,7 +101,6 @@ class Flavour:
 
     @property
     def name(self) -> str:
-        """Its one spelling."""
         given = {"mode": self.mode, "difficulty": self.difficulty}
         defaults = {"mode": modes(self.game)[0], "difficulty": difficulties(self.game)[0]}
         different = {key: value for key, value in given.items() if value != defaults[key]}
@@ -118,8 +117,8 @@ def difficulties(game: str) -> tuple[int, ...]:
     return tuple(TABLE[game][2])
 
 
-def find_flavour(name: str) -> Flavour:
-    """Return the flavour of a name; ValueError if the game has no such mode or difficulty."""
+def find_mode(name: str) -> GameMode:
+    """Parse a game's name; ValueError if the game has no such mode or difficulty."""
     game, arguments = split_name(name)
     for key in arguments:
         if key not in ("mode", "difficulty"):
@@ -127,7 +126,7 @@ def find_flavour(name: str) -> Flavour:
                 f"{name!r}: a game has no {key!r} to be chosen; say mode, difficulty or both, as "
                 "in freeway@mode=4,difficulty=1"
             )
-    return Flavour(
+    return GameMode(
         game=game,
         mode=_choose(name, game, "mode", modes(game), arguments.get("mode")),
         difficulty=_choose(

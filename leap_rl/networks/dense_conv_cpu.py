@@ -1,10 +1,12 @@
-"""The passes of a plain convolution stack, written out: the hot loop of training.
+"""Forward and backward passes of a plain stack of convolutions on a CPU: the hot loop of training.
 
-The same mathematics as autograd's on `ActorCritic`, to rounding, faster on a CPU (by how much says
-docs/performance.md):
+The mathematics of autograd on `ActorCritic`, up to rounding, but faster (docs/performance.md says
+by how much):
 
-* **Every convolution is dense**, over blocks of pixels (`blocks.py`). Its gradients are those of an
-  ordinary convolution, for which libraries are fast; those of a strided one are not.
+* **Every convolution is dense.** One of kernel k and stride s, s dividing k, is one of kernel k/s
+  and stride 1 over blocks of s × s pixels, each block's pixels laid out as s²·C channels ("space to
+  depth"). Its gradients are those of an ordinary convolution, for which libraries are fast; those
+  of a strided one are not.
 * **Nothing is computed twice.** ReLU and the layout of the next layer are one pass over memory, as
   are their gradients. The 1/255 that scales pixels is a factor of the first layer's weights, and a
   pixel is exact in any floating-point type.
@@ -22,22 +24,28 @@ C: height, width and channels of a layer's input.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from functools import cache
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.blocks import relu_by_block, space_to_depth, through_relu_by_block
+from leap_rl.core.kernels import kernel
+from leap_rl.networks.actor_critic import (
+    ActorCritic,
+    ForwardBackward,
+    Outputs,
+    heads_gradient,
+    through_relu,
+)
 from leap_rl.networks.encoders import Encoder
-from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu
 
 PIXEL_SCALE = 1.0 / 255.0
 
 
 def is_plain(network: ActorCritic) -> bool:
-    """Whether `DirectPasses` can compute the network.
+    """Whether `DenseConvCpu` can compute the network.
 
     Its encoder must be convolutions, unpadded and each with a kernel that is a multiple of its
     stride, then one linear layer, a ReLU after each.
@@ -61,7 +69,7 @@ def _is_dense(layer: nn.Module) -> bool:
 
 
 def not_none(tensor: Tensor | None) -> Tensor:
-    """Return a tensor that is there, such as the gradient of a parameter of a flat vector."""
+    """Narrow an optional tensor, such as the gradient of a parameter in a flat vector."""
     assert tensor is not None
     return tensor
 
@@ -95,17 +103,14 @@ class _Dense:
         return batch, rows - self.kernel + 1, columns - self.kernel + 1, len(self.bias)
 
     def refresh(self) -> None:
-        """Take over the parameters."""
         torch.mul(self._by_block(self._layer.weight), self._scale, out=self._blocks)
         self.bias.copy_(not_none(self._layer.bias))
 
     def zero_grad(self) -> None:
-        """Zero the gradients, which `add_gradient` adds to."""
         not_none(self._layer.weight.grad).zero_()
         not_none(not_none(self._layer.bias).grad).zero_()
 
     def add_gradient(self, weight_grad: Tensor, bias_grad: Tensor) -> None:
-        """Add gradients with respect to `weight` and `bias`."""
         blocks = weight_grad.permute(0, 2, 3, 1).reshape(self._blocks.shape)
         self._by_block(not_none(self._layer.weight.grad)).add_(blocks, alpha=self._scale)
         not_none(not_none(self._layer.bias).grad).add_(bias_grad)
@@ -113,7 +118,7 @@ class _Dense:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What one agent step leaves for the backward pass."""
+    """What the backward pass needs of one agent step."""
 
     inputs: list[Tensor]
     """Each convolution's input by blocks, [B, H/s, W/s, s²·C]; the first one's in uint8."""
@@ -123,7 +128,7 @@ class _Step:
     """[B, features of the encoder]."""
 
 
-class DirectPasses(Passes):
+class DenseConvCpu(ForwardBackward):
     """The passes of a network that `is_plain`, on the CPU.
 
     Args:
@@ -148,7 +153,6 @@ class DirectPasses(Passes):
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take over parameters that have changed."""
         for convolution in self._convolutions:
             convolution.refresh()
         hidden, (policy, value) = self._hidden_layer, self._head_layers
@@ -233,3 +237,72 @@ def _linear_gradient(layer: nn.Linear, grad: Tensor, inputs: Tensor) -> None:
     else:
         weight_grad.copy_(grad.t() @ inputs)
     bias_grad.copy_(torch.sum(grad, 0, dtype=torch.float32))
+
+
+def space_to_depth(observations: Tensor, stride: int) -> Tensor:
+    """Lay uint8 [B, H, W, C] out by blocks of s × s pixels: [B, H/s, W/s, s²·C].
+
+    Rows and columns that fill no block are left out, as a strided convolution leaves them out.
+    """
+    batch, height, width, channels = observations.shape
+    rows, columns = height // stride, width // stride
+    pixels = observations[:, : rows * stride].reshape(batch * rows, stride * width * channels)
+    blocks = torch.empty((batch * rows, columns * stride * stride * channels), dtype=torch.uint8)
+    unit = 4 if (stride * channels) % 4 == 0 and (width * channels) % 4 == 0 else 1
+    if unit == 4:
+        pixels, blocks = pixels.view(torch.int32), blocks.view(torch.int32)
+    order = _order_of_blocks(stride, width * channels // unit, columns, stride * channels // unit)
+    _permute_rows(pixels.numpy(), order.numpy(), blocks.numpy())
+    return blocks.view(torch.uint8).view(batch, rows, columns, -1)
+
+
+@cache
+def _order_of_blocks(stride: int, line: int, columns: int, run: int) -> Tensor:
+    """Return the order in which a row of blocks reads the units of the lines that it covers.
+
+    These are `stride` lines of `line` units; each of its `columns` blocks takes a `run` of each.
+    """
+    lines = torch.arange(stride * line, dtype=torch.int32).view(stride, line)
+    return lines[:, : columns * run].reshape(stride, columns, run).transpose(0, 1).flatten()
+
+
+@kernel
+def _permute_rows(rows: Any, order: Any, permuted: Any) -> None:
+    """Copy rows [R, n] to [R, m], the elements of each in the order [m] of their indices."""
+    for r in range(permuted.shape[0]):
+        source, target = rows[r], permuted[r]
+        for i in range(order.shape[0]):
+            target[i] = source[order[i]]
+
+
+def _split(pixels: Tensor, stride: int) -> Tensor:
+    """View [B, H, W, C] by blocks: [B, H/s, W/s, s, s, C]."""
+    batch, height, width, channels = pixels.shape
+    rows, columns = height // stride, width // stride
+    split = pixels[:, : rows * stride, : columns * stride]
+    return split.view(batch, rows, stride, columns, stride, channels).permute(0, 1, 3, 2, 4, 5)
+
+
+def relu_by_block(outputs: Tensor, stride: int) -> Tensor:
+    """Apply ReLU to [B, H, W, C] and lay it out by blocks, [B, H/s, W/s, s²·C], in one pass."""
+    if stride == 1:
+        return outputs.clamp_min_(0.0)
+    split = _split(outputs, stride)
+    blocks = torch.empty(split.shape, dtype=outputs.dtype)
+    torch.clamp_min(split, 0.0, out=blocks)
+    return blocks.flatten(3)
+
+
+def through_relu_by_block(
+    grad: Tensor, blocks: Tensor, stride: int, shape: tuple[int, int, int, int]
+) -> Tensor:
+    """Undo `relu_by_block`: the gradient, and the blocks, to that of its outputs [B, H, W, C]."""
+    if stride == 1:
+        return through_relu(grad, blocks)
+    cropped = shape[1] % stride or shape[2] % stride
+    outputs_grad = (torch.zeros if cropped else torch.empty)(shape, dtype=grad.dtype)
+    split = _split(outputs_grad, stride)
+    torch.ops.aten.threshold_backward.grad_input(
+        grad.reshape(split.shape), blocks.view(split.shape), 0, grad_input=split
+    )
+    return outputs_grad

@@ -10,14 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import AutogradPasses, make_passes
-from leap_rl.networks.blocks import space_to_depth
-from leap_rl.networks.direct import DirectPasses
+from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward
+from leap_rl.networks.autograd import AutogradForwardBackward, make_forward_backward
+from leap_rl.networks.dense_conv_cpu import DenseConvCpu, space_to_depth
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
-from leap_rl.networks.passes import Passes
-from leap_rl.networks.small import SmallPasses
+from leap_rl.networks.sparse_conv_cpu import SparseConvCpu
 
 T, B, A = 3, 4, 5
 SHAPES = [(84, 84, 3), (84, 84, 4), (85, 91, 3), (47, 38, 2)]
@@ -28,8 +26,8 @@ def make(
     encoder: str,
     shape: tuple[int, int, int],
     dtype: torch.dtype = torch.float32,
-    kind: type[DirectPasses | SmallPasses] = DirectPasses,
-) -> tuple[FlatParameters, DirectPasses | SmallPasses, ActorCritic]:
+    kind: type[DenseConvCpu | SparseConvCpu] = DenseConvCpu,
+) -> tuple[FlatParameters, DenseConvCpu | SparseConvCpu, ActorCritic]:
     network = ActorCritic(encoder, observation_shape=shape, num_logits=A)
     flat = flatten_parameters(network)
     initialize(network, torch.Generator().manual_seed(0))
@@ -62,7 +60,7 @@ def oracle(
     return logits.detach().view(T, B, A), values.detach().view(T, B), gradients
 
 
-def record(passes: Passes, observations: Tensor) -> tuple[Tensor, Tensor]:
+def record(passes: ForwardBackward, observations: Tensor) -> tuple[Tensor, Tensor]:
     outputs = [passes.record(observation) for observation in observations]
     return torch.stack([o.logits for o in outputs]), torch.stack([o.values for o in outputs])
 
@@ -70,24 +68,34 @@ def record(passes: Passes, observations: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize(
     ("encoder", "kind", "shape"),
     [
-        *product(["mnih2013", "nature", "minatar"], [DirectPasses], SHAPES),
-        *product(["minatar"], [DirectPasses, SmallPasses], [(10, 10, 3), (12, 9, 10)]),
+        *product(["mnih2013", "nature", "minatar"], [DenseConvCpu], SHAPES),
+        *product(["minatar"], [DenseConvCpu, SparseConvCpu], [(10, 10, 3), (12, 9, 10)]),
     ],
 )
 def test_they_are_autograds_in_float64(
-    encoder: str, kind: type[DirectPasses | SmallPasses], shape: tuple[int, int, int]
+    encoder: str, kind: type[DenseConvCpu | SparseConvCpu], shape: tuple[int, int, int]
 ) -> None:
-    flat, passes, network = make(encoder, shape, torch.float64, kind)
-    observations, logits_grad, values_grad = unroll(shape)
+    check_against_oracle(*make(encoder, shape, torch.float64, kind), *unroll(shape))
+
+
+def check_against_oracle(
+    flat: FlatParameters,
+    passes: ForwardBackward,
+    network: ActorCritic,
+    *batch: Tensor,
+    least: float = 1e-3,
+) -> None:
+    """Compare outputs and gradients; `least` is what each gradient's largest value must exceed."""
+    observations, *output_grads = batch
     logits, values = record(passes, observations)
-    passes.backward(logits_grad, values_grad)
-    exact_logits, exact_values, exact = oracle(network, observations, logits_grad, values_grad)
+    passes.backward(*output_grads)
+    exact_logits, exact_values, exact = oracle(network, observations, *output_grads)
     # Parameters, outputs and gradients are float32; what lies in between is not.
     torch.testing.assert_close(logits, exact_logits.float())
     torch.testing.assert_close(values, exact_values.float())
     for name, gradient in flat.layout.named(flat.grad).items():
         scale = exact[name].abs().max().item()
-        assert scale > 1e-3, name
+        assert scale > least, name
         torch.testing.assert_close(gradient, exact[name].float(), rtol=0, atol=1e-6 * scale)
 
 
@@ -119,29 +127,22 @@ def board(*leading: int) -> Tensor:
 
 
 def test_empty_cells_are_skipped_and_like_ones_computed_once() -> None:
-    flat, passes, network = make("minatar", (10, 10, 3), torch.float64, SmallPasses)
-    _, logits_grad, values_grad = unroll((10, 10, 3))
+    _, *output_grads = unroll((10, 10, 3))
     observations = board(T, B)
     assert 0.5 < (observations == 0).all(-1).double().mean() < 0.8
-    logits, values = record(passes, observations)
-    passes.backward(logits_grad, values_grad)
-    exact_logits, exact_values, exact = oracle(network, observations, logits_grad, values_grad)
-    torch.testing.assert_close(logits, exact_logits.float())
-    torch.testing.assert_close(values, exact_values.float())
-    for name, gradient in flat.layout.named(flat.grad).items():
-        scale = exact[name].abs().max().item()
-        torch.testing.assert_close(gradient, exact[name].float(), rtol=0, atol=1e-6 * scale)
+    made = make("minatar", (10, 10, 3), torch.float64, SparseConvCpu)
+    check_against_oracle(*made, observations, *output_grads, least=0.0)
 
 
 def test_a_small_network_does_not_hide_what_is_not_a_number() -> None:
-    flat, passes, _ = make("minatar", (10, 10, 3), kind=SmallPasses)
+    flat, passes, _ = make("minatar", (10, 10, 3), kind=SparseConvCpu)
     flat.layout.named(flat.vector)["encoder.conv1.bias"][3] = torch.nan
     passes.refresh()
     assert passes.forward(board(B)).logits.isnan().all()
 
 
 def test_an_observation_says_the_same_in_any_company() -> None:
-    _, passes, _ = make("minatar", (10, 10, 3), torch.float64, SmallPasses)
+    _, passes, _ = make("minatar", (10, 10, 3), torch.float64, SparseConvCpu)
     observations = board(B)
     together = passes.forward(observations)
     alone = [passes.forward(observation[None]) for observation in observations]
@@ -154,9 +155,11 @@ def test_an_unroll_can_be_differentiated_twice_and_is_then_forgotten(kind: str) 
     small = kind == "small"
     shape = (10, 10, 3) if small else (84, 84, 3)
     flat, passes, network = make(
-        "minatar" if small else "mnih2013", shape, kind=SmallPasses if small else DirectPasses
+        "minatar" if small else "mnih2013", shape, kind=SparseConvCpu if small else DenseConvCpu
     )
-    tested: Passes = AutogradPasses(network, flat) if kind == "autograd" else passes
+    tested: ForwardBackward = (
+        AutogradForwardBackward(network, flat) if kind == "autograd" else passes
+    )
     observations, logits_grad, values_grad = unroll(shape)
     record(tested, observations)
     for view in flat.layout.named(flat.grad).values():
@@ -215,20 +218,20 @@ def test_blocks_hold_the_pixels_they_cover() -> None:
 @pytest.mark.parametrize(
     ("encoder", "shape", "precision", "kind"),
     [
-        ("mnih2013", (84, 84, 4), "float32", DirectPasses),
-        ("nature", (84, 84, 4), "bfloat16", DirectPasses),
-        ("minatar", (10, 10, 3), "float32", SmallPasses),
-        ("minatar", (10, 10, 3), "bfloat16", DirectPasses),
-        ("minatar", (84, 84, 3), "float32", DirectPasses),
-        ("impala", (84, 84, 3), "float32", AutogradPasses),
-        ("mlp", (10,), "float32", AutogradPasses),
+        ("mnih2013", (84, 84, 4), "float32", DenseConvCpu),
+        ("nature", (84, 84, 4), "bfloat16", DenseConvCpu),
+        ("minatar", (10, 10, 3), "float32", SparseConvCpu),
+        ("minatar", (10, 10, 3), "bfloat16", DenseConvCpu),
+        ("minatar", (84, 84, 3), "float32", DenseConvCpu),
+        ("impala", (84, 84, 3), "float32", AutogradForwardBackward),
+        ("mlp", (10,), "float32", AutogradForwardBackward),
     ],
 )
 def test_each_network_has_the_fastest_passes(
     encoder: str, shape: tuple[int, ...], precision: Literal["float32", "bfloat16"], kind: type
 ) -> None:
     network = ActorCritic(encoder, observation_shape=shape, num_logits=A)
-    passes = make_passes(network, flatten_parameters(network), precision=precision)
+    passes = make_forward_backward(network, flatten_parameters(network), precision=precision)
     assert type(passes) is kind
 
 
@@ -239,7 +242,7 @@ def test_autograd_casts_too() -> None:
     observations, logits_grad, values_grad = unroll((84, 84, 3))
     gradients = []
     for precision in ("float32", "bfloat16"):
-        passes = make_passes(network, flat, precision=precision)
+        passes = make_forward_backward(network, flat, precision=precision)
         logits, _ = record(passes, observations[:1, :2])
         assert logits.dtype == torch.float32
         passes.backward(logits_grad[:1, :2], values_grad[:1, :2])

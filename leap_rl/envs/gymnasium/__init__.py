@@ -1,1 +1,0 @@
-"""Any Gymnasium environment with discrete actions, or continuous ones between bounds."""
