@@ -21,7 +21,7 @@ from leap_rl.storage.checked import checked
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.links import read_regular
 from leap_rl.tracking.console import Console
-from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
+from leap_rl.tracking.status import RunStatus, TaskStatus
 
 LIVE = "live.json"
 WRITE_EVERY_S = 1.0
@@ -103,10 +103,7 @@ def read_live(folder: Path) -> LiveStatus | None:
         if not _can_be_shown(document):
             return None
         values = document["status"]
-        running = tuple(
-            checked(TaskStatus, {**task, "progress": checked(TaskProgress, task["progress"])})
-            for task in values["running"]
-        )
+        running = tuple(checked(TaskStatus, task) for task in values["running"])
         status = checked(RunStatus, {**values, "running": running})
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

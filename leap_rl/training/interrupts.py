@@ -148,8 +148,8 @@ class Interrupts:
         self._watcher = threading.Thread(target=self._watch, name="interrupts", daemon=True)
         self._watcher.start()
 
-    def insist(self) -> None:
-        """Listen again after another library, as Ray does, has put its own handlers in place."""
+    def reinstall_handlers(self) -> None:
+        """Put the signal handlers back after another library, such as Ray, has replaced them."""
         if self._depth and threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
             for number in _SIGNALS:

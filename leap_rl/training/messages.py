@@ -32,8 +32,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tracking.status import TaskProgress
-
 FloatVector: TypeAlias = NDArray[np.float32]
 """A float32 vector; read-only on the receiving side."""
 
@@ -98,6 +96,16 @@ class Finished:
 
 
 Work: TypeAlias = Assignment | Wait | Finished
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskProgress:
+    """How far a running task is; for display only."""
+
+    agent_steps: int = 0
+    agent_steps_per_s: float = 0.0
+    mean_return: float | None = None
+    """Mean raw return of the last episodes; None before the first has ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

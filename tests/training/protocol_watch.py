@@ -27,10 +27,10 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.rounds.policy import FilledSlot
-from leap_rl.training.server.open_round import LeasePolicy
+from leap_rl.training.rounds.plan import FilledSlot
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.rounds import LeasePolicy, Rounds
+from leap_rl.training.server.slots import SlotFiles
 from tests.training.fakes import FINGERPRINT, FakeClock, newest_sum
 from tests.training.protocol_model import (
     Answer,
@@ -359,10 +359,10 @@ class Watched:
         died = False
         while True:
             try:
-                self.server = ParameterServer(
+                rounds = Rounds(
                     folder=self.folder,
                     fingerprint=FINGERPRINT,
-                    policy=Averaging.restored(self.folder),
+                    plan=Averaging.restored(self.folder),
                     lease_policy=LeasePolicy(lease_s=LEASE_S, max_attempts=10**6),
                     session=f"driver {self.drivers}",
                     # A server that dies at its start has another in its place, which only the
@@ -370,6 +370,7 @@ class Watched:
                     trainers_live=trainers_live or died,
                     clock=self.clock,
                 )
+                self.server = ParameterServer(rounds=rounds)
                 break
             except (DiedError, OSError):
                 died = True

@@ -10,7 +10,7 @@ from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
     SIZE,
     FakeClock,
-    FakePolicy,
+    FakePlan,
     assigned,
     claim,
     complete,
@@ -123,7 +123,7 @@ def test_taking_over_a_slot_rolls_its_sum_back(server: ParameterServer) -> None:
 
 
 def test_a_complete_counts_once_however_often_it_arrives(
-    server: ParameterServer, policy: FakePolicy
+    server: ParameterServer, plan: FakePlan
 ) -> None:
     first = assigned(server.claim(claim("a", number=1)))
     message = complete(first.ticket, claim("a", number=2))
@@ -135,11 +135,11 @@ def test_a_complete_counts_once_however_often_it_arrives(
     # The same next work, not a third slot.
     assert assigned(repeated.next).ticket == assigned(answer.next).ticket
     assert server.status().slots_complete == 1
-    assert policy.closed == []
+    assert plan.closed == []
 
 
 def test_a_complete_repeated_after_its_round_closed_is_counted(
-    server: ParameterServer, policy: FakePolicy
+    server: ParameterServer, plan: FakePlan
 ) -> None:
     messages = []
     for trainer in "abc":
@@ -149,11 +149,11 @@ def test_a_complete_repeated_after_its_round_closed_is_counted(
         server.complete(message)
     assert server.status().round == 1
     assert isinstance(server.complete(messages[0]), Counted)
-    assert len(policy.closed) == 1
+    assert len(plan.closed) == 1
 
 
 def test_a_complete_of_an_older_attempt_does_not_count(
-    server: ParameterServer, policy: FakePolicy
+    server: ParameterServer, plan: FakePlan
 ) -> None:
     old = assigned(server.claim(claim("a"))).ticket
     server.trainer_lost("a", "killed")
@@ -166,12 +166,12 @@ def test_a_complete_of_an_older_attempt_does_not_count(
 
 
 def test_the_sums_of_a_round_are_in_slot_order_whoever_finishes_first(
-    server: ParameterServer, policy: FakePolicy
+    server: ParameterServer, plan: FakePlan
 ) -> None:
     tickets = {trainer: assigned(server.claim(claim(trainer))).ticket for trainer in "abc"}
     for trainer in "cab":
         server.complete(complete(tickets[trainer], claim(trainer, number=2)))
-    (number, slots) = policy.closed[0]
+    (number, slots) = plan.closed[0]
     assert number == 0
     assert [slot.spec.game for slot in slots] == ["game_0", "game_1", "game_2"]
     for index, slot in enumerate(slots):
@@ -243,7 +243,7 @@ def test_a_server_that_stalled_adds_what_it_missed_to_the_leases(
 
 
 def test_a_sum_that_could_not_be_written_does_not_count(
-    server: ParameterServer, policy: FakePolicy, monkeypatch: pytest.MonkeyPatch
+    server: ParameterServer, plan: FakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
     with monkeypatch.context() as patch:
@@ -252,10 +252,10 @@ def test_a_sum_that_could_not_be_written_does_not_count(
             server.complete(complete(tickets[0], claim("a", number=2)))
     for ticket, trainer in zip(tickets[1:], "bc", strict=True):
         server.complete(complete(ticket, claim(trainer, number=2)))
-    assert policy.closed == []
+    assert plan.closed == []
     assert server.status().slots_complete == 2
     server.complete(complete(tickets[0], claim("a", number=2)))
-    assert len(policy.closed) == 1
+    assert len(plan.closed) == 1
 
 
 def test_a_slot_that_loses_its_trainers_stops_the_run(folder: RunFolder) -> None:

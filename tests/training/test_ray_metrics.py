@@ -19,7 +19,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from leap_rl.tracking.prometheus import SERIES
-from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
+from leap_rl.tracking.status import RunStatus, TaskStatus
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.counters import Counters
@@ -219,7 +219,9 @@ def status(*running: tuple[str, float, float | None], round: int = 2) -> RunStat
             game=game,
             trainer="a",
             attempt=1,
-            progress=TaskProgress(agent_steps=5, agent_steps_per_s=speed, mean_return=mean),
+            agent_steps=5,
+            agent_steps_per_s=speed,
+            mean_return=mean,
         )
         for slot, (game, speed, mean) in enumerate(running)
     ]

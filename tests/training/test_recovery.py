@@ -11,10 +11,10 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import seal, unseal
 from leap_rl.training.messages import Abandon, Continue, Counted, Finished
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.slots import SlotFiles
 from tests.training.fakes import (
     FakeClock,
-    FakePolicy,
+    FakePlan,
     assigned,
     claim,
     complete,
@@ -35,11 +35,11 @@ def test_complete_slots_survive_the_server(folder: RunFolder) -> None:
     first = assigned(server.claim(claim("a"))).ticket
     server.complete(complete(first, claim("a", number=2)))
 
-    policy = FakePolicy()
-    again = make_server(folder, policy)
+    plan = FakePlan()
+    again = make_server(folder, plan)
     assert again.status().slots_complete == 1
     fill_round(again)
-    (_, slots) = policy.closed[0]
+    (_, slots) = plan.closed[0]
     np.testing.assert_array_equal(slots[0].contribution, contribution(0, 10))
     assert slots[0].record.trainer == "a"
     assert slots[0].episodes.lengths.tolist() == [7]
@@ -48,14 +48,14 @@ def test_complete_slots_survive_the_server(folder: RunFolder) -> None:
 def test_a_round_that_was_full_when_the_server_died_closes_when_it_returns(
     folder: RunFolder,
 ) -> None:
-    server = make_server(folder, FakePolicy(rounds=1))
+    server = make_server(folder, FakePlan(rounds=1))
     fill_round(server)
     state = folder.read_state(1)
     # As after a crash between the last slot and the checkpoint.
     (folder.path / "checkpoints" / "latest").write_text("000000\n")
     for index in range(3):
         write_slot(folder, index)
-    again = make_server(folder, FakePolicy(rounds=1))
+    again = make_server(folder, FakePlan(rounds=1))
     assert again.status().finished
     assert folder.read_state(1)["sha256"] == state["sha256"]
 
@@ -188,22 +188,22 @@ def test_a_server_of_a_new_driver_waits_for_nobody(folder: RunFolder) -> None:
 
 def test_a_complete_is_counted_once_by_the_server_that_takes_over(folder: RunFolder) -> None:
     messages = []
-    server = make_server(folder, FakePolicy(batch=2))
+    server = make_server(folder, FakePlan(batch=2))
     for trainer in "ab":
         ticket = assigned(server.claim(claim(trainer))).ticket
         messages.append(complete(ticket, claim(trainer, number=2)))
     answer = server.complete(messages[0])
     assert isinstance(answer, Counted)
-    again = make_server(folder, FakePolicy(batch=2), trainers_live=True)
+    again = make_server(folder, FakePlan(batch=2), trainers_live=True)
     assert again.complete(messages[0]) == answer
     closing = again.complete(messages[1])
     assert isinstance(closing, Counted)
-    policy = FakePolicy(batch=2)
-    third = make_server(folder, policy, trainers_live=True)
+    plan = FakePlan(batch=2)
+    third = make_server(folder, plan, trainers_live=True)
     repeated = third.complete(messages[1])
     assert isinstance(repeated, Counted)
     assert assigned(repeated.next).ticket == assigned(closing.next).ticket
-    assert policy.closed == []
+    assert plan.closed == []
 
 
 def test_a_server_that_takes_over_gives_a_trainer_its_newest_slot_only(folder: RunFolder) -> None:
@@ -321,8 +321,8 @@ def test_a_complete_is_counted_again_though_its_lease_is_gone(folder: RunFolder)
 def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = FakePolicy(batch=1)
-    server = make_server(folder, policy)
+    plan = FakePlan(batch=1)
+    server = make_server(folder, plan)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     with monkeypatch.context() as patch:
         patch.setattr("leap_rl.storage.run_folder.write_folder", disk_full)
@@ -332,14 +332,14 @@ def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
     answer = server.complete(message)
     assert isinstance(answer, Counted)
     assert assigned(answer.next).ticket.round == 1
-    assert len(policy.closed) == 1
+    assert len(plan.closed) == 1
 
 
 def test_a_round_steps_once_though_the_next_one_cannot_be_opened(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = FakePolicy(batch=1)
-    server = make_server(folder, policy)
+    plan = FakePlan(batch=1)
+    server = make_server(folder, plan)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     with monkeypatch.context() as patch:
         patch.setattr(SlotFiles, "read_lease", _unreadable)
@@ -347,7 +347,7 @@ def test_a_round_steps_once_though_the_next_one_cannot_be_opened(
             server.complete(message)
     assert isinstance(server.complete(message), Counted)
     assert server.claim(claim("a", number=3)) != Finished()
-    assert (server.status().round, len(policy.closed)) == (1, 1)
+    assert (server.status().round, len(plan.closed)) == (1, 1)
 
 
 def _unreadable(files: SlotFiles) -> None:

@@ -204,11 +204,7 @@ def test_sigterm_costs_no_work(tmp_path: Path) -> None:
 
     def agent_steps() -> int:
         live = read_live(folder.path)
-        return (
-            max((task.progress.agent_steps for task in live.status.running), default=0)
-            if live
-            else 0
-        )
+        return max((task.agent_steps for task in live.status.running), default=0) if live else 0
 
     wait_until(lambda: agent_steps() > 0, process)
     assert not snapshot.exists()

@@ -28,10 +28,10 @@ from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import Abandon, Complete, Counted
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
-from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.slots import SlotFiles
 from tests.end_to_end.whole_runs import initializations
 
 BOWLS = ["--config", "debug", "--task.agent_steps", "400"]

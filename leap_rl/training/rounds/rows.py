@@ -17,7 +17,7 @@ from leap_rl.meta.outer_step import OuterStepResult
 from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.tracking.metrics import Unit
 from leap_rl.training.messages import CurvePoint
-from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot, LoggedRow
+from leap_rl.training.rounds.plan import DroppedSlot, FilledRound, FilledSlot, LoggedRow
 
 Values = dict[str, float | int]
 

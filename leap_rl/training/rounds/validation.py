@@ -17,7 +17,7 @@ from typing import Any
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import TaskRecord
-from leap_rl.training.rounds.policy import FilledSlot
+from leap_rl.training.rounds.plan import FilledSlot
 
 RATE_UNIT = 1000
 """Agent steps that rewards are counted by."""

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.tasks.task import EpisodeEnd, Progress
-from leap_rl.tracking.status import TaskProgress
-from leap_rl.training.messages import CurvePoint, Episodes
+from leap_rl.training.messages import CurvePoint, Episodes, TaskProgress
 
 CURVE_POINTS = 100
 """Intervals of a learning curve: equal parts of the budget, whatever its size."""

@@ -106,10 +106,10 @@ class RunMetrics:
     def _show_games(self, status: RunStatus) -> None:
         speeds: defaultdict[str, float] = defaultdict(float, dict.fromkeys(self._games, 0.0))
         for task in status.running:
-            speeds[task.game] += task.progress.agent_steps_per_s
-            if task.progress.mean_return is not None:
+            speeds[task.game] += task.agent_steps_per_s
+            if task.mean_return is not None:
                 tags = {"game": label(task.game)}
-                self._gauges["mean_return"].set(task.progress.mean_return, tags)
+                self._gauges["mean_return"].set(task.mean_return, tags)
         for game, speed in speeds.items():
             if self._games.get(game) != speed:
                 self._gauges["agent_steps_per_second"].set(speed, {"game": label(game)})

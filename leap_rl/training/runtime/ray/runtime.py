@@ -19,12 +19,12 @@ from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
 from leap_rl.training.runtime.ray.private_folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
 from leap_rl.training.runtime.ray.server_actor import ServerActor
-from leap_rl.training.runtime.ray.trainer_pool import Share, TrainerPool, living_nodes
-from leap_rl.training.runtime.run_spec import RunSpec
+from leap_rl.training.runtime.ray.trainer_pool import TrainerPool, TrainerResources, living_nodes
 
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
@@ -41,7 +41,7 @@ class RayRuntime:
     """How many trainers; none for one a core, at most one a slot."""
     address: str | None
     """The cluster to join; none starts one here and ends it with the run."""
-    share: Share
+    resources: TrainerResources
     """What each trainer takes of a node."""
     metrics_port: int | None
     """Of the Prometheus page of a cluster that is started; none for a free one."""
@@ -59,13 +59,14 @@ class RayRuntime:
             try:
                 self._run(run_spec, report)
             finally:
-                self.interrupts.insist()  # Ray's shutdown puts SIGTERM's default in place
+                # Ray's shutdown puts SIGTERM's default in place.
+                self.interrupts.reinstall_handlers()
 
     def _run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
-        cores_wanted = (self.trainers or 0) * self.share.cores
+        cores_wanted = (self.trainers or 0) * self.resources.cores
         with cluster(self.address, cores_wanted, self.metrics_port):
-            self.interrupts.insist()
-            self.share.check(living_nodes())
+            self.interrupts.reinstall_handlers()
+            self.resources.check(living_nodes())
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
@@ -73,7 +74,7 @@ class RayRuntime:
             server = actor(
                 ServerActor, num_cpus=0, scheduling_strategy=here, max_restarts=SERVER_RESTARTS
             ).remote(run_spec)
-            pool = TrainerPool(run_spec, server, self.share, trainers=self.trainers)
+            pool = TrainerPool(run_spec, server, self.resources, trainers=self.trainers)
             try:
                 _supervise(server, pool, report, self.interrupts)
             except RayError as error:

@@ -28,8 +28,8 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.metrics import RunMetrics
-from leap_rl.training.runtime.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
 
 LONG_POLL_S = 10.0

@@ -21,9 +21,9 @@ from ray.exceptions import RayError
 
 from leap_rl.training.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults import FaultPoint
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
 from leap_rl.training.runtime.ray.trainer_actor import TrainerActor
-from leap_rl.training.runtime.run_spec import RunSpec
 
 LOOK_EVERY_S = 5.0
 """Seconds between two looks at the cluster's nodes."""
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class TrainerResources:
     """What a trainer takes of a node."""
 
     cores: int
@@ -95,7 +95,7 @@ class TrainerPool:
     run_spec: RunSpec
     server: Any
     """The parameter server's actor."""
-    share: Share
+    resources: TrainerResources
     """What each takes of a node."""
     trainers: int | None
     """How many there are to be; none for as many as the cluster has room for."""
@@ -147,7 +147,10 @@ class TrainerPool:
         names = (f"trainer-{index}" for index in itertools.count())
         name = next(name for name in names if name not in taken)
         self._incarnations[name] += 1
-        options: dict[str, Any] = {"num_cpus": self.share.cores, "num_gpus": self.share.gpus}
+        options: dict[str, Any] = {
+            "num_cpus": self.resources.cores,
+            "num_gpus": self.resources.gpus,
+        }
         if self._unfit_nodes:
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(self._unfit_nodes))})"}
         started = actor(TrainerActor, **options).remote()
@@ -161,7 +164,7 @@ class TrainerPool:
             return self._room
         self._look_again_s = now + LOOK_EVERY_S
         nodes = living_nodes()
-        room = sum(self.share.places(nodes[node]) for node in nodes.keys() - self._unfit_nodes)
+        room = sum(self.resources.places(nodes[node]) for node in nodes.keys() - self._unfit_nodes)
         if room == 0 and self._room > 0:
             _log.warning("no node of the cluster has room for a trainer: waiting for one that has")
         self._room = room

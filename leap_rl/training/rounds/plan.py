@@ -1,6 +1,6 @@
 """What a round is for.
 
-A round is a batch of slots served together. The server fills every slot exactly once; the policy
+A round is a batch of slots served together. The server fills every slot exactly once; the plan
 says which tasks fill them, what they start from, and what closing the round does: average and step
 (``meta_training.py``), or make curves (``learning.py``, ``transfer.py``).
 """
@@ -81,7 +81,7 @@ class ClosedRound:
     """The checkpoint that did best in validation so far, if any did."""
 
 
-class RoundPolicy(Protocol):
+class RoundPlan(Protocol):
     """The rounds of a run. The server calls one method at a time."""
 
     @property
@@ -92,7 +92,7 @@ class RoundPolicy(Protocol):
     def saves_agents(self) -> bool:
         """Whether trained agents are to be saved."""
 
-    def theta0(self, start: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> FloatVector:
         """Return a starting point of the open round, [P]; the same array until it closes."""
 
     def open(self, round_number: int) -> Sequence[TaskSpec]:
@@ -106,5 +106,5 @@ class RoundPolicy(Protocol):
         """
 
 
-RoundPolicyFactory: TypeAlias = Callable[[RunFolder], RoundPolicy]
-"""Restores a run's policy from the folder's newest checkpoint; small and picklable."""
+RoundPlanFactory: TypeAlias = Callable[[RunFolder], RoundPlan]
+"""Restores a run's plan from the folder's newest checkpoint; small and picklable."""
