@@ -31,6 +31,9 @@ WRITES_WITHIN_S = 2.0
 SNAPSHOTS_WITHIN_S = 2.5
 OBJECT_STORE_BYTES = 512 * 2**20
 SERVER_RESTARTS = 20
+START_TRIES = 3
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,22 +140,16 @@ def cluster(
     if address is None:
         if metrics_port is not None:
             _check_free(metrics_port)
-        try:
-            ray.init(
-                address="local",
-                include_dashboard=False,
-                num_cpus=max(cores(), cores_wanted),
-                object_store_memory=OBJECT_STORE_BYTES,
-                # One below it, as Ray opens the folder that it is given to everybody.
-                _temp_dir=str(private_folder() / "r"),
-                _metrics_export_port=metrics_port,
-                **quiet,
-            )
-        except Exception as error:  # Ray raises just that where a busy machine takes too long
-            raise RunFailedError(
-                f"Ray does not start on this machine ({first_line(error)}); "
-                "--runtime.kind local needs no Ray"
-            ) from None
+        _start(
+            address="local",
+            include_dashboard=False,
+            num_cpus=max(cores(), cores_wanted),
+            object_store_memory=OBJECT_STORE_BYTES,
+            # One below it, as Ray opens the folder that it is given to everybody.
+            _temp_dir=str(private_folder() / "r"),
+            _metrics_export_port=metrics_port,
+            **quiet,
+        )
     else:
         try:
             ray.init(address=address, **quiet)
@@ -168,6 +165,28 @@ def cluster(
         yield
     finally:
         ray.shutdown()
+
+
+def _start(**options: Any) -> None:
+    """Start a cluster on this machine; on a busy one Ray may need several tries.
+
+    Raises:
+        RunFailedError: It did not start in `START_TRIES` tries.
+    """
+    for number in range(1, START_TRIES + 1):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:  # Ray raises just that where a busy machine takes too long
+            ray.shutdown()  # what did start; the next try has a session of its own
+            if number == START_TRIES:
+                raise RunFailedError(
+                    f"Ray does not start on this machine, in {START_TRIES} tries "
+                    f"({first_line(error)}); --runtime.kind local needs no Ray"
+                ) from None
+            _log.warning(
+                "Ray did not start (%s); try %d of %d", first_line(error), number + 1, START_TRIES
+            )
 
 
 def _check_free(metrics_port: int) -> None:
