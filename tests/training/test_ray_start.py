@@ -1,4 +1,4 @@
-"""A cluster of the run's own is started again where Ray fails; one that refuses is not asked again."""
+"""The run's own cluster is started again where Ray fails; one that is joined is asked once."""
 
 from __future__ import annotations
 

@@ -122,7 +122,6 @@ class EvaluationPlan:
 
     @property
     def saves_agents(self) -> bool:
-        """Whether trained agents are to be saved."""
         return self.factory.save_agents
 
     def theta0(self, start_index: int = 0) -> FloatVector:

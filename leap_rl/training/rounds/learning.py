@@ -62,18 +62,15 @@ class Learning:
     rounds = 1
 
     def theta0(self, start_index: int = 0) -> FloatVector:
-        """Return the initialization, [P]; there is one."""
         return self.initialization
 
     def open(self, round_number: int) -> list[TaskSpec]:
-        """Return one task for each game."""
         return [
             TaskSpec(game=game, seed=task_seed(self.factory.seed, round_number, slot))
             for slot, game in enumerate(self.factory.games)
         ]
 
     def close(self, filled: FilledRound) -> ClosedRound:
-        """Make rows of the learning curves, and of the games that were dropped."""
         unit = self.factory.unit
         rows = [
             learn_row(slot.spec.game, point, unit)

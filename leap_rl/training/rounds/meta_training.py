@@ -127,11 +127,9 @@ class MetaTraining:
 
     @property
     def rounds(self) -> int:
-        """How many meta-steps the run has."""
         return self.factory.meta_steps
 
     def theta0(self, start_index: int = 0) -> FloatVector:
-        """Return the initialization of the open meta-step, [P]; there is one."""
         return self._theta0
 
     def open(self, round_number: int) -> list[TaskSpec]:

@@ -174,6 +174,5 @@ def _returns(game: str, return_sum: float, episodes: int) -> Values:
 
 
 def _means(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each name over those mappings that have it."""
     names = dict.fromkeys(name for each in metrics for name in each)
     return {name: fmean([each[name] for each in metrics if name in each]) for name in names}

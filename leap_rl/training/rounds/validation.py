@@ -77,7 +77,6 @@ class ValidationState:
         return found
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint's state is to hold."""
         return {} if self.best is None else {"validation": asdict(self)}
 
     def judge(

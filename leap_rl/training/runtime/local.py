@@ -35,7 +35,6 @@ class LocalClient:
     interrupts: Interrupts
 
     def claim(self, claim: Claim) -> Work:
-        """Ask for work."""
         work = self.server.claim(claim)
         self.schedule.start_task()
         self.report(self.server.status())
@@ -56,14 +55,12 @@ class LocalClient:
         return answer
 
     def complete(self, message: Complete) -> Counted | Abandon:
-        """Send a whole sum."""
         answer = self.server.complete(message)
         self.schedule.start_task()
         self.report(self.server.status())
         return answer
 
     def diverged(self, message: Diverged) -> Abandon:
-        """Tell that a task's numbers are no longer finite."""
         return self.server.diverged(message)
 
 

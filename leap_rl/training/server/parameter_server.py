@@ -61,7 +61,6 @@ class ParameterServer:
 
     @property
     def counters(self) -> Counters:
-        """Counts since this process began."""
         return self.rounds.counters
 
     @property
@@ -75,7 +74,6 @@ class ParameterServer:
         return self.rounds.open_round
 
     def status(self) -> RunStatus:
-        """Return the run's status."""
         return self.rounds.status()
 
     # -- claims -----------------------------------------------------------------------------------

@@ -107,22 +107,18 @@ class OpenRound:
         return next((slot for slot in self.slots if slot.owner == trainer), None)
 
     def let_run(self, slot: Slot, trainer: str) -> None:
-        """Let a trainer work on a slot for a lease."""
         slot.state, slot.owner, slot.heard = SlotState.RUNNING, trainer, False
         self.renew(slot)
 
     def renew(self, slot: Slot) -> None:
-        """Give a running slot a fresh lease."""
         slot.lease_until_s = self.clock() + self.lease_policy.lease_s
 
     def release(self, trainer: str, cause: str) -> None:
-        """Free the slot of a trainer, if it has one."""
         slot = self.held_by(trainer)
         if slot is not None:
             self.free(slot, cause)
 
     def free(self, slot: Slot, cause: str) -> None:
-        """Take a slot from its trainer."""
         slot.free()
         if slot.trainer_failures >= self.lease_policy.max_attempts:
             self.failure = (
@@ -212,7 +208,6 @@ class Rounds:
         return self.open_round.number >= self.plan.rounds or self.open_round.failure is not None
 
     def status(self) -> RunStatus:
-        """Return the run's status."""
         slots = self.open_round.slots
         return RunStatus(
             round=self.open_round.number,
@@ -332,7 +327,6 @@ class Rounds:
 
 
 def _entry(slot: FilledSlot | DroppedSlot) -> dict[str, Any]:
-    """Return a checkpoint's entry of a slot."""
     entry = {**slot.spec.plain(), "attempt": slot.attempt, "restarts": slot.restarts}
     if isinstance(slot, DroppedSlot):
         return entry | {"dropped": slot.reason}

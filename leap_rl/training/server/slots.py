@@ -105,7 +105,6 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The slot in messages to the user."""
         where = f"slot {self.index} of round {self.round}"
         return f"{self.spec.game} ({where}, task seed {self.task_seed})"
 
@@ -145,7 +144,6 @@ class Slot:
         return taken.snapshot
 
     def write_snapshot(self, message: Stream, snapshot: Bytes) -> None:
-        """Put a stream's snapshot on disk, with its sum."""
         self.files.write_snapshot(
             SlotSnapshot(
                 restarts=self.restarts,
@@ -158,7 +156,6 @@ class Slot:
         self.durable_steps = message.progress.agent_steps
 
     def free(self) -> None:
-        """Take it from its trainer, which is lost."""
         self._leave(SlotState.PENDING)
         self.trainer_failures += 1
 
@@ -195,7 +192,6 @@ class Slot:
         self.contribution = contribution
 
     def drop(self, reason: str, agent_steps: int) -> None:
-        """Complete it without a contribution."""
         self._complete(
             DroppedSlot(
                 spec=self.spec,
@@ -231,7 +227,6 @@ class Slot:
         self.fill(self.contribution, record, episodes, cut_off=True)
 
     def take(self, result: FilledSlot | DroppedSlot) -> None:
-        """Take a result that is on disk."""
         self._leave(SlotState.COMPLETE)
         self.attempt, self.restarts = result.attempt, result.restarts
         self.result = result

@@ -61,20 +61,17 @@ class StreamSchedule:
         self.start_task()
 
     def start_task(self) -> None:
-        """Count again from now."""
         now = time.monotonic()
         self._next_stream_s = now + self.stream_every_s
         self._next_snapshot_s = now + self.snapshot_every_s
 
     def due(self) -> Due:
-        """Return what is due."""
         now = time.monotonic()
         if now >= self._next_snapshot_s:
             return Due.SNAPSHOT
         return Due.SUM if now >= self._next_stream_s else Due.NOTHING
 
     def sent(self, *, snapshot: bool) -> None:
-        """Note that a stream is on its way."""
         now = time.monotonic()
         self._next_stream_s = now + self.stream_every_s
         if snapshot:

@@ -61,7 +61,6 @@ class Trainer:
     _idle_since_s: float = 0.0
 
     def run(self) -> None:
-        """Train task after task until the server says that the run has no more."""
         self._idle_since_s = time.monotonic()
         work = self._claim()
         while not isinstance(work, Finished):

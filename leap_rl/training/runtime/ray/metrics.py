@@ -26,7 +26,6 @@ class _Counter(Counter):
     """A counter that shows 0: Ray's own appears with its first event, which an increase misses."""
 
     def start(self) -> None:
-        """Show 0."""
         self._record(0)
 
 
@@ -50,7 +49,6 @@ class RunMetrics:
             self._register(run)
 
     def publish(self, status: RunStatus, counters: Counters) -> None:
-        """Show how the run stands."""
         if not self._broken:
             with self._best_effort():
                 self._publish(status, counters)

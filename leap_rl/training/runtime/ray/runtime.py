@@ -97,7 +97,6 @@ def _supervise(
     report: Callable[[RunStatus], None],
     interrupts: Interrupts,
 ) -> None:
-    """Keep trainers alive and the user informed until the run is finished."""
     progress = None
     while True:
         interrupts.check()

@@ -121,7 +121,6 @@ class RayClient:
         return ask(method, message, timeout_s=ANSWER_TIMEOUT_S)
 
     def _has_left_snapshot(self) -> bool:
-        """Whether the server has answered the snapshot that was due for leaving."""
         sent = self._in_flight
         return bool(not self._snapshot_now and sent and sent.has_snapshot and sent.has_answer())
 
@@ -153,7 +152,6 @@ class TrainerActor:
         return node
 
     def run(self, run_spec: RunSpec, name: str, incarnation: int, server: Any) -> None:
-        """Train until the run has no more work."""
         configure_torch()
         client = RayClient(server, run_spec.make_schedule())
         trainer = run_spec.make_trainer(name=name, incarnation=incarnation, server=client)

@@ -136,13 +136,11 @@ class TrainerPool:
                 self._dismiss(life, error)
 
     def kill(self) -> None:
-        """End all of them at once."""
         for life in self._lives.values():
             ray.kill(life.actor)
         self._lives.clear()
 
     def _start(self) -> None:
-        """Start a trainer under the first free name."""
         taken = {life.name for life in self._lives.values()}
         names = (f"trainer-{index}" for index in itertools.count())
         name = next(name for name in names if name not in taken)
@@ -158,7 +156,6 @@ class TrainerPool:
         self._lives[reference] = _Life(name, started)
 
     def _look(self) -> int:
-        """Return how many trainers the cluster has room for, as last seen."""
         now = time.monotonic()
         if now < self._look_again_s:
             return self._room
