@@ -161,13 +161,13 @@ class TaskRecord:
     """The kind of processor that trained it: bits are promised per kind."""
     updates: int
     agent_steps: int
-    losses: Mapping[str, float]
+    losses: Mapping[str, float] = field(default_factory=dict)
     """Mean losses over all updates."""
-    path: Mapping[str, float]
+    path: Mapping[str, float] = field(default_factory=dict)
     """The gradient path's metrics, such as its energy."""
-    curve: tuple[CurvePoint, ...]
-    working_s: float
-    waiting_s: float
+    curve: tuple[CurvePoint, ...] = ()
+    working_s: float = 0.0
+    waiting_s: float = 0.0
     """Time the trainer waited for this work."""
 
 

@@ -149,7 +149,7 @@ class EvaluationPlan:
         ]
 
     def agents(self) -> list[Agent]:
-        """Return whose each slot is, in slot order."""
+        """Return the agents in slot order."""
         return agents_of(self.described)
 
     def close(self, filled: FilledRound) -> ClosedRound:

@@ -213,11 +213,6 @@ class Slot:
             processor="",
             updates=self.n,
             agent_steps=agent_steps,
-            losses={},
-            path={},
-            curve=(),
-            working_s=0.0,
-            waiting_s=0.0,
         )
         episodes = Episodes(
             agent_steps=np.empty(0, dtype=np.int64),

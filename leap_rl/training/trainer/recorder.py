@@ -1,4 +1,4 @@
-"""What a trainer remembers of a running task: losses, episodes, its learning curve, its speed."""
+"""Records a running task: losses, episodes, its learning curve, its speed."""
 
 from __future__ import annotations
 

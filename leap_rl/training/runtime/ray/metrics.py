@@ -1,4 +1,4 @@
-"""Puts what the parameter server counts on Ray's Prometheus pages.
+"""Publishes the parameter server's counters on Ray's Prometheus pages.
 
 Ray's agent collects the numbers every ten seconds and shows them on the page of the server's node.
 A restarted server begins another series: Ray labels each with its process.

@@ -21,7 +21,7 @@ from leap_rl.training.faults import FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
-from leap_rl.training.runtime.ray.private_folder import private_folder
+from leap_rl.training.runtime.ray.environment import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
 from leap_rl.training.runtime.ray.server_actor import ServerActor
 from leap_rl.training.runtime.ray.trainer_pool import TrainerPool, TrainerResources, living_nodes
@@ -45,7 +45,7 @@ class RayRuntime:
     address: str | None
     """The cluster to join; none starts one here and ends it with the run."""
     resources: TrainerResources
-    """What each trainer takes of a node."""
+    """What each trainer needs of a node."""
     metrics_port: int | None
     """Of the Prometheus page of a cluster that is started; none for a free one."""
     interrupts: Interrupts
@@ -177,7 +177,7 @@ def _start(**options: Any) -> None:
             ray.init(**options)
             return
         except Exception as error:  # Ray raises just that where a busy machine takes too long
-            ray.shutdown()  # what did start; the next try has a session of its own
+            ray.shutdown()  # of what did start; the next try has its own session
             if number == START_TRIES:
                 raise RunFailedError(
                     f"Ray does not start on this machine, in {START_TRIES} tries "
@@ -189,7 +189,7 @@ def _start(**options: Any) -> None:
 
 
 def _check_free(metrics_port: int) -> None:
-    """Refuse a port that cannot be had, of which Ray would say that it did not start in time."""
+    """Refuse a port that is taken: Ray would only report that it did not start in time."""
     try:
         with socket.socket() as page:
             page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one just left is free

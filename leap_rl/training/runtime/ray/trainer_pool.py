@@ -36,12 +36,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerResources:
-    """What a trainer takes of a node."""
+    """What a trainer needs of a node."""
 
     cores: int
-    """Its own, and those of the processes that its emulators are spread over."""
+    """For itself and its environment processes."""
     gpus: float
-    """A fraction below 1, which shares one with others, or a whole number."""
+    """A fraction below 1 (the GPU is shared), or a whole number."""
 
     def places(self, resources: Mapping[str, float]) -> int:
         """Return how many trainers a node with these resources has room for."""
@@ -55,7 +55,7 @@ class TrainerResources:
         return places
 
     def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
-        """Refuse a share that no node's resources hold: Ray would wait for such a node for ever.
+        """Refuse what no node has: Ray would wait for such a node for ever.
 
         Raises:
             RunFailedError: There are nodes with cores, and none has as many.
@@ -96,7 +96,7 @@ class TrainerPool:
     server: Any
     """The parameter server's actor."""
     resources: TrainerResources
-    """What each takes of a node."""
+    """What each needs of a node."""
     trainers: int | None
     """How many there are to be; none for as many as the cluster has room for."""
     deaths_since_progress: int = 0
@@ -104,7 +104,7 @@ class TrainerPool:
     _incarnations: Counter[str] = field(default_factory=Counter)
     _unfit_nodes: set[str] = field(default_factory=set)
     _room: int = 1
-    """As last seen; some before the first look, which then tells of none."""
+    """At the last look; 1 at first, so that "no room" is logged once."""
     _look_again_s: float = 0.0
 
     def fill(self, slots: int) -> None:
