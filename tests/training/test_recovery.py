@@ -174,18 +174,6 @@ def test_a_server_that_takes_over_knows_who_works_on_what(
     assert [task.trainer for task in again.status().running] == ["b"]
 
 
-def test_a_server_of_a_new_driver_waits_for_nobody(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    old = assigned(server.claim(claim("a"))).ticket
-    for _ in range(3):  # a run that is stopped again and again has lost no trainer by that
-        again = make_server(folder, max_attempts=2)
-        assert again.status().running == ()
-        work = assigned(again.claim(claim("a")))
-        assert again.status().failure is None
-    assert work.ticket.attempt == old.attempt + 3
-    assert isinstance(again.stream(stream(old, 9)), Abandon)
-
-
 def test_a_complete_is_counted_once_by_the_server_that_takes_over(folder: RunFolder) -> None:
     messages = []
     server = make_server(folder, FakePlan(batch=2))
@@ -219,15 +207,6 @@ def test_a_server_that_takes_over_gives_a_trainer_its_newest_slot_only(folder: R
     assert assigned(again.claim(claim("a", number=2))).ticket == second.ticket
 
 
-def test_a_server_that_takes_over_waits_for_nobody_of_an_older_driver(folder: RunFolder) -> None:
-    old = assigned(make_server(folder).claim(claim("a", number=7)))
-    make_server(folder, session="new")  # whose trainers have claimed nothing yet
-    again = make_server(folder, session="new", trainers_live=True)
-    assert again.status().running == ()
-    work = assigned(again.claim(claim("a", number=1)))
-    assert (work.ticket.slot, work.ticket.attempt) == (0, old.ticket.attempt + 1)
-
-
 def test_a_server_that_takes_over_tells_its_driver_s_trainers_from_those_before(
     folder: RunFolder,
 ) -> None:
@@ -244,11 +223,6 @@ def test_a_server_that_takes_over_tells_its_driver_s_trainers_from_those_before(
     # The next life of the new driver's server knows its own.
     third = make_server(folder, session="new", trainers_live=True)
     assert [task.attempt for task in third.status().running] == [work.ticket.attempt]
-
-
-def test_a_lease_of_an_older_version_is_of_no_driver(folder: RunFolder) -> None:
-    make_server(folder, session="").claim(claim("a"))
-    assert make_server(folder, session="new", trainers_live=True).status().running == ()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from leap_rl.training.messages import (
 )
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.client import Due
+from leap_rl.training.trainer.recorder import LossMean
 from leap_rl.training.trainer.trainer import Trainer
 from tests.training.fakes import SIZE, FakePlan, FakeTasks, make_server, newest_sum
 
@@ -182,3 +183,11 @@ def test_an_agent_comes_back_only_where_it_is_carried_over(tmp_path: Path) -> No
     link = RecordingLink(make_server(RunFolder(tmp_path / "not"), FakePlan(rounds=1, batch=1)))
     train(link, FakeTasks(UPDATES))
     assert link.completes[0].agent == {}
+
+
+def test_each_loss_is_averaged_over_the_updates_that_had_it() -> None:
+    mean = LossMean()
+    assert mean.means() == {}
+    for losses in ({"total": 1.0}, {"total": 2.0, "validation": 0.5}, {"total": 6.0}):
+        mean.add(losses)
+    assert mean.means() == {"total": 3.0, "validation": 0.5}
