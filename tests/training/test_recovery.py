@@ -101,26 +101,6 @@ def test_a_snapshot_is_durable_once_the_answer_says_so(folder: RunFolder) -> Non
     np.testing.assert_array_equal(newest_sum(again, 0)[1], contribution(0, 3))
 
 
-def test_an_overtaken_snapshot_changes_nothing(server: ParameterServer) -> None:
-    ticket = assigned(server.claim(claim("a"))).ticket
-    server.stream(with_snapshot(ticket, 4))
-    assert server.stream(with_snapshot(ticket, 3)) == Continue(durable_n=4)
-    server.stream(with_snapshot(ticket, 4, fill=9))
-    server.trainer_lost("a", "killed")
-    snapshot = assigned(server.claim(claim("b"))).snapshot
-    assert snapshot is not None
-    assert snapshot.tolist() == [4] * 7
-
-
-def test_a_snapshot_of_an_older_attempt_is_not_taken(server: ParameterServer) -> None:
-    old = assigned(server.claim(claim("a"))).ticket
-    server.trainer_lost("a", "killed")
-    server.claim(claim("b"))
-    assert isinstance(server.stream(with_snapshot(old, 6)), Abandon)
-    server.trainer_lost("b", "killed")
-    assert assigned(server.claim(claim("c"))).snapshot is None
-
-
 def test_a_damaged_snapshot_costs_the_work_behind_it_and_no_more(folder: RunFolder) -> None:
     server = make_server(folder)
     server.stream(with_snapshot(assigned(server.claim(claim("a"))).ticket, 3))
@@ -259,29 +239,6 @@ def test_a_sealed_file_with_values_that_cannot_be_is_set_aside(
     assert path.with_name(f"{path.name}.damaged").exists()
     assert "what it held is computed again" in caplog.text
     assert again.status().slots_complete == 0
-
-
-def test_getting_further_is_not_forgotten_with_the_server(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    server.claim(claim("a"))
-    server.trainer_lost("a", "killed")
-    server.stream(with_snapshot(assigned(server.claim(claim("b"))).ticket, 3))
-    again = make_server(folder, max_attempts=2, trainers_live=True)
-    again.trainer_lost("b", "killed")
-    assert again.status().failure is None
-    again.claim(claim("c"))
-    again.trainer_lost("c", "killed")
-    assert again.status().failure is not None
-
-
-def test_lost_trainers_are_not_forgotten_with_the_server(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    server.claim(claim("a"))
-    server.trainer_lost("a", "killed")
-    server.claim(claim("b"))
-    again = make_server(folder, max_attempts=2, trainers_live=True)
-    again.trainer_lost("b", "killed")
-    assert again.status().failure is not None
 
 
 def test_a_complete_is_counted_again_though_its_lease_is_gone(folder: RunFolder) -> None:
