@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ class FailingRay:
     def __init__(self, failures: int) -> None:
         self.failures = failures
         self.calls: list[str] = []
+        self.left: list[subprocess.Popen[bytes]] = []
 
     def is_initialized(self) -> bool:
         return False
@@ -26,6 +29,7 @@ class FailingRay:
     def init(self, **options: Any) -> None:
         self.calls.append(f"init {options['address']}")
         if self.calls.count(self.calls[-1]) <= self.failures:
+            self.left.append(subprocess.Popen(["sleep", "60"]))
             raise ConnectionError(RAYLET)
 
     def shutdown(self) -> None:
@@ -49,6 +53,7 @@ def test_a_start_that_fails_is_tried_again(
     ray = FailingRay(failures)
     start(ray, None, monkeypatch)
     assert ray.calls == ["init local", "shutdown"] * failures + ["init local", "run", "shutdown"]
+    assert [process.wait(timeout=5) for process in ray.left] == [-signal.SIGKILL] * failures
     told = "Ray did not start (The current node timed out during startup: raylet failed to startup)"
     assert caplog.messages == [f"{told}; try {number} of 3" for number in range(2, 2 + failures)]
 
@@ -65,3 +70,6 @@ def test_a_cluster_that_does_not_answer_is_asked_once(monkeypatch: pytest.Monkey
     with pytest.raises(RunFailedError, match="no Ray cluster answers there"):
         start(ray, "10.0.0.1:6379", monkeypatch)
     assert ray.calls == ["init 10.0.0.1:6379"]
+    assert [process.poll() for process in ray.left] == [None], "it is not this run's"
+    ray.left[0].kill()
+    ray.left[0].wait()

@@ -112,18 +112,6 @@ def test_a_damaged_snapshot_costs_the_work_behind_it_and_no_more(folder: RunFold
     assert (work.ticket.attempt, work.durable_n, work.snapshot) == (2, 0, None)
 
 
-def test_a_slot_that_gets_further_may_lose_any_number_of_trainers(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    for life in range(1, 6):
-        ticket = assigned(server.claim(claim("a", incarnation=life))).ticket
-        server.stream(with_snapshot(ticket, life))
-        server.trainer_lost("a", "killed")
-    assert server.status().failure is None
-    server.claim(claim("a", incarnation=7))
-    server.trainer_lost("a", "killed")
-    assert server.status().failure is not None
-
-
 def test_a_complete_slot_has_no_snapshot_any_more(
     server: ParameterServer, folder: RunFolder
 ) -> None:
@@ -247,23 +235,6 @@ def test_a_complete_is_counted_again_though_its_lease_is_gone(folder: RunFolder)
     server.complete(message)
     folder.slot(0, 0).with_suffix(".lease").unlink()
     assert isinstance(make_server(folder, trainers_live=True).complete(message), Counted)
-
-
-def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = FakePlan(batch=1)
-    server = make_server(folder, plan)
-    message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
-    with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.storage.run_folder.write_folder", disk_full)
-        for _ in range(2):
-            with pytest.raises(OSError, match="No space left"):
-                server.complete(message)
-    answer = server.complete(message)
-    assert isinstance(answer, Counted)
-    assert assigned(answer.next).ticket.round == 1
-    assert len(plan.closed) == 1
 
 
 def test_a_round_steps_once_though_the_next_one_cannot_be_opened(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from leap_rl.compute.machine import cores
+from leap_rl.compute.machine import cores, descendants
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import FaultPoint
@@ -172,12 +174,17 @@ def _start(**options: Any) -> None:
     Raises:
         RunFailedError: It did not start in `START_TRIES` tries.
     """
+    before = set(descendants(os.getpid()))
     for number in range(1, START_TRIES + 1):
         try:
             ray.init(**options)
             return
         except Exception as error:  # Ray raises just that where a busy machine takes too long
-            ray.shutdown()  # of what did start; the next try has its own session
+            # The next try has a session of its own. Of this one, Ray leaves what did start.
+            ray.shutdown()
+            for left in set(descendants(os.getpid())) - before:
+                with suppress(OSError):
+                    os.kill(left, signal.SIGKILL)
             if number == START_TRIES:
                 raise RunFailedError(
                     f"Ray does not start on this machine, in {START_TRIES} tries "
