@@ -7,17 +7,15 @@ RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 
 from __future__ import annotations
 
-import atexit
 import os
 import secrets
 import shutil
-import sys
-import tempfile
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.runtime.ray.private_folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_without_token
 
 if TYPE_CHECKING:
@@ -49,10 +47,6 @@ LOCAL = "local"
 
 AUTO = "auto"
 """The address of the cluster that a node of this machine belongs to."""
-
-
-BELOW_BYTES = 93
-"""What `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take of a socket's path."""
 
 
 def make_ray_runtime(
@@ -110,28 +104,6 @@ def probe_own_cluster() -> float:
     from leap_rl.training.runtime.ray.runtime import probe
 
     return probe()
-
-
-@cache
-def private_folder() -> Path:
-    """Return this process's own folder for Ray's files and token, removed when it ends.
-
-    Ray puts sockets below it, whose paths must not exceed 107 bytes, on macOS 103: a long TMPDIR is
-    not used.
-    """
-    parent = tempfile.gettempdir()
-    longest = 103 if sys.platform == "darwin" else 107
-    if len(os.fsencode(parent)) > longest - BELOW_BYTES:
-        parent = "/tmp"
-    owner = os.getpid()
-    folder = Path(tempfile.mkdtemp(prefix=f"leap_rl-{owner}-", dir=parent))  # for this user alone
-
-    def remove() -> None:
-        if os.getpid() == owner:  # not in a forked child
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
 
 
 def _token_file(folder: Path) -> Path:

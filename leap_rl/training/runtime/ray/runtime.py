@@ -23,7 +23,7 @@ from leap_rl.training.faults import FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
-from leap_rl.training.runtime.ray.environment import private_folder
+from leap_rl.training.runtime.ray.private_folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
 from leap_rl.training.runtime.ray.server_actor import ServerActor
 from leap_rl.training.runtime.ray.trainer_pool import TrainerPool, TrainerResources, living_nodes
