@@ -205,7 +205,7 @@ class Continue:
     """The stream was taken in."""
 
     durable_n: int
-    """Segments that survive anything from now on."""
+    """Segments that a crash cannot lose any more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

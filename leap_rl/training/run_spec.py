@@ -19,7 +19,7 @@ from leap_rl.training.trainer.trainer import Trainer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSpec:
-    """All that a server and its trainers are made from; small, and travels to any process."""
+    """What a server and its trainers are made from; small and picklable."""
 
     run_dir: str
     """The run's folder, which holds at least its first checkpoint."""

@@ -1,4 +1,4 @@
-"""What a round is for.
+"""The plan of a run's rounds.
 
 A round is a batch of slots served together. The server fills every slot exactly once; the plan
 says which tasks fill them, what they start from, and what closing the round does: average and step
@@ -25,7 +25,7 @@ class FilledSlot:
     attempt: int
     """The attempt that completed it."""
     restarts: int = 0
-    """How often the task was started again with another seed, as its numbers went bad."""
+    """How often the task diverged and was started again with another seed."""
     cut_off: bool = False
     """Whether the round closed before the task was complete: the rest is of its part so far."""
     contribution: FloatVector
@@ -45,7 +45,7 @@ class DroppedSlot:
     restarts: int = 0
     reason: str
     agent_steps: int
-    """What its task had done by then."""
+    """Of its task, up to its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,7 @@ RATE_UNIT = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Which games judge the initialization, and when."""
+    """Which games validate the initialization, and when."""
 
     every_meta_steps: int
     """From meta-step 0 on."""

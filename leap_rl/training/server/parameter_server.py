@@ -42,7 +42,7 @@ OnDivergence: TypeAlias = Literal["stop", "restart_task", "drop_task"]
 """As `task.on_divergence`."""
 
 MAX_RESTARTS = 3
-"""Seeds tried in place of one whose numbers went bad, before the run stops."""
+"""Seeds tried after one has diverged, before the run stops."""
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class ParameterServer:
             )
             self._open.release(claim.trainer, "its trainer was started from scratch")
         if claim.incarnation < trainer.incarnation:
-            return Finished()  # taken for dead and replaced: it must not get work again
+            return Finished()  # taken for dead, and replaced by a newer incarnation
         if claim.number < trainer.number:
             self.counters.repeats_refused += 1
             return Wait()  # overtaken on the way; nobody waits for this answer any more
@@ -104,7 +104,7 @@ class ParameterServer:
         return self._next_work(claim, trainer)
 
     def _next_work(self, claim: Claim, trainer: TrainerState) -> Work:
-        self.rounds.close_if_full()  # where the checkpoint could not be written before
+        self.rounds.close_if_full()  # if an earlier call could not write the checkpoint
         if self.rounds.finished:
             return Finished()
         slot = next((slot for slot in self._open.slots if slot.state is SlotState.PENDING), None)

@@ -94,7 +94,7 @@ class Slot:
     durable_steps: int | None = None
     """The same, at the newest snapshot that this server has taken in."""
     result: FilledSlot | DroppedSlot | None = field(default=None, repr=False)
-    """What completed it."""
+    """The result that completed it."""
 
     @property
     def task_seed(self) -> int:

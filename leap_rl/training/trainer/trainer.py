@@ -50,7 +50,7 @@ class Trainer:
     name: str
     """The trainer's name, unique in the run."""
     incarnation: int
-    """Which life of that name this is, from 1."""
+    """Counts the starts of a trainer of this name, from 1."""
     server: ServerClient
     make_task: TaskFactory
     method: Method
@@ -111,7 +111,7 @@ class Trainer:
             path.end(end_of_path(task, batches=self.method.end_batches))
             whole = self._complete(assignment, task, recorder, path, waiting_s=waiting_s)
             self.on_fault_point(FaultPoint.TRAINER_COMPLETING)
-            self._idle_since_s = time.monotonic()  # from here on the trainer waits for an answer
+            self._idle_since_s = time.monotonic()  # until the answer
             return self.server.complete(replace(whole, carried_agent=carried))
         except NonFiniteError as error:
             return self.server.diverged(

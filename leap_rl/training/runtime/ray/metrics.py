@@ -58,7 +58,7 @@ class RunMetrics:
         """Warn of what fails here, once."""
         try:
             yield
-        except Exception as error:  # a mirror stops no run, however it breaks
+        except Exception as error:  # metrics must not stop a run
             self._broken = True
             _log.warning("Prometheus has failed (%s); the run continues without it", error)
 

@@ -65,7 +65,7 @@ class RayClient:
         """Make a snapshot due, and end this process once that is answered; in the main thread."""
         if self._leave_s is None:
             self._snapshot_now, self._leave_s = True, time.monotonic() + LEAVE_WITHIN_S
-        if self._updated_s is None:  # it has no work, or begins with it
+        if self._updated_s is None:  # no task, or none that has begun
             raise SystemExit(1)
 
     def claim(self, claim: Claim) -> Work:
@@ -81,7 +81,7 @@ class RayClient:
         """What is to be sent now; called after every update."""
         now = self._updated_s = time.monotonic()
         if self._leave_s is not None and (self._has_left_snapshot() or now > self._leave_s):
-            raise SystemExit(1)  # as Ray would have had it at once
+            raise SystemExit(1)  # as Ray's own handler does at once
         due = Due.SNAPSHOT if self._snapshot_now else self.schedule.due()
         return Due.NOTHING if due is Due.NOTHING or self._is_on_the_way() else due
 

@@ -169,7 +169,7 @@ class TrainerPool:
 
     def _lose(self, life: _Life, error: Exception) -> None:
         self.run_spec.on_fault_point(FaultPoint.DRIVER_REPLACING)
-        ray.kill(life.actor)  # it may live on, out of reach, and hold its core
+        ray.kill(life.actor)  # it may be alive but unreachable, and hold its core
         self.deaths_since_progress += 1
         in_vain = 2 * self.run_spec.lease_policy.max_attempts * (len(self._lives) + 1)
         if self.deaths_since_progress > in_vain:
