@@ -1,3 +1,5 @@
+"""One readable example of each edge of a slot; test_protocol.py has them in any order."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The files behind the slots, and servers that take over from one that died."""
+
 from __future__ import annotations
 
 from typing import Any
