@@ -75,6 +75,7 @@ def joined(page: Mapping[str, Metric], name: str) -> float:
 def test_a_page_that_fails_is_reported_once_and_left(
     fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
     from leap_rl.training.runtime.ray import metrics as ray_metrics
 
     def fail(*_: object, **__: object) -> None:
