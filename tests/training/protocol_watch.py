@@ -262,7 +262,12 @@ class Watched:
         known = self.known.get(name, (0, 0))
         if number < known:  # overtaken, or of a dead one
             assert after == before
-            assert isinstance(work, Wait if number[0] == known[0] else Finished)
+            # A server whose disk was full knows the newer life whose claim it could not answer.
+            failed = [life for trainer, life, _ in self.unanswered if trainer == name]
+            if number[0] == known[0] and max(failed, default=0) > number[0]:
+                assert isinstance(work, Wait | Finished)
+            else:
+                assert isinstance(work, Wait if number[0] == known[0] else Finished)
             return
         self.known[name] = number
         if isinstance(work, Assignment):
