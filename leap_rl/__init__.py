@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leap_rl.api import Evaluation, Run, StopRun, evaluate, learn, load_encoder, resume, train
     from leap_rl.config import EvaluateConfig, LearnConfig, TrainConfig
-    from leap_rl.training.errors import RunFailedError
+    from leap_rl.core.errors import RunFailedError
 
     __version__: str
 
@@ -36,7 +36,7 @@ _HOMES = {
     "EvaluateConfig": "leap_rl.config",
     "LearnConfig": "leap_rl.config",
     "TrainConfig": "leap_rl.config",
-    "RunFailedError": "leap_rl.training.errors",
+    "RunFailedError": "leap_rl.core.errors",
 }
 
 

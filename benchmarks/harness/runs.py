@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.core.errors import RunFailedError
 from leap_rl.evaluation.results import Evaluation, read_evaluation
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.errors import RunFailedError
 
 EXIT_REFUSED: Final = 2
 """Of leap-rl, for bad input."""

@@ -26,7 +26,7 @@ from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import meta_train, rows_of
 from benchmarks.harness.tables import write_table
-from leap_rl.config.parsing import spelled
+from leap_rl.core.parsing import spelled
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import mean_interval, shown
 from leap_rl.tracking.metrics import by_game

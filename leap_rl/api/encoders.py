@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_rl import pretrained
 from leap_rl.api.runs import Run, place_of
 from leap_rl.app.initializations import find_initialization
 from leap_rl.app.policies import make_tasks
@@ -14,9 +13,10 @@ from leap_rl.config import TrainConfig
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import load_parameters
+from leap_rl.sharing import pretrained
+from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tasks.played import PlayedFamily
-from leap_rl.training.initialization import load_tensors
 
 if TYPE_CHECKING:
     from torch import nn

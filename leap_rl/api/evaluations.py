@@ -11,7 +11,7 @@ from leap_rl.api.process import call
 from leap_rl.api.runs import Callback, Run, follow, place_for, place_of
 from leap_rl.app.evaluation_tables import AGENTS, COMPARISONS, agents_of, comparisons_of
 from leap_rl.config import EvaluateConfig
-from leap_rl.config.parsing import spelled
+from leap_rl.core.parsing import spelled
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.summary import Summary
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Final
 
-from leap_rl.config.parsing import TRUST_IMPORTS
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.training.interrupts import StopReason
 
 POLL_EVERY_S: Final = 0.2

@@ -12,8 +12,8 @@ from leap_rl.api.process import call
 from leap_rl.app.creation import new_folder
 from leap_rl.app.record import read_run
 from leap_rl.config import Config, LearnConfig, TrainConfig, to_mapping
-from leap_rl.config.parsing import spelled
-from leap_rl.storage import plain_yaml
+from leap_rl.core import plain_yaml
+from leap_rl.core.parsing import spelled
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.jsonl import read_rows

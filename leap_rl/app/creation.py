@@ -13,12 +13,12 @@ from leap_rl.app.initializations import find_initialization, read_theta0
 from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
 from leap_rl.app.record import Origin, Record, computes_here, versions_here
 from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig, fingerprint, init_of
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.core.urls import redacted
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.storage.urls import redacted
 from leap_rl.tracking.wandb_folder import note_sources
 
 C = TypeVar("C", bound=Config)

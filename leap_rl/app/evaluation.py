@@ -19,7 +19,7 @@ from leap_rl.app.initializations import (
 )
 from leap_rl.app.policies import make_evaluation, make_tasks
 from leap_rl.config import EvaluateConfig, flatten
-from leap_rl.config.parsing import config_parser, options_given, parse
+from leap_rl.core.parsing import config_parser, options_given, parse
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.families import family_of

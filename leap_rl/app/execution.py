@@ -12,7 +12,8 @@ from leap_rl.app.monitor import Monitor, rows_of
 from leap_rl.app.policies import make_plan, make_tasks
 from leap_rl.app.supervise import is_supervisor, supervise
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, to_mapping
-from leap_rl.config.parsing import TRUST_IMPORTS
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
@@ -20,7 +21,6 @@ from leap_rl.tracking.console import Console, make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker, open_tracker
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.run_spec import RunSpec

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig
-from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 from leap_rl.training.rounds.evaluation import EvaluationFactory
 from leap_rl.training.rounds.learning import LearningFactory
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
@@ -11,10 +12,10 @@ from leap_rl.training.rounds.plan import RoundPlanFactory
 from leap_rl.training.rounds.validation import Validation
 
 
-def make_tasks(config: Config) -> ConfiguredTasks:
+def make_tasks(config: Config) -> Learner:
     """Return what makes a run's tasks."""
     meta = config.meta if isinstance(config, TrainConfig) else None
-    return ConfiguredTasks(
+    return make_learner(
         task=config.task,
         agent=config.agent,
         loss_difference=meta.loss_difference if meta else "next_batch",

@@ -9,10 +9,10 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from leap_rl import __version__
-from leap_rl.compute.determinism import processor_kind
 from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.determinism import processor_kind
+from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.version import __version__
 from leap_rl.storage.checked import checked
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.families import package_of

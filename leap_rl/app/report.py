@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from leap_rl import __version__
 from leap_rl.app.clips import clip_path
 from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.record import StoredRun, read_run
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten, to_mapping
+from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run_text import closed_slots, game_rows, history_sentence, run_verdict
 from leap_rl.evaluation.page import Clip, Part, Table, render

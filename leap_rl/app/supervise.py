@@ -11,7 +11,7 @@ from types import FrameType
 from leap_rl.app.display import shown, tell
 from leap_rl.app.invocation import Invocation
 from leap_rl.config import Config
-from leap_rl.config.parsing import TRUST_IMPORTS
+from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.storage.run_folder import RunFolder
 
 SUPERVISED = "LEAP_RL_SUPERVISED"

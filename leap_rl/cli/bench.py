@@ -12,7 +12,7 @@ import jsonargparse
 
 from leap_rl.app.invocation import Invocation
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 
 BENCHES: Final[dict[str, Any]] = {"throughput": ThroughputConfig}
 """The config of each measurement."""

@@ -9,7 +9,7 @@ from leap_rl.app.evaluation import configure, create_evaluation, warnings_of
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
 from leap_rl.config import EvaluateConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 
 SHORT = {
     "--games": ["--task.games"],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from leap_rl import __version__
 from leap_rl.app.display import program, shown, tell
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.record import StoredRun, differences, parse_over, read_run, versions_here
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.config import Config, TrainConfig, defining_options
+from leap_rl.core.version import __version__
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
 

@@ -8,7 +8,7 @@ from leap_rl.app.creation import create_run, resolve
 from leap_rl.app.execution import run
 from leap_rl.app.invocation import Invocation
 from leap_rl.config import LearnConfig, TrainConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 
 
 def main(

@@ -13,8 +13,8 @@ from leap_rl.config.fingerprint import (
     init_of,
     to_mapping,
 )
-from leap_rl.config.parsing import flatten
 from leap_rl.config.validation import ValidationConfig
+from leap_rl.core.parsing import flatten
 
 __all__ = [
     "COMMANDS",

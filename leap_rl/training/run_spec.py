@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
+from leap_rl.core.errors import UnfitMachineError
+from leap_rl.learners.task import TaskFactory
 from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import TaskFactory
-from leap_rl.training.errors import UnfitMachineError
 from leap_rl.training.faults import OnFaultPoint, no_fault
 from leap_rl.training.rounds.plan import RoundPlanFactory
 from leap_rl.training.server.parameter_server import OnDivergence, ParameterServer

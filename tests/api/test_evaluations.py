@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import leap_rl
 from leap_rl import Evaluation, Run
 from leap_rl.cli import main
-from leap_rl.config.parsing import spelled
+from leap_rl.core.parsing import spelled
 from tests.end_to_end.whole_runs import stopped_after
 
 pytestmark = pytest.mark.usefixtures("without_plots")

@@ -20,7 +20,7 @@ from benchmarks.harness.protocol import (
 )
 from benchmarks.harness.protocol_runs import cosines_of, run_cell
 from leap_rl.config import TrainConfig
-from leap_rl.config.parsing import config_parser, parse, spelled
+from leap_rl.core.parsing import config_parser, parse, spelled
 
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = sorted((ROOT / "benchmarks/protocols").glob("*.yaml"))

@@ -18,13 +18,13 @@ from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.evaluate import take_inits
 from leap_rl.config import EvaluateConfig
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
+from leap_rl.sharing.initialization import save_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import save_tensors
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 from leap_rl.training.trainer.recorder import TaskRecorder
 from tests.end_to_end.whole_runs import stopped_after
@@ -330,7 +330,15 @@ def test_what_learns_otherwise_is_told(trained: Path, unlike: Path) -> None:
 
 
 def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
-    ppo = ["--task.kind", "rllib", "--task.unroll_length=128", "--task.agent_steps", "204800"]
+    ppo = [
+        "--task.kind",
+        "gymnasium",
+        "--agent.algorithm",
+        "rllib:PPO",
+        "--task.unroll_length=128",
+        "--task.agent_steps",
+        "204800",
+    ]
     ppo += ['--task.games=["MinAtar/Asterix-v1"]']
     config, (group,) = configure(["pretrained:minatar-leap"], ppo)
     (found,) = group.runs

@@ -11,7 +11,7 @@ import yaml
 from leap_rl import __version__
 from leap_rl.cli import COMMANDS, main
 from leap_rl.config import TrainConfig, flatten, to_mapping
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 
 ROOT = Path(__file__).parents[2]
 

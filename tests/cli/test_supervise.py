@@ -16,8 +16,8 @@ import pytest
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.supervise import supervise
 from leap_rl.cli import EXIT_TERMINATED, main
-from leap_rl.compute.machine import descendants
 from leap_rl.config import TrainConfig
+from leap_rl.core.machine import descendants
 from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from leap_rl.config import (
     flatten,
     to_mapping,
 )
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.envs.atari.settings import PRESETS
 
 ROOT = Path(__file__).parents[2]
@@ -145,8 +145,8 @@ def _changed(name: str, value: object) -> list[str] | None:
         (["--task.data_sha256", "1" * 64], False),
         (["--task.games", "[Latin]"], False),
         (["--task.omniglot.updates", "5"], False),
-        (["--task.omniglot.lr", "0.5"], False),
-        (["--task.omniglot.share", "all"], False),
+        (["--agent.classifier.lr", "0.5"], False),
+        (["--agent.classifier.share", "all"], False),
         (["--task.omniglot.split", "1"], False),
         (["--meta.method", "maml"], False),
     ],
@@ -168,7 +168,7 @@ def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
     for argv, message in (
         (
             ["--agent.lr", "0.5"],
-            "agent.lr = 0.5: has no effect with task.kind = omniglot; set task.omniglot.lr",
+            "agent.lr = 0.5: has no effect with task.kind = omniglot; set agent.classifier.lr",
         ),
         (["--agent.device", "cuda"], "agent.device = cuda: has no effect"),
         (["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect"),

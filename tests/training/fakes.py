@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.training.messages import (
     Assignment,
     Claim,

@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from leap_rl.app.creation import create_run
 from leap_rl.app.record import read_run
 from leap_rl.config import TrainConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Continue, Counted
 from leap_rl.training.server.parameter_server import ParameterServer

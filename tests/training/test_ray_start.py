@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 RAYLET = "The current node timed out during startup: raylet failed to startup\nand more"

@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from safetensors.numpy import save
 
+from leap_rl.core.errors import ProtocolError
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.errors import ProtocolError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.messages import (
     Abandon,

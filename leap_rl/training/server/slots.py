@@ -27,13 +27,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
 from leap_rl.storage.checked import checked
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import Arrays, SealError, seal, unseal
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import (
     Bytes,
     Claim,
