@@ -24,7 +24,7 @@ from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.server.open_round import LeasePolicy
+from leap_rl.training.server.rounds import LeasePolicy
 
 FLOAT32_BYTES = 4
 
@@ -73,7 +73,7 @@ def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
         fingerprint="bench",
         method=NoMethod(),
         make_task=cast(Any, tasks),
-        make_policy=partial(make_policy, trainers=tasks.together, size=tasks.size),
+        make_plan=partial(make_plan, trainers=tasks.together, size=tasks.size),
         stream_every_s=0.0,
         snapshot_every_s=math.inf,
         lease_policy=LeasePolicy(lease_s=60.0, max_attempts=1),
@@ -83,7 +83,7 @@ def _run(tasks: StreamingTasks, path: Path) -> dict[str, Any]:
     return log
 
 
-def make_policy(folder: RunFolder, *, trainers: int, size: int) -> OneRound:
+def make_plan(folder: RunFolder, *, trainers: int, size: int) -> OneRound:
     """Make the round; it needs nothing of the folder."""
     return OneRound(trainers, size)
 

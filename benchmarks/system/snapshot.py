@@ -23,7 +23,7 @@ from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.leap import Leap
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.config import RuntimeConfig
-from leap_rl.training.server.slot_files import SlotFiles, SlotSnapshot
+from leap_rl.training.server.slots import SlotFiles, SlotSnapshot
 from leap_rl.training.trainer.recorder import TaskRecorder
 from leap_rl.training.trainer.snapshot import restore_snapshot, take_snapshot
 

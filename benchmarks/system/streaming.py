@@ -16,9 +16,10 @@ from leap_rl.meta.point import Point
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
-from leap_rl.training.rounds.policy import ClosedRound, FilledRound
-from leap_rl.training.runtime.run_spec import RunSpec
+from leap_rl.training.rounds.plan import ClosedRound, FilledRound
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.rounds import Rounds
 
 UPDATE_S = 0.001
 LOG = "server_log.json"
@@ -117,7 +118,7 @@ class OneRound:
         self._trainers = trainers
         self._theta0: FloatVector = np.zeros(size, dtype=np.float32)
 
-    def theta0(self, start: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> FloatVector:
         return self._theta0
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -158,7 +159,7 @@ class CountingServer(ParameterServer):
         return answer
 
     def complete(self, message: Complete) -> Counted | Abandon:
-        kind = self._open.slots[message.ticket.slot].spec.game
+        kind = self.rounds.open_round.slots[message.ticket.slot].spec.game
         came_s = time.monotonic()
         answer = super().complete(message)
         if kind == SHORT:
@@ -176,12 +177,13 @@ class CountedRunSpec(RunSpec):
 
     def make_server(self, *, trainers_live: bool = False) -> CountingServer:
         folder = RunFolder(self.run_dir)
-        server = CountingServer(
+        rounds = Rounds(
             folder=folder,
             fingerprint=self.fingerprint,
-            policy=self.make_policy(folder),
+            plan=self.make_plan(folder),
             lease_policy=self.lease_policy,
         )
+        server = CountingServer(rounds=rounds)
         server.log = ServerLog(streams=[], completes_s=[], waits_s=[])
         server.log_path = folder.path / LOG
         return server

@@ -49,12 +49,12 @@ def create_run(config: R) -> tuple[RunFolder, R]:
             raise ValueError(f"{option} = {init}: {reason}") from None
         init = found.path  # the same bytes for good: a file, or a commit on the hub
     config = _with_init(config, redacted(init))  # a URL's query is no part of it
-    policy = (
+    factory = (
         make_meta_training(config) if isinstance(config, TrainConfig) else make_learning(config)
     )
     folder = make_run(
         config,
-        lambda folder: policy.write_first_checkpoint(folder, theta0),
+        lambda folder: factory.write_first_checkpoint(folder, theta0),
         init_sha256=init_sha256,
         sources=[init],
     )

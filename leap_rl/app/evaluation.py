@@ -139,10 +139,10 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
                 "counts twice makes the others look surer than they are"
             )
     init_sha256 = ",".join("+".join(of_group) for of_group in digests) or None
-    policy = make_evaluation(config)
+    factory = make_evaluation(config)
     return make_run(
         config,
-        lambda folder: policy.write_first_checkpoint(folder, given, own_starts),
+        lambda folder: factory.write_first_checkpoint(folder, given, own_starts),
         init_sha256=init_sha256,
         sources=[one.file or one.path for group in named.values() for one in group.runs],
     )

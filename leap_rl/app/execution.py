@@ -10,7 +10,7 @@ from leap_rl.app.announcement import announce
 from leap_rl.app.display import program, quoted, shown
 from leap_rl.app.invocation import Invocation
 from leap_rl.app.monitor import Monitor, rows_of
-from leap_rl.app.policies import make_policy, make_tasks
+from leap_rl.app.policies import make_plan, make_tasks
 from leap_rl.app.supervise import is_supervisor, supervise
 from leap_rl.config import Config, EvaluateConfig, TrainConfig, to_mapping
 from leap_rl.core.errors import RunFailedError
@@ -24,9 +24,10 @@ from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker, open_tracker
 from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
+from leap_rl.training.run_spec import RunSpec
+from leap_rl.training.runtime.protocol import Runtime
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
-from leap_rl.training.runtime.run_spec import RunSpec, Runtime
-from leap_rl.training.server.open_round import LeasePolicy
+from leap_rl.training.server.rounds import LeasePolicy
 
 if TYPE_CHECKING:
     from leap_rl.evaluation.summary import Summary
@@ -115,7 +116,7 @@ def _run_rounds(
         fingerprint=stored["fingerprint"],
         method=meta.build() if meta else NoMethod(),
         make_task=make_tasks(config),
-        make_policy=make_policy(config),
+        make_plan=make_plan(config),
         stream_every_s=config.runtime.stream_every_s,
         snapshot_every_s=config.runtime.snapshot_every_s,
         lease_policy=LeasePolicy(

@@ -1,14 +1,14 @@
-"""Makes of a command's config what its run consists of: the tasks and the rounds' policy."""
+"""Makes of a command's config what its run consists of: the tasks and the rounds' plan."""
 
 from __future__ import annotations
 
 from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
+from leap_rl.training.rounds.evaluation import EvaluationFactory
 from leap_rl.training.rounds.learning import LearningFactory
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
-from leap_rl.training.rounds.policy import RoundPolicyFactory
-from leap_rl.training.rounds.transfer import EvaluationFactory
+from leap_rl.training.rounds.plan import RoundPlanFactory
 from leap_rl.training.rounds.validation import Validation
 
 
@@ -24,8 +24,8 @@ def make_tasks(config: Config) -> Learner:
     )
 
 
-def make_policy(config: Config) -> RoundPolicyFactory:
-    """Return what makes a run's policy."""
+def make_plan(config: Config) -> RoundPlanFactory:
+    """Return what makes a run's plan."""
     if isinstance(config, TrainConfig):
         return make_meta_training(config)
     if isinstance(config, EvaluateConfig):
@@ -34,7 +34,7 @@ def make_policy(config: Config) -> RoundPolicyFactory:
 
 
 def make_learning(config: LearnConfig) -> LearningFactory:
-    """Return what makes a learning run's checkpoint and its policy."""
+    """Return what makes a learning run's checkpoint and its plan."""
     return LearningFactory(
         seed=config.seed,
         games=config.task.resolved_games,
@@ -44,7 +44,7 @@ def make_learning(config: LearnConfig) -> LearningFactory:
 
 
 def make_evaluation(config: EvaluateConfig) -> EvaluationFactory:
-    """Return what makes an evaluation's checkpoint and its policy."""
+    """Return what makes an evaluation's checkpoint and its plan."""
     tasks = make_tasks(config)
     return EvaluationFactory(
         seed=config.seed,

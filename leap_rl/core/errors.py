@@ -1,4 +1,4 @@
-"""Why a run may stop. Each message is one line that a user can act on."""
+"""Exceptions that stop a run. Each message is one line that a user can act on."""
 
 from __future__ import annotations
 

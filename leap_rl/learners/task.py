@@ -59,14 +59,14 @@ class TaskSpec:
     """The name of the game."""
     seed: int
     """The task's own seed; all of its random streams derive from it."""
-    start: int = 0
+    start_index: int = 0
     """Which of its round's starting points it begins at; most rounds have one."""
     validates: bool = False
     """Whether it judges its start instead of contributing to the next one."""
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain values; those that only some tasks have, where they do."""
-        special = {"start": self.start, "validates": self.validates}
+        special = {"start_index": self.start_index, "validates": self.validates}
         return {"game": self.game, "seed": self.seed} | {k: v for k, v in special.items() if v}
 
 

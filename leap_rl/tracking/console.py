@@ -170,14 +170,13 @@ def _task_table(tasks: tuple[TaskStatus, ...], run: RunStatus, *, width: int) ->
         table.add_column("trainer", no_wrap=True, overflow="ellipsis")
     total = run.agent_steps_total
     for task in tasks:
-        now = task.progress
         cells: list[RenderableType] = [Text(task.game, no_wrap=True, overflow="ellipsis")]
         if width >= NARROW:
-            cells.append(ProgressBar(total=total, completed=now.agent_steps, width=10))
-        cells.append(f"{short(now.agent_steps)}/{short(total)}")
-        cells.append(f"{now.agent_steps_per_s:,.0f}")
+            cells.append(ProgressBar(total=total, completed=task.agent_steps, width=10))
+        cells.append(f"{short(task.agent_steps)}/{short(total)}")
+        cells.append(f"{task.agent_steps_per_s:,.0f}")
         if has_returns:
-            cells.append("-" if now.mean_return is None else f"{now.mean_return:.1f}")
+            cells.append("-" if task.mean_return is None else f"{task.mean_return:.1f}")
         if width >= WIDE:
             cells.append(Text(task.trainer, style="dim"))
         table.add_row(*cells)

@@ -56,8 +56,8 @@ def start_line(status: RunStatus) -> str:
 def progress_line(status: RunStatus, eta_s: float | None) -> str:
     """Return the run's progress, with its first running tasks."""
     tasks = [
-        f"{task.game} {task.progress.agent_steps / status.agent_steps_total:.0%}"
-        + ("" if (mean := task.progress.mean_return) is None else f" return {mean:.1f}")
+        f"{task.game} {task.agent_steps / status.agent_steps_total:.0%}"
+        + ("" if (mean := task.mean_return) is None else f" return {mean:.1f}")
         for task in status.running
     ]
     line = f"{place(status)}, {slots(status)}, {pace(status, eta_s)}"

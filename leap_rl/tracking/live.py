@@ -20,7 +20,7 @@ from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.safe_open import read_regular
 from leap_rl.tracking.console import Console
-from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
+from leap_rl.tracking.status import RunStatus, TaskStatus
 
 LIVE = "live.json"
 WRITE_EVERY_S = 1.0
@@ -98,13 +98,7 @@ def read_live(folder: Path) -> LiveStatus | None:
         if not _can_be_shown(document):
             return None
         values = document["status"]
-        running = tuple(
-            dataclass_from_json(
-                TaskStatus,
-                {**task, "progress": dataclass_from_json(TaskProgress, task["progress"])},
-            )
-            for task in values["running"]
-        )
+        running = tuple(dataclass_from_json(TaskStatus, task) for task in values["running"])
         status = dataclass_from_json(RunStatus, {**values, "running": running})
         age_s = max(0.0, time.time() - float(document["written"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

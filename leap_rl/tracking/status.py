@@ -11,16 +11,6 @@ from leap_rl.tracking.metrics import Row, Unit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskProgress:
-    """How far a running task is, as its trainer last said; for display only."""
-
-    agent_steps: int = 0
-    agent_steps_per_s: float = 0.0
-    mean_return: float | None = None
-    """Mean raw return of the last episodes; None before the first has ended."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TaskStatus:
     """A slot that a trainer works on."""
 
@@ -28,7 +18,11 @@ class TaskStatus:
     game: str
     trainer: str
     attempt: int
-    progress: TaskProgress
+    agent_steps: int = 0
+    """Of the task so far, as its trainer last reported."""
+    agent_steps_per_s: float = 0.0
+    mean_return: float | None = None
+    """Mean raw return of the last episodes; None before the first has ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,12 +58,12 @@ class RunStatus:
     @property
     def agent_steps_per_s(self) -> float:
         """Speed of all running tasks together."""
-        return sum(task.progress.agent_steps_per_s for task in self.running)
+        return sum(task.agent_steps_per_s for task in self.running)
 
     @property
     def round_fraction(self) -> float:
         """The part of the open round that is done, from 0 to 1."""
         if self.slots_total == 0:
             return 0.0
-        running = sum(task.progress.agent_steps / self.agent_steps_total for task in self.running)
+        running = sum(task.agent_steps / self.agent_steps_total for task in self.running)
         return min((self.slots_complete + running) / self.slots_total, 1.0)

@@ -1,4 +1,4 @@
-"""What can be set about where and how a run is carried out. Nothing here changes a bit of it."""
+"""Options of the runtime: where and how a run is computed. None changes a bit of its results."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class FaultPoint(StrEnum):
     SERVER_COMMITTED = "server.committed"
     """Has closed the round, and has not opened the next one."""
     SERVER_RESUMING = "server.resuming"
-    """Has read the run's folder, and has served nobody."""
+    """Folder loaded, no request handled yet."""
 
     DRIVER_STARTING = "driver.starting"
     """Has the run's folder, and has started nothing."""

@@ -90,7 +90,7 @@ class Interrupts:
 
     @contextmanager
     def explaining(self, *failures: type[Exception]) -> Iterator[None]:
-        """Raise a KeyboardInterrupt in place of failures that come of being stopped."""
+        """Raise a KeyboardInterrupt in place of failures that a stop request caused."""
         try:
             yield
         except failures:
@@ -107,7 +107,7 @@ class Interrupts:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Raise nothing inside; the code there calls `check` where it may stop."""
+        """Raise nothing inside; the code there calls `check` where it can stop."""
         self._held_back += 1
         try:
             yield
@@ -148,8 +148,8 @@ class Interrupts:
         self._watcher = threading.Thread(target=self._watch, name="interrupts", daemon=True)
         self._watcher.start()
 
-    def insist(self) -> None:
-        """Listen again after another library, as Ray does, has put its own handlers in place."""
+    def reinstall_handlers(self) -> None:
+        """Put the signal handlers back after another library, such as Ray, has replaced them."""
         if self._depth and threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._inlet, warn_on_full_buffer=False)
             for number in _SIGNALS:
@@ -180,7 +180,7 @@ class Interrupts:
     def _watch(self) -> None:
         """Count signals, look at the time, and leave when it must be."""
         wished_s: float | None = None
-        own = 0  # signals sent from here, which are no new wish
+        own = 0  # signals that this thread sent itself
         until_s = None if self.stop_after_s is None else self.started_s + self.stop_after_s
         while True:
             wait_s = None
@@ -202,7 +202,7 @@ class Interrupts:
                 if wished_s is None:
                     wished_s, until_s = now, now + STOP_WITHIN_S
                     self._want(reason)
-                    if reason is StopReason.TIME_OVER:  # nothing has told the main thread yet
+                    if reason is StopReason.TIME_OVER:  # the main thread does not know yet
                         own += 1
                         signal.pthread_kill(self._main_thread, signal.SIGINT)
                 elif now - wished_s > ONE_WISH_S:

@@ -32,8 +32,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tracking.status import TaskProgress
-
 FloatVector: TypeAlias = NDArray[np.float32]
 """A float32 vector; read-only on the receiving side."""
 
@@ -101,6 +99,16 @@ Work: TypeAlias = Assignment | Wait | Finished
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TaskProgress:
+    """How far a running task is; for display only."""
+
+    agent_steps: int = 0
+    agent_steps_per_s: float = 0.0
+    mean_return: float | None = None
+    """Mean raw return of the last episodes; None before the first has ended."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
     """A task's sum so far."""
 
@@ -153,13 +161,13 @@ class TaskRecord:
     """The kind of processor that trained it: bits are promised per kind."""
     updates: int
     agent_steps: int
-    losses: Mapping[str, float]
+    losses: Mapping[str, float] = field(default_factory=dict)
     """Mean losses over all updates."""
-    path: Mapping[str, float]
+    path: Mapping[str, float] = field(default_factory=dict)
     """The gradient path's metrics, such as its energy."""
-    curve: tuple[CurvePoint, ...]
-    working_s: float
-    waiting_s: float
+    curve: tuple[CurvePoint, ...] = ()
+    working_s: float = 0.0
+    waiting_s: float = 0.0
     """Time the trainer waited for this work."""
 
 
@@ -197,7 +205,7 @@ class Continue:
     """The stream was taken in."""
 
     durable_n: int
-    """Segments that survive anything from now on."""
+    """Segments that a crash cannot lose any more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

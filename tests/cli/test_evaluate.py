@@ -92,7 +92,7 @@ def same(one: LearningCurve, other: LearningCurve) -> bool:
 def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) -> None:
     config, evaluation = config_of(evaluated), read_evaluation(RunFolder(evaluated))
     tasks = make_tasks(config)
-    policy = make_evaluation(config)(RunFolder(evaluated))
+    plan = make_evaluation(config)(RunFolder(evaluated))
     files, _ = RunFolder(trained).read_checkpoint(1)
     assert evaluation.initializations == (RANDOM, "mine@2", "mine@1")
     assert evaluation.complete
@@ -101,7 +101,7 @@ def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) ->
         own = derive_seed(0, Purpose.TASK, "evaluation", curve.game, curve.seed)
         task = tasks(TaskSpec(game=curve.game, seed=own))
         start = {"mine@2": 0, "mine@1": 1, RANDOM: 2 + curve.seed}[curve.initialization]
-        theta0 = torch.from_numpy(policy.theta0(start))
+        theta0 = torch.from_numpy(plan.theta0(start))
         if curve.initialization == "mine@1":
             assert save_tensors(tasks.shared_layout().named(theta0)) == files[INITIALIZATION]
         task.start(theta0)
@@ -120,8 +120,8 @@ def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) ->
 def test_pairs_share_everything_but_the_encoder(evaluated: Path, tmp_path: Path) -> None:
     """Given the very encoder that a baseline's agent starts with, an agent learns as that one."""
     config = config_of(evaluated)
-    policy = make_evaluation(config)(RunFolder(evaluated))
-    random = [torch.from_numpy(policy.theta0(2 + seed)) for seed in range(2)]
+    plan = make_evaluation(config)(RunFolder(evaluated))
+    random = [torch.from_numpy(plan.theta0(2 + seed)) for seed in range(2)]
     assert not torch.equal(*random)
     file = tmp_path / "first.safetensors"
     file.write_bytes(save_tensors(make_tasks(config).shared_layout().named(random[0])))
@@ -192,9 +192,9 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
     assert config.init == [
         f"leap={trained}/checkpoints/000002/{INITIALIZATION},{other_seed}/checkpoints/000001/{INITIALIZATION}"
     ]
-    policy, layout = make_evaluation(config)(RunFolder(out)), make_tasks(config).shared_layout()
-    for slot, agent in enumerate(policy.agents()):
-        spec = policy.open(0)[slot]
+    plan, layout = make_evaluation(config)(RunFolder(out)), make_tasks(config).shared_layout()
+    for slot, agent in enumerate(plan.agents()):
+        spec = plan.open(0)[slot]
         assert spec.seed == derive_seed(0, Purpose.TASK, "evaluation", agent.game, agent.seed)
         if agent.initialization == RANDOM:
             continue
@@ -202,7 +202,7 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
             *((trained, 2), (other_seed, 1), (trained, 0), (other_seed, 0)),
         ][2 * (agent.initialization == "leap@0") + agent.run]
         files, _ = RunFolder(run).read_checkpoint(version)
-        theta0 = torch.from_numpy(policy.theta0(spec.start))
+        theta0 = torch.from_numpy(plan.theta0(spec.start_index))
         assert save_tensors(layout.named(theta0)) == files[INITIALIZATION]
     said = " ".join(capsys.readouterr().out.split())
     for expected in ("leap against random: ", "leap against leap@0: ", "with 2 runs of 2 seeds"):

@@ -30,13 +30,13 @@ Process = subprocess.Popen[str]
 HANGS = """
 import sys, time
 from leap_rl.cli import main
-from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.runtime.local import LocalClient
 
 def hang(self, message):
     print("hangs", flush=True)
     time.sleep(100)
 
-LocalLink.complete = hang
+LocalClient.complete = hang
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -112,9 +112,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
 
     def is_at_work() -> bool:
         live = read_live(folder.path)
-        return live is not None and any(
-            task.progress.agent_steps > 100 for task in live.status.running
-        )
+        return live is not None and any(task.agent_steps > 100 for task in live.status.running)
 
     wait_until(is_at_work, process)
     process.send_signal(signal.SIGTERM)

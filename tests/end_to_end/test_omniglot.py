@@ -24,7 +24,7 @@ from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.images.data import read_omniglot
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
-from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.runtime.local import LocalClient
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from tests.end_to_end.whole_runs import initializations
 from tests.tasks.omniglot_images import write_zip
@@ -88,15 +88,15 @@ def test_it_stops_and_is_resumed_to_the_same_bits(
     """Stopped within a task of the second meta-step, from a snapshot of every update."""
     argv, run = trained
     copy = tmp_path / "run"
-    due, calls = LocalLink.due, []
+    due, calls = LocalClient.due, []
 
-    def stop(link: LocalLink) -> object:
+    def stop(client: LocalClient) -> object:
         calls.append(1)
         if len(calls) == 9:
             raise KeyboardInterrupt
-        return due(link)
+        return due(client)
 
-    monkeypatch.setattr(LocalLink, "due", stop)
+    monkeypatch.setattr(LocalClient, "due", stop)
     often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]
     assert main(["train", *argv, *LOCALLY, *often, "--run_dir", str(copy)]) == 130
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.messages import Complete
-from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.runtime.local import LocalClient
 from leap_rl.training.server.parameter_server import ParameterServer
 
 
@@ -38,17 +38,17 @@ def one_line(argv: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
 @contextmanager
 def stopped_after(tasks: int) -> Iterator[None]:
     """Stop the local run in this context when it would complete one more task than `tasks`."""
-    complete = LocalLink.complete
+    complete = LocalClient.complete
     completed: list[Complete] = []
 
-    def complete_some(link: LocalLink, message: Complete) -> object:
+    def complete_some(client: LocalClient, message: Complete) -> object:
         if len(completed) == tasks:
             raise KeyboardInterrupt
         completed.append(message)
-        return complete(link, message)
+        return complete(client, message)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalLink, "complete", complete_some)
+        patch.setattr(LocalClient, "complete", complete_some)
         yield
 
 

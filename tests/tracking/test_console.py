@@ -11,7 +11,7 @@ from rich.console import Console as Terminal
 from leap_rl.tracking.config import ConsoleKind
 from leap_rl.tracking.console import PlainConsole, RichConsole, make_console
 from leap_rl.tracking.console_lines import History
-from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
+from leap_rl.tracking.status import RunStatus, TaskStatus
 
 LONG_NAME = "a_game_whose_name_is_longer_than_any_terminal_is_wide_" * 3
 ROW = {
@@ -31,8 +31,15 @@ ROW = {
 def task(
     slot: int, game: str = "pong", *, agent_steps: int = 1_250_000, mean: float | None = -20.5
 ) -> TaskStatus:
-    progress = TaskProgress(agent_steps=agent_steps, agent_steps_per_s=1_234.0, mean_return=mean)
-    return TaskStatus(slot=slot, game=game, trainer=f"trainer-{slot}", attempt=1, progress=progress)
+    return TaskStatus(
+        slot=slot,
+        game=game,
+        trainer=f"trainer-{slot}",
+        attempt=1,
+        agent_steps=agent_steps,
+        agent_steps_per_s=1_234.0,
+        mean_return=mean,
+    )
 
 
 VIEW = RunStatus(

@@ -11,21 +11,22 @@ import pytest
 
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.live import LIVE, LiveConsole, read_live
-from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
+from leap_rl.tracking.status import RunStatus, TaskStatus
 
 TASK = TaskStatus(
     slot=3,
     game="freeway@mode=4",
     trainer="trainer-0",
     attempt=1,
-    progress=TaskProgress(agent_steps=10, agent_steps_per_s=2.5),
+    agent_steps=10,
+    agent_steps_per_s=2.5,
 )
 VIEW = RunStatus(
     round=1,
     rounds=3,
     slots_complete=0,
     slots_total=2,
-    running=(TASK, replace(TASK, slot=4, progress=TaskProgress(mean_return=-1.5))),
+    running=(TASK, replace(TASK, slot=4, agent_steps=0, mean_return=-1.5)),
     agent_steps_total=100,
     elapsed_s=60.0,
     last_row={"meta_step": 0, "return/pong/mean": 1.0},
@@ -133,8 +134,8 @@ def test_it_does_not_write_through_a_link(tmp_path: Path) -> None:
         {"last_row": [1]},
         {"running": [{}]},
         {"running": [{**asdict(TASK), "game": "\x1b[2J"}]},
-        {"running": [{**asdict(TASK), "progress": {"mean_return": "high"}}]},
-        {"running": [{**asdict(TASK), "progress": {"agent_steps_per_s": float("nan")}}]},
+        {"running": [{**asdict(TASK), "mean_return": "high"}]},
+        {"running": [{**asdict(TASK), "agent_steps_per_s": float("nan")}]},
         {"running": None},
         {"more": 1},
     ],

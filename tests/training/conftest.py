@@ -8,7 +8,7 @@ import pytest
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.server.parameter_server import ParameterServer
-from tests.training.fakes import FakeClock, FakePolicy, make_server
+from tests.training.fakes import FakeClock, FakePlan, make_server
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 @pytest.fixture
-def policy() -> FakePolicy:
-    return FakePolicy()
+def plan() -> FakePlan:
+    return FakePlan()
 
 
 @pytest.fixture
@@ -27,5 +27,5 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def server(folder: RunFolder, policy: FakePolicy, clock: FakeClock) -> ParameterServer:
-    return make_server(folder, policy, clock)
+def server(folder: RunFolder, plan: FakePlan, clock: FakeClock) -> ParameterServer:
+    return make_server(folder, plan, clock)

@@ -18,7 +18,6 @@ from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskS
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
     Assignment,
     Claim,
@@ -27,20 +26,21 @@ from leap_rl.training.messages import (
     Episodes,
     FloatVector,
     Stream,
+    TaskProgress,
     TaskRecord,
     Ticket,
     Work,
 )
-from leap_rl.training.rounds.policy import (
+from leap_rl.training.rounds.plan import (
     ClosedRound,
     DroppedSlot,
     FilledRound,
     FilledSlot,
     LoggedRow,
 )
-from leap_rl.training.server.open_round import LeasePolicy
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.rounds import LeasePolicy, Rounds
+from leap_rl.training.server.slots import SlotFiles
 
 SIZE = 16
 FINGERPRINT = "f" * 64
@@ -57,7 +57,7 @@ class FakeClock:
 
 
 @dataclass
-class FakePolicy:
+class FakePlan:
     """Rounds that keep what they were closed with; θ⁰ of round r is r everywhere."""
 
     rounds: int = 2
@@ -67,7 +67,7 @@ class FakePolicy:
     closed: list[tuple[int, list[FilledSlot]]] = field(default_factory=list)
     dropped: list[DroppedSlot] = field(default_factory=list)
 
-    def theta0(self, start: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> FloatVector:
         return np.full(SIZE, self.opened, dtype=np.float32)
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -90,7 +90,7 @@ def _total(slots: Sequence[FilledSlot]) -> bytes:
 
 def make_server(
     folder: RunFolder,
-    policy: FakePolicy | None = None,
+    plan: FakePlan | None = None,
     clock: FakeClock | None = None,
     *,
     max_attempts: int = 3,
@@ -103,24 +103,25 @@ def make_server(
     """A server over a fresh or used folder."""
     if folder.latest() is None:
         folder.write_checkpoint(0, {}, {})
-    return ParameterServer(
+    rounds = Rounds(
         folder=folder,
         fingerprint=FINGERPRINT,
-        policy=policy or FakePolicy(),
+        plan=plan or FakePlan(),
         lease_policy=LeasePolicy(
             lease_s=60.0, max_attempts=max_attempts, close_after_s=close_after_s
         ),
-        on_divergence=on_divergence,
         session=session,
         keep_checkpoints=keep_checkpoints,
         trainers_live=trainers_live,
         clock=clock or FakeClock(),
     )
+    return ParameterServer(rounds=rounds, on_divergence=on_divergence)
 
 
 def newest_sum(server: ParameterServer, slot: int) -> tuple[int, FloatVector | None]:
     """A slot's number of segments and its newest sum in the open round."""
-    return server._open.slots[slot].n, server._open.slots[slot].contribution
+    found = server.rounds.open_round.slots[slot]
+    return found.n, found.contribution
 
 
 def claim(trainer: str = "a", number: int = 1, incarnation: int = 1) -> Claim:

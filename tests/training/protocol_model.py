@@ -23,7 +23,6 @@ import numpy as np
 from leap_rl.learners.task import TaskSpec
 from leap_rl.storage import durable_files, safe_open
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
     Abandon,
     Assignment,
@@ -36,11 +35,12 @@ from leap_rl.training.messages import (
     Finished,
     FloatVector,
     Stream,
+    TaskProgress,
     TaskRecord,
     Ticket,
     Work,
 )
-from leap_rl.training.rounds.policy import ClosedRound, FilledRound, FilledSlot, LoggedRow
+from leap_rl.training.rounds.plan import ClosedRound, FilledRound, FilledSlot, LoggedRow
 from tests.training.fakes import SIZE
 
 ROUNDS = 5
@@ -120,7 +120,7 @@ class Averaging:
     def state(self) -> dict[str, int]:
         return {"episodes": self._episodes}
 
-    def theta0(self, start: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> FloatVector:
         return self._theta
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -155,9 +155,9 @@ class RoundResult:
 @cache
 def undisturbed() -> list[RoundResult]:
     """The run's rounds, by a plain loop."""
-    policy, results = Averaging.first(), []
+    plan, results = Averaging.first(), []
     for number in range(ROUNDS):
-        theta0, specs = policy.theta0(), policy.open(number)
+        theta0, specs = plan.theta0(), plan.open(number)
         filled = [
             FilledSlot(
                 spec=spec,
@@ -168,7 +168,7 @@ def undisturbed() -> list[RoundResult]:
             )
             for index, spec in enumerate(specs)
         ]
-        closed = policy.close(FilledRound(number=number, slots=filled, elapsed_s=0.0))
+        closed = plan.close(FilledRound(number=number, slots=filled, elapsed_s=0.0))
         ended = [
             (index, steps, value, length)
             for index, slot in enumerate(filled)

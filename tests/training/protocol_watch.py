@@ -27,10 +27,10 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.rounds.policy import FilledSlot
-from leap_rl.training.server.open_round import LeasePolicy
+from leap_rl.training.rounds.plan import FilledSlot
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.rounds import LeasePolicy, Rounds
+from leap_rl.training.server.slots import SlotFiles
 from tests.training.fakes import FINGERPRINT, FakeClock, newest_sum
 from tests.training.protocol_model import (
     Answer,
@@ -262,7 +262,12 @@ class Watched:
         known = self.known.get(name, (0, 0))
         if number < known:  # overtaken, or of a dead one
             assert after == before
-            assert isinstance(work, Wait if number[0] == known[0] else Finished)
+            # A server whose disk was full knows the newer life whose claim it could not answer.
+            failed = [life for trainer, life, _ in self.unanswered if trainer == name]
+            if number[0] == known[0] and max(failed, default=0) > number[0]:
+                assert isinstance(work, Wait | Finished)
+            else:
+                assert isinstance(work, Wait if number[0] == known[0] else Finished)
             return
         self.known[name] = number
         if isinstance(work, Assignment):
@@ -359,10 +364,10 @@ class Watched:
         died = False
         while True:
             try:
-                self.server = ParameterServer(
+                rounds = Rounds(
                     folder=self.folder,
                     fingerprint=FINGERPRINT,
-                    policy=Averaging.restored(self.folder),
+                    plan=Averaging.restored(self.folder),
                     lease_policy=LeasePolicy(lease_s=LEASE_S, max_attempts=10**6),
                     session=f"driver {self.drivers}",
                     # A server that dies at its start has another in its place, which only the
@@ -370,6 +375,7 @@ class Watched:
                     trainers_live=trainers_live or died,
                     clock=self.clock,
                 )
+                self.server = ParameterServer(rounds=rounds)
                 break
             except (DiedError, OSError):
                 died = True

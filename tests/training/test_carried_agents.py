@@ -15,7 +15,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Bytes, Counted
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
-    FakePolicy,
+    FakePlan,
     assigned,
     claim,
     complete,
@@ -25,7 +25,7 @@ from tests.training.fakes import (
 from tests.training.test_divergence import diverged
 
 
-class DrawingPolicy(FakePolicy):
+class DrawingPlan(FakePlan):
     """Two of three games a round: a and b, b and c, c and a, ..."""
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -56,7 +56,7 @@ def train_round(server: ParameterServer, number: int) -> list[str | None]:
 
 
 def start(folder: RunFolder) -> ParameterServer:
-    return make_server(folder, DrawingPolicy(rounds=9, batch=2))
+    return make_server(folder, DrawingPlan(rounds=9, batch=2))
 
 
 def test_the_agent_of_a_game_is_carried_over_to_its_next_round(folder: RunFolder) -> None:
@@ -95,8 +95,8 @@ def test_a_task_is_restored_from_its_snapshot_rather_than_from_an_agent(folder: 
 
 
 def test_a_task_that_starts_again_has_a_new_agent(folder: RunFolder) -> None:
-    policy = DrawingPolicy(rounds=9, batch=2)
-    server = make_server(folder, policy, on_divergence="restart_task")
+    plan = DrawingPlan(rounds=9, batch=2)
+    server = make_server(folder, plan, on_divergence="restart_task")
     train_round(server, 0)
     work = assigned(server.claim(claim(number=9)))
     assert said(work) == "b after 0"

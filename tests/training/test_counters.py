@@ -14,7 +14,7 @@ from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
     FakeClock,
-    FakePolicy,
+    FakePlan,
     assigned,
     claim,
     complete,
@@ -120,7 +120,7 @@ def test_a_server_that_takes_anothers_place_counts_no_work_twice(
 
 
 def test_rounds_do_not_mix(folder: RunFolder) -> None:
-    server = make_server(folder, FakePolicy(batch=2))
+    server = make_server(folder, FakePlan(batch=2))
     fill_round(server)
     fill_round(server)
     assert counts(server)["agent_steps"] == 40
@@ -139,7 +139,7 @@ def test_tasks_that_go_wrong_are_counted(tmp_path: Path, on_divergence: str, cou
 
 def test_tasks_that_are_late_are_counted(tmp_path: Path) -> None:
     clock = FakeClock()
-    server = make_server(RunFolder(tmp_path), FakePolicy(batch=3), clock, close_after_s=100.0)
+    server = make_server(RunFolder(tmp_path), FakePlan(batch=3), clock, close_after_s=100.0)
     ticket = assigned(server.claim(claim("a"))).ticket
     server.stream(stream(ticket, 3, contribution(0, 3)))
     clock.now_s += 100.0

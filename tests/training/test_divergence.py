@@ -17,7 +17,7 @@ from leap_rl.training.messages import Abandon, Continue, Counted, Diverged, Fini
 from leap_rl.training.server.parameter_server import MAX_RESTARTS, ParameterServer
 from tests.training.fakes import (
     FakeClock,
-    FakePolicy,
+    FakePlan,
     assigned,
     claim,
     complete,
@@ -34,17 +34,17 @@ BAD = [float("nan"), float("inf"), -float("inf")]
 
 
 def test_a_task_that_starts_again_has_no_sum_to_close_a_late_round_on(folder: RunFolder) -> None:
-    policy, clock = FakePolicy(batch=2), FakeClock()
-    server = make_server(folder, policy, clock, on_divergence="restart_task", close_after_s=100.0)
+    plan, clock = FakePlan(batch=2), FakeClock()
+    server = make_server(folder, plan, clock, on_divergence="restart_task", close_after_s=100.0)
     first, second = (assigned(server.claim(claim(trainer))).ticket for trainer in "ab")
     server.stream(stream(first, 3))
     server.stream(stream(second, 2))
     server.diverged(diverged(first))
     clock.now_s += 100.0
     server.tick()
-    ((_, filled),) = policy.closed
+    ((_, filled),) = plan.closed
     assert [slot.spec.game for slot in filled] == ["game_1"]
-    assert [slot.spec.game for slot in policy.dropped] == ["game_0"]
+    assert [slot.spec.game for slot in plan.dropped] == ["game_0"]
 
 
 def diverged(ticket: Ticket, agent_steps: int = 40) -> Diverged:
@@ -84,7 +84,7 @@ def test_what_stops_the_run_names_the_way_out(server: ParameterServer) -> None:
 
 
 def test_a_task_starts_again_with_seeds_of_its_own(folder: RunFolder) -> None:
-    server = make_server(folder, FakePolicy(batch=1), on_divergence="restart_task")
+    server = make_server(folder, FakePlan(batch=1), on_divergence="restart_task")
     seeds = []
     for number in range(MAX_RESTARTS + 1):
         work = assigned(server.claim(claim(number=number + 1)))
@@ -99,8 +99,8 @@ def test_a_task_starts_again_with_seeds_of_its_own(folder: RunFolder) -> None:
 
 
 def test_restarts_cost_no_attempts(folder: RunFolder) -> None:
-    policy = FakePolicy(batch=1)
-    server = make_server(folder, policy, on_divergence="restart_task", max_attempts=2)
+    plan = FakePlan(batch=1)
+    server = make_server(folder, plan, on_divergence="restart_task", max_attempts=2)
     assigned(server.claim(claim()))
     server.trainer_lost("a", "killed")  # of the first seed: the next one has all its attempts
     work = assigned(server.claim(claim(number=2)))
@@ -109,21 +109,21 @@ def test_restarts_cost_no_attempts(folder: RunFolder) -> None:
     server.trainer_lost("a", "killed")
     work = assigned(server.claim(claim(number=4)))
     assert isinstance(server.complete(complete(work.ticket, claim(number=5))), Counted)
-    assert policy.closed[0][1][0].restarts == 1
+    assert plan.closed[0][1][0].restarts == 1
     assert folder.read_state(1)["slots"][0]["restarts"] == 1
 
 
 def test_a_restart_survives_the_server(folder: RunFolder) -> None:
-    server = make_server(folder, FakePolicy(batch=1), on_divergence="restart_task")
+    server = make_server(folder, FakePlan(batch=1), on_divergence="restart_task")
     server.diverged(diverged(assigned(server.claim(claim())).ticket))
-    again = make_server(folder, FakePolicy(batch=1), on_divergence="restart_task")
+    again = make_server(folder, FakePlan(batch=1), on_divergence="restart_task")
     seed = assigned(again.claim(claim(number=2))).task_seed
     assert seed != 0
     assert assigned(server.claim(claim(number=2))).task_seed == seed
 
 
 def test_a_repeated_word_of_divergence_changes_nothing(folder: RunFolder) -> None:
-    server = make_server(folder, FakePolicy(batch=1), on_divergence="restart_task")
+    server = make_server(folder, FakePlan(batch=1), on_divergence="restart_task")
     first = assigned(server.claim(claim())).ticket
     server.diverged(diverged(first))
     again = assigned(server.claim(claim(number=2)))
@@ -149,21 +149,21 @@ def test_when_a_sum_was_streamed_decides_nothing(
 
 
 def test_a_dropped_task_is_left_out_and_told(folder: RunFolder) -> None:
-    policy = FakePolicy()
-    server = make_server(folder, policy, on_divergence="drop_task")
+    plan = FakePlan()
+    server = make_server(folder, plan, on_divergence="drop_task")
     tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
     server.diverged(diverged(tickets[1]))
-    assert make_server(RunFolder(folder.path), FakePolicy()).status().slots_complete == 1
+    assert make_server(RunFolder(folder.path), FakePlan()).status().slots_complete == 1
     for trainer, ticket in (("a", tickets[0]), ("c", tickets[2])):
         server.complete(complete(ticket, claim(trainer, number=2)))
-    assert [slot.spec.game for slot in policy.closed[0][1]] == ["game_0", "game_2"]
-    assert [(slot.spec.game, slot.agent_steps) for slot in policy.dropped] == [("game_1", 40)]
+    assert [slot.spec.game for slot in plan.closed[0][1]] == ["game_0", "game_2"]
+    assert [(slot.spec.game, slot.agent_steps) for slot in plan.dropped] == [("game_1", 40)]
     slots = folder.read_state(1)["slots"]
     assert [slot.get("dropped") for slot in slots] == [None, "went wrong at update 4: loss", None]
 
 
 def test_a_round_without_a_task_left_stops_the_run(folder: RunFolder) -> None:
-    server = make_server(folder, FakePolicy(batch=2), on_divergence="drop_task")
+    server = make_server(folder, FakePlan(batch=2), on_divergence="drop_task")
     for number in (1, 2):
         ticket = assigned(server.claim(claim(number=number))).ticket
         server.diverged(diverged(ticket))
@@ -195,14 +195,14 @@ def test_the_server_may_die_at_any_change_on_disk(
 
 def _run_to_its_end(folder: RunFolder, on_divergence: OnDivergence) -> None:
     """One trainer, which repeats what was not answered, until the round is closed."""
-    policy = FakePolicy(rounds=1, batch=2)
+    plan = FakePlan(rounds=1, batch=2)
     lives = 0
 
     def start() -> ParameterServer:
         while True:
             try:
                 live = lives > 0
-                return make_server(folder, policy, on_divergence=on_divergence, trainers_live=live)
+                return make_server(folder, plan, on_divergence=on_divergence, trainers_live=live)
             except DiedError:
                 continue
 
@@ -226,8 +226,8 @@ def _run_to_its_end(folder: RunFolder, on_divergence: OnDivergence) -> None:
 
 
 def test_a_late_round_closes_on_the_sums_so_far(folder: RunFolder, clock: FakeClock) -> None:
-    policy = FakePolicy()
-    server = make_server(folder, policy, clock, close_after_s=100.0)
+    plan = FakePlan()
+    server = make_server(folder, plan, clock, close_after_s=100.0)
     tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
     server.complete(complete(tickets[0], claim("a", number=2)))
     server.stream(stream(tickets[1], 4))
@@ -238,19 +238,19 @@ def test_a_late_round_closes_on_the_sums_so_far(folder: RunFolder, clock: FakeCl
     assert server.status().round == 0
     pass_time(server, clock, 2.0)
     assert server.status().round == 1
-    (_, slots) = policy.closed[0]
+    (_, slots) = plan.closed[0]
     assert [(slot.spec.game, slot.cut_off) for slot in slots] == [
         ("game_0", False),
         ("game_1", True),
     ]
     np.testing.assert_array_equal(slots[1].contribution, contribution(1, 7))
-    assert [slot.spec.game for slot in policy.dropped] == ["game_2"]
+    assert [slot.spec.game for slot in plan.dropped] == ["game_2"]
     assert isinstance(server.stream(stream(tickets[1], 8)), Abandon)
     assert assigned(server.claim(claim("b", number=2))).ticket.round == 1
 
 
 def test_a_late_round_without_any_sum_waits(folder: RunFolder, clock: FakeClock) -> None:
-    server = make_server(folder, FakePolicy(), clock, close_after_s=100.0)
+    server = make_server(folder, FakePlan(), clock, close_after_s=100.0)
     ticket = assigned(server.claim(claim())).ticket
     pass_time(server, clock, 50.0)
     server.heartbeat("a", 1)

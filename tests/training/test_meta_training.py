@@ -12,7 +12,7 @@ from leap_rl.sharing.initialization import load_tensors, read_initialization
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory, draw_games, task_seed
-from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot
+from leap_rl.training.rounds.plan import DroppedSlot, FilledRound, FilledSlot
 from tests.training.fakes import SIZE, FakeTasks, claim, complete
 
 GAMES = tuple(f"game_{index}" for index in range(10))
@@ -43,7 +43,7 @@ def test_task_seeds_are_all_different() -> None:
     assert len(seeds) == 3 * 20 * 16
 
 
-def factory(optimizer: str = "sgd", meta_lr: float = 0.5) -> MetaTrainingFactory:
+def make_factory(optimizer: str = "sgd", meta_lr: float = 0.5) -> MetaTrainingFactory:
     return MetaTrainingFactory(
         seed=0,
         games=GAMES,
@@ -71,18 +71,18 @@ def slot(values: np.ndarray, game: str = "pong") -> FilledSlot:
 
 def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    plan = factory()
-    plan.write_first_checkpoint(folder, torch.arange(float(SIZE)))
-    policy = plan(folder)
+    factory = make_factory()
+    factory.write_first_checkpoint(folder, torch.arange(float(SIZE)))
+    plan = factory(folder)
     first = np.linspace(-1, 1, SIZE, dtype=np.float32)
     second = np.linspace(2, 5, SIZE, dtype=np.float32)
     slots = [slot(first, "pong"), slot(second, "tennis")]
-    closed = policy.close(FilledRound(number=0, slots=slots, elapsed_s=2.0))
+    closed = plan.close(FilledRound(number=0, slots=slots, elapsed_s=2.0))
 
     expected = np.arange(SIZE) - 0.5 * (first + second) / 2
-    np.testing.assert_allclose(policy.theta0(), expected, rtol=1e-6)
+    np.testing.assert_allclose(plan.theta0(), expected, rtol=1e-6)
     named = load_tensors(closed.files[INITIALIZATION])
-    np.testing.assert_array_equal(named["theta"].numpy(), policy.theta0())
+    np.testing.assert_array_equal(named["theta"].numpy(), plan.theta0())
 
     row = closed.rows[0].values
     mean = (first.astype(float) + second) / 2
@@ -101,15 +101,15 @@ def test_closing_a_meta_step_is_one_step_along_the_mean(tmp_path: Path) -> None:
 
 
 def test_a_meta_steps_row_says_which_games_pull_together(tmp_path: Path) -> None:
-    folder, plan = RunFolder(tmp_path), factory()
-    plan.write_first_checkpoint(folder, torch.zeros(SIZE))
-    policy = plan(folder)
+    folder, factory = RunFolder(tmp_path), make_factory()
+    factory.write_first_checkpoint(folder, torch.zeros(SIZE))
+    plan = factory(folder)
     games = ["tennis", "pong", "tennis", "alien"]
     rng = np.random.default_rng(0)
     values = [rng.normal(1, 1, SIZE).astype(np.float32) for _ in games]
     values[3][:] = 0.0  # its task moved nothing, so that it has no direction
     slots = [slot(each, game) for each, game in zip(values, games, strict=True)]
-    row = policy.close(FilledRound(number=0, slots=slots, elapsed_s=1.0)).rows[0].values
+    row = plan.close(FilledRound(number=0, slots=slots, elapsed_s=1.0)).rows[0].values
 
     def cosine(first: int, second: int) -> float:
         one, other = values[first].astype(float), values[second].astype(float)
@@ -122,36 +122,36 @@ def test_a_meta_steps_row_says_which_games_pull_together(tmp_path: Path) -> None
     }
 
 
-def test_a_restored_policy_steps_on_to_the_same_bits(tmp_path: Path) -> None:
-    plan = factory("adam", 0.1)
+def test_a_restored_plan_steps_on_to_the_same_bits(tmp_path: Path) -> None:
+    factory = make_factory("adam", 0.1)
     theta0 = torch.linspace(0, 1, SIZE)
     contributions = [np.sin(np.arange(SIZE, dtype=np.float32) + step) for step in range(3)]
 
     straight = RunFolder(tmp_path / "straight")
-    plan.write_first_checkpoint(straight, theta0)
-    policy = plan(straight)
+    factory.write_first_checkpoint(straight, theta0)
+    plan = factory(straight)
     for step, values in enumerate(contributions):
-        policy.close(FilledRound(number=step, slots=[slot(values)], elapsed_s=1.0))
+        plan.close(FilledRound(number=step, slots=[slot(values)], elapsed_s=1.0))
 
     broken = RunFolder(tmp_path / "broken")
-    plan.write_first_checkpoint(broken, theta0)
+    factory.write_first_checkpoint(broken, theta0)
     for step, values in enumerate(contributions):
-        restored = plan(broken)
+        restored = factory(broken)
         closed = restored.close(FilledRound(number=step, slots=[slot(values)], elapsed_s=1.0))
         broken.write_checkpoint(step + 1, closed.files, closed.state)
-    np.testing.assert_array_equal(restored.theta0(), policy.theta0())
+    np.testing.assert_array_equal(restored.theta0(), plan.theta0())
     assert closed.state["agent_steps"] == 30
 
 
 def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    factory().write_first_checkpoint(folder, torch.zeros(SIZE))
+    make_factory().write_first_checkpoint(folder, torch.zeros(SIZE))
     path = folder.checkpoint(0) / INITIALIZATION
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(RunFolderError, match=r"initialization\.safetensors: is damaged"):
-        factory()(folder)
+        make_factory()(folder)
 
 
 def test_reading_an_initialization_says_what_is_wrong_with_it(tmp_path: Path) -> None:
@@ -169,16 +169,16 @@ def test_reading_an_initialization_says_what_is_wrong_with_it(tmp_path: Path) ->
 
 
 def test_a_dropped_task_is_no_part_of_the_mean_and_the_row_says_so(tmp_path: Path) -> None:
-    folder, plan = RunFolder(tmp_path / "run"), factory("sgd", 1.0)
-    plan.write_first_checkpoint(folder, torch.zeros(SIZE))
-    policy = plan(folder)
+    folder, factory = RunFolder(tmp_path / "run"), make_factory("sgd", 1.0)
+    factory.write_first_checkpoint(folder, torch.zeros(SIZE))
+    plan = factory(folder)
     dropped = DroppedSlot(
         spec=TaskSpec(game="tennis", seed=1), attempt=1, restarts=2, reason="bad", agent_steps=5
     )
     values = np.linspace(-1, 1, SIZE, dtype=np.float32)
-    closed = policy.close(
+    closed = plan.close(
         FilledRound(number=0, slots=[slot(values, "pong")], dropped=[dropped], elapsed_s=2.0)
     )
-    np.testing.assert_allclose(policy.theta0(), -values)
+    np.testing.assert_allclose(plan.theta0(), -values)
     row = closed.rows[0].values
     assert (row["tasks/dropped"], row["tasks/tennis/dropped"], row["tasks/restarted"]) == (1, 1, 1)

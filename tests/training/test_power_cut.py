@@ -28,7 +28,7 @@ from leap_rl.training.messages import Assignment, Continue, Counted
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (
     FINGERPRINT,
-    FakePolicy,
+    FakePlan,
     assigned,
     claim,
     complete,
@@ -129,8 +129,8 @@ class Disk:
                 (image / name).write_bytes(self._contents.get(below, b""))
 
 
-def policy() -> FakePolicy:
-    return FakePolicy(rounds=2, batch=SLOTS, saves_agents=True)
+def plan() -> FakePlan:
+    return FakePlan(rounds=2, batch=SLOTS, saves_agents=True)
 
 
 def agent(round_number: int) -> dict[str, Any]:
@@ -155,11 +155,11 @@ class Promises:
             assert not self.made
             return
         assert folder.fall_back(FINGERPRINT) is None
-        server = make_server(folder, policy())
+        server = make_server(folder, plan())
         standing = server.status()
         assert standing.round >= self.closed
         self._check_agents(folder, server)
-        for index, slot in enumerate(server._open.slots):
+        for index, slot in enumerate(server.rounds.open_round.slots):
             if slot.result is None and standing.round == self.closed:
                 assert index not in self.counted, "a slot that counted is lost"
                 assert slot.durable_n >= self.durable.get(index, 0), "a snapshot is lost"
@@ -176,7 +176,7 @@ class Promises:
     def _check_agents(self, folder: RunFolder, server: ParameterServer) -> None:
         """Whatever counts has its agent."""
         number = server.status().round
-        done = [slot.index for slot in server._open.slots if slot.result is not None]
+        done = [slot.index for slot in server.rounds.open_round.slots if slot.result is not None]
         for slot in range(SLOTS):
             path = folder.agent(slot, f"game_{slot}")
             if slot in done or number > 0:
@@ -192,7 +192,7 @@ def test_nothing_that_was_answered_is_lost_to_a_power_cut_or_a_death(
     disk = Disk(make_root(tmp_path), promises.check)
     disk.patch(monkeypatch)
     folder = RunFolder(disk.root / "run")
-    server = make_server(folder, policy())
+    server = make_server(folder, plan())
     promises.made = True
     disk.promises += 1
     work: object = server.claim(claim(number=1))

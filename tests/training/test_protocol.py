@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Claim, Complete, Continue, Finished, Stream, Ticket
-from tests.training.fakes import FakeClock, FakePolicy, assigned, claim, make_server, with_snapshot
+from tests.training.fakes import FakeClock, FakePlan, assigned, claim, make_server, with_snapshot
 from tests.training.protocol_model import BATCH, ROUNDS, Disk, Life, Message, undisturbed
 from tests.training.protocol_watch import LEASE_S, NAMES, Watched
 
@@ -293,7 +293,7 @@ class StopsInTime(RuleBasedStateMachine):
         self.drivers += not trainers_live
         self.server = make_server(
             self.folder,
-            FakePolicy(rounds=1, batch=1),
+            FakePlan(rounds=1, batch=1),
             self.clock,
             max_attempts=self.MAX_ATTEMPTS,
             trainers_live=trainers_live,

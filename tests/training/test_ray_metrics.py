@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from leap_rl.core.errors import RunFailedError
 from leap_rl.tracking.prometheus import SERIES
-from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
+from leap_rl.tracking.status import RunStatus, TaskStatus
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.counters import Counters
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
@@ -75,6 +75,7 @@ def joined(page: Mapping[str, Metric], name: str) -> float:
 def test_a_page_that_fails_is_reported_once_and_left(
     fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
     from leap_rl.training.runtime.ray import metrics as ray_metrics
 
     def fail(*_: object, **__: object) -> None:
@@ -219,7 +220,9 @@ def status(*running: tuple[str, float, float | None], round: int = 2) -> RunStat
             game=game,
             trainer="a",
             attempt=1,
-            progress=TaskProgress(agent_steps=5, agent_steps_per_s=speed, mean_return=mean),
+            agent_steps=5,
+            agent_steps_per_s=speed,
+            mean_return=mean,
         )
         for slot, (game, speed, mean) in enumerate(running)
     ]

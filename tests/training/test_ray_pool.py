@@ -13,7 +13,7 @@ import pytest
 from leap_rl.core.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.server.open_round import LeasePolicy
+from leap_rl.training.server.rounds import LeasePolicy
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime.ray.trainer_pool import TrainerPool
@@ -24,7 +24,7 @@ JOB: Any = SimpleNamespace(
 SERVER = SimpleNamespace(trainer_lost="trainer_lost")
 
 
-def ray_crew() -> Any:
+def pool_module() -> Any:
     """The module, whose import of Ray comes after Ray's environment."""
     make_ray_runtime(trainers=1, address=LOCAL)
     from leap_rl.training.runtime.ray import trainer_pool as module
@@ -89,16 +89,16 @@ class FakeCluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster({"n0": {"CPU": 2.0}})
     for name in ("ray", "time"):
-        monkeypatch.setattr(ray_crew(), name, fake)
+        monkeypatch.setattr(pool_module(), name, fake)
     for name in ("actor", "ask", "result_of"):
-        monkeypatch.setattr(ray_crew(), name, getattr(fake, name))
-    monkeypatch.setattr(ray_crew(), "living_nodes", lambda: dict(fake.nodes))
+        monkeypatch.setattr(pool_module(), name, getattr(fake, name))
+    monkeypatch.setattr(pool_module(), "living_nodes", lambda: dict(fake.nodes))
     return fake
 
 
 def make_crew(trainers: int | None = None, cores: int = 1) -> TrainerPool:
-    pool: TrainerPool = ray_crew().TrainerPool(
-        JOB, SERVER, ray_crew().Share(cores=cores, gpus=0.0), trainers=trainers
+    pool: TrainerPool = pool_module().TrainerPool(
+        JOB, SERVER, pool_module().TrainerResources(cores=cores, gpus=0.0), trainers=trainers
     )
     return pool
 
@@ -119,7 +119,7 @@ def make_crew(trainers: int | None = None, cores: int = 1) -> TrainerPool:
 def test_places_of_a_node(
     cores: int, gpus: float, resources: dict[str, float], places: int
 ) -> None:
-    assert ray_crew().Share(cores=cores, gpus=gpus).places(resources) == places
+    assert pool_module().TrainerResources(cores=cores, gpus=gpus).places(resources) == places
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_places_of_a_node(
     ],
 )
 def test_what_no_node_has_is_refused(cores: int, gpus: float, says: str | None) -> None:
-    share = ray_crew().Share(cores=cores, gpus=gpus)
+    resources = pool_module().TrainerResources(cores=cores, gpus=gpus)
     nodes = {"head": {"CPU": 0.0}, "n0": {"CPU": 4.0}, "n1": {"CPU": 2.0, "GPU": 1.0}}
     with pytest.raises(RunFailedError, match=says) if says else nullcontext():
-        share.check(nodes)
-    share.check({"head": {"CPU": 0.0, "memory": 1e9}})  # nodes with cores are yet to come
+        resources.check(nodes)
+    resources.check({"head": {"CPU": 0.0, "memory": 1e9}})  # nodes with cores are yet to come
 
 
 @pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 3), (5, 4)])
@@ -158,7 +158,7 @@ def test_a_node_that_joins_gets_trainers_soon(cluster: FakeCluster) -> None:
     pool = make_crew()
     pool.fill(4)
     cluster.nodes["n1"] = {"CPU": 1.0}
-    cluster.now_s += ray_crew().LOOK_EVERY_S - 0.1
+    cluster.now_s += pool_module().LOOK_EVERY_S - 0.1
     pool.fill(4)
     assert len(cluster.started) == 2  # it does not ask all the time
     cluster.now_s += 0.1
@@ -184,7 +184,7 @@ def test_a_trainer_is_replaced_only_where_there_is_room(cluster: FakeCluster) ->
     assert len(cluster.started) == 3  # nobody waits for a node that is gone
 
     cluster.nodes["n2"] = {"CPU": 2.0}
-    cluster.now_s += ray_crew().LOOK_EVERY_S
+    cluster.now_s += pool_module().LOOK_EVERY_S
     pool.fill(4)
     # The name is taken up again, in its next life: the server frees what the last one held.
     assert cluster.started[3:] == ["trainer-1/2", "trainer-2/1"]
@@ -209,7 +209,7 @@ def test_where_there_is_no_room_one_waits_and_it_is_said_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             pool.fill(4)
-            cluster.now_s += ray_crew().LOOK_EVERY_S
+            cluster.now_s += pool_module().LOOK_EVERY_S
     assert cluster.started == ["trainer-0/1"]
     assert [record.message for record in caplog.records] == [
         "no node of the cluster has room for a trainer: waiting for one that has"

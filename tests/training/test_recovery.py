@@ -1,3 +1,5 @@
+"""The files behind the slots, and servers that take over from one that died."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,10 +13,10 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Abandon, Continue, Counted, Finished
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.slots import SlotFiles
 from tests.training.fakes import (
     FakeClock,
-    FakePolicy,
+    FakePlan,
     assigned,
     claim,
     complete,
@@ -35,11 +37,11 @@ def test_complete_slots_survive_the_server(folder: RunFolder) -> None:
     first = assigned(server.claim(claim("a"))).ticket
     server.complete(complete(first, claim("a", number=2)))
 
-    policy = FakePolicy()
-    again = make_server(folder, policy)
+    plan = FakePlan()
+    again = make_server(folder, plan)
     assert again.status().slots_complete == 1
     fill_round(again)
-    (_, slots) = policy.closed[0]
+    (_, slots) = plan.closed[0]
     np.testing.assert_array_equal(slots[0].contribution, contribution(0, 10))
     assert slots[0].record.trainer == "a"
     assert slots[0].episodes.lengths.tolist() == [7]
@@ -48,14 +50,14 @@ def test_complete_slots_survive_the_server(folder: RunFolder) -> None:
 def test_a_round_that_was_full_when_the_server_died_closes_when_it_returns(
     folder: RunFolder,
 ) -> None:
-    server = make_server(folder, FakePolicy(rounds=1))
+    server = make_server(folder, FakePlan(rounds=1))
     fill_round(server)
     state = folder.read_state(1)
     # As after a crash between the last slot and the checkpoint.
     (folder.path / "checkpoints" / "latest").write_text("000000\n")
     for index in range(3):
         write_slot(folder, index)
-    again = make_server(folder, FakePolicy(rounds=1))
+    again = make_server(folder, FakePlan(rounds=1))
     assert again.status().finished
     assert folder.read_state(1)["sha256"] == state["sha256"]
 
@@ -101,26 +103,6 @@ def test_a_snapshot_is_durable_once_the_answer_says_so(folder: RunFolder) -> Non
     np.testing.assert_array_equal(newest_sum(again, 0)[1], contribution(0, 3))
 
 
-def test_an_overtaken_snapshot_changes_nothing(server: ParameterServer) -> None:
-    ticket = assigned(server.claim(claim("a"))).ticket
-    server.stream(with_snapshot(ticket, 4))
-    assert server.stream(with_snapshot(ticket, 3)) == Continue(durable_n=4)
-    server.stream(with_snapshot(ticket, 4, fill=9))
-    server.trainer_lost("a", "killed")
-    snapshot = assigned(server.claim(claim("b"))).snapshot
-    assert snapshot is not None
-    assert snapshot.tolist() == [4] * 7
-
-
-def test_a_snapshot_of_an_older_attempt_is_not_taken(server: ParameterServer) -> None:
-    old = assigned(server.claim(claim("a"))).ticket
-    server.trainer_lost("a", "killed")
-    server.claim(claim("b"))
-    assert isinstance(server.stream(with_snapshot(old, 6)), Abandon)
-    server.trainer_lost("b", "killed")
-    assert assigned(server.claim(claim("c"))).snapshot is None
-
-
 def test_a_damaged_snapshot_costs_the_work_behind_it_and_no_more(folder: RunFolder) -> None:
     server = make_server(folder)
     server.stream(with_snapshot(assigned(server.claim(claim("a"))).ticket, 3))
@@ -130,18 +112,6 @@ def test_a_damaged_snapshot_costs_the_work_behind_it_and_no_more(folder: RunFold
     path.write_bytes(data)
     work = assigned(make_server(folder).claim(claim("b")))
     assert (work.ticket.attempt, work.durable_n, work.snapshot) == (2, 0, None)
-
-
-def test_a_slot_that_gets_further_may_lose_any_number_of_trainers(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    for life in range(1, 6):
-        ticket = assigned(server.claim(claim("a", incarnation=life))).ticket
-        server.stream(with_snapshot(ticket, life))
-        server.trainer_lost("a", "killed")
-    assert server.status().failure is None
-    server.claim(claim("a", incarnation=7))
-    server.trainer_lost("a", "killed")
-    assert server.status().failure is not None
 
 
 def test_a_complete_slot_has_no_snapshot_any_more(
@@ -174,36 +144,24 @@ def test_a_server_that_takes_over_knows_who_works_on_what(
     assert [task.trainer for task in again.status().running] == ["b"]
 
 
-def test_a_server_of_a_new_driver_waits_for_nobody(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    old = assigned(server.claim(claim("a"))).ticket
-    for _ in range(3):  # a run that is stopped again and again has lost no trainer by that
-        again = make_server(folder, max_attempts=2)
-        assert again.status().running == ()
-        work = assigned(again.claim(claim("a")))
-        assert again.status().failure is None
-    assert work.ticket.attempt == old.attempt + 3
-    assert isinstance(again.stream(stream(old, 9)), Abandon)
-
-
 def test_a_complete_is_counted_once_by_the_server_that_takes_over(folder: RunFolder) -> None:
     messages = []
-    server = make_server(folder, FakePolicy(batch=2))
+    server = make_server(folder, FakePlan(batch=2))
     for trainer in "ab":
         ticket = assigned(server.claim(claim(trainer))).ticket
         messages.append(complete(ticket, claim(trainer, number=2)))
     answer = server.complete(messages[0])
     assert isinstance(answer, Counted)
-    again = make_server(folder, FakePolicy(batch=2), trainers_live=True)
+    again = make_server(folder, FakePlan(batch=2), trainers_live=True)
     assert again.complete(messages[0]) == answer
     closing = again.complete(messages[1])
     assert isinstance(closing, Counted)
-    policy = FakePolicy(batch=2)
-    third = make_server(folder, policy, trainers_live=True)
+    plan = FakePlan(batch=2)
+    third = make_server(folder, plan, trainers_live=True)
     repeated = third.complete(messages[1])
     assert isinstance(repeated, Counted)
     assert assigned(repeated.next).ticket == assigned(closing.next).ticket
-    assert policy.closed == []
+    assert plan.closed == []
 
 
 def test_a_server_that_takes_over_gives_a_trainer_its_newest_slot_only(folder: RunFolder) -> None:
@@ -217,15 +175,6 @@ def test_a_server_that_takes_over_gives_a_trainer_its_newest_slot_only(folder: R
     assert [(task.slot, task.trainer) for task in again.status().running] == [(0, "a")]
     assert isinstance(again.stream(stream(first.ticket, 3)), Abandon)
     assert assigned(again.claim(claim("a", number=2))).ticket == second.ticket
-
-
-def test_a_server_that_takes_over_waits_for_nobody_of_an_older_driver(folder: RunFolder) -> None:
-    old = assigned(make_server(folder).claim(claim("a", number=7)))
-    make_server(folder, session="new")  # whose trainers have claimed nothing yet
-    again = make_server(folder, session="new", trainers_live=True)
-    assert again.status().running == ()
-    work = assigned(again.claim(claim("a", number=1)))
-    assert (work.ticket.slot, work.ticket.attempt) == (0, old.ticket.attempt + 1)
 
 
 def test_a_server_that_takes_over_tells_its_driver_s_trainers_from_those_before(
@@ -244,11 +193,6 @@ def test_a_server_that_takes_over_tells_its_driver_s_trainers_from_those_before(
     # The next life of the new driver's server knows its own.
     third = make_server(folder, session="new", trainers_live=True)
     assert [task.attempt for task in third.status().running] == [work.ticket.attempt]
-
-
-def test_a_lease_of_an_older_version_is_of_no_driver(folder: RunFolder) -> None:
-    make_server(folder, session="").claim(claim("a"))
-    assert make_server(folder, session="new", trainers_live=True).status().running == ()
 
 
 @pytest.mark.parametrize(
@@ -287,29 +231,6 @@ def test_a_sealed_file_with_values_that_cannot_be_is_set_aside(
     assert again.status().slots_complete == 0
 
 
-def test_getting_further_is_not_forgotten_with_the_server(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    server.claim(claim("a"))
-    server.trainer_lost("a", "killed")
-    server.stream(with_snapshot(assigned(server.claim(claim("b"))).ticket, 3))
-    again = make_server(folder, max_attempts=2, trainers_live=True)
-    again.trainer_lost("b", "killed")
-    assert again.status().failure is None
-    again.claim(claim("c"))
-    again.trainer_lost("c", "killed")
-    assert again.status().failure is not None
-
-
-def test_lost_trainers_are_not_forgotten_with_the_server(folder: RunFolder) -> None:
-    server = make_server(folder, max_attempts=2)
-    server.claim(claim("a"))
-    server.trainer_lost("a", "killed")
-    server.claim(claim("b"))
-    again = make_server(folder, max_attempts=2, trainers_live=True)
-    again.trainer_lost("b", "killed")
-    assert again.status().failure is not None
-
-
 def test_a_complete_is_counted_again_though_its_lease_is_gone(folder: RunFolder) -> None:
     server = make_server(folder)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
@@ -318,28 +239,11 @@ def test_a_complete_is_counted_again_though_its_lease_is_gone(folder: RunFolder)
     assert isinstance(make_server(folder, trainers_live=True).complete(message), Counted)
 
 
-def test_a_round_steps_once_however_often_its_checkpoint_cannot_be_written(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy = FakePolicy(batch=1)
-    server = make_server(folder, policy)
-    message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
-    with monkeypatch.context() as patch:
-        patch.setattr("leap_rl.storage.run_folder.write_folder", disk_full)
-        for _ in range(2):
-            with pytest.raises(OSError, match="No space left"):
-                server.complete(message)
-    answer = server.complete(message)
-    assert isinstance(answer, Counted)
-    assert assigned(answer.next).ticket.round == 1
-    assert len(policy.closed) == 1
-
-
 def test_a_round_steps_once_though_the_next_one_cannot_be_opened(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = FakePolicy(batch=1)
-    server = make_server(folder, policy)
+    plan = FakePlan(batch=1)
+    server = make_server(folder, plan)
     message = complete(assigned(server.claim(claim("a"))).ticket, claim("a", number=2))
     with monkeypatch.context() as patch:
         patch.setattr(SlotFiles, "read_lease", _unreadable)
@@ -347,7 +251,7 @@ def test_a_round_steps_once_though_the_next_one_cannot_be_opened(
             server.complete(message)
     assert isinstance(server.complete(message), Counted)
     assert server.claim(claim("a", number=3)) != Finished()
-    assert (server.status().round, len(policy.closed)) == (1, 1)
+    assert (server.status().round, len(plan.closed)) == (1, 1)
 
 
 def _unreadable(files: SlotFiles) -> None:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_TERMINATED, main
 from leap_rl.core import processor
+from leap_rl.core.machine import descendants
 from leap_rl.learners import hardware
 from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
@@ -39,21 +41,9 @@ def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:
 def children(pid: int) -> dict[int, str]:
     """All processes below one, with their command lines."""
     found: dict[int, str] = {}
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
-    todo = parents.get(pid, [])
-    while todo:
-        child = todo.pop()
-        try:
+    for child in descendants(pid):
+        with suppress(OSError):  # it has gone
             found[child] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
-        except OSError:
-            continue
-        todo += parents.get(child, [])
     return found
 
 
@@ -204,11 +194,7 @@ def test_sigterm_costs_no_work(tmp_path: Path) -> None:
 
     def agent_steps() -> int:
         live = read_live(folder.path)
-        return (
-            max((task.progress.agent_steps for task in live.status.running), default=0)
-            if live
-            else 0
-        )
+        return max((task.agent_steps for task in live.status.running), default=0) if live else 0
 
     wait_until(lambda: agent_steps() > 0, process)
     assert not snapshot.exists()

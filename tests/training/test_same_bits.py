@@ -28,10 +28,10 @@ from leap_rl.learners.task import TaskSpec
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.messages import Abandon, Complete, Counted
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
-from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.server.slot_files import SlotFiles
+from leap_rl.training.server.slots import SlotFiles
 from tests.end_to_end.whole_runs import initializations
 
 BOWLS = ["--config", "debug", "--task.agent_steps", "400"]
@@ -46,6 +46,8 @@ ATARI = [
 ]
 
 CONFIGS = {"bowls": BOWLS, "long bowls": LONG_BOWLS, "atari": ATARI}
+for method in ("reptile", "fomaml", "finetune"):  # test_finetune.py has the last one's loop
+    CONFIGS[method] = [*BOWLS[:2], "--meta.method", method, "--meta.meta_steps", "2"]
 
 
 def read_config(argv: list[str]) -> TrainConfig:
@@ -113,22 +115,22 @@ def local_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Undis
     return run
 
 
-@pytest.fixture(params=["bowls", "atari"])
+@pytest.fixture
 def undisturbed(
     request: pytest.FixtureRequest, local_run: Callable[[str], Undisturbed]
 ) -> Undisturbed:
     return local_run(request.param)
 
 
+@pytest.mark.parametrize("undisturbed", ["bowls", "atari", "reptile", "fomaml"], indirect=True)
 def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
     options, run = undisturbed
-    expected = ten_line_loop(read_config(options))
-    named = load_file(RunFolder(run).checkpoint(3) / INITIALIZATION)
-    layout = make_learner(
-        task=read_config(options).task, agent=read_config(options).agent
-    ).shared_layout()
+    config = read_config(options)
+    named = load_file(RunFolder(run).checkpoint(config.meta.meta_steps) / INITIALIZATION)
+    layout = make_learner(task=config.task, agent=config.agent).shared_layout()
     packed = layout.pack({name: torch.from_numpy(array) for name, array in named.items()})
-    np.testing.assert_array_equal(packed.numpy(), expected.numpy())
+    np.testing.assert_array_equal(packed.numpy(), ten_line_loop(config).numpy())
+    assert len(set(initializations(run))) == config.meta.meta_steps + 1
 
 
 # Signals to a process are in tests/cli/test_stop.py, and a resume to the same bits on Ray is below.
@@ -204,6 +206,10 @@ def test_a_task_that_diverges_on_ray_stops_the_run_in_one_line(
         pytest.param("long bowls", 1, marks=pytest.mark.slow),
         pytest.param("long bowls", 2, marks=pytest.mark.slow),  # below on three, after a resume
         ("atari", 2),
+        # Leap's way to the server, with one contribution for another.
+        pytest.param("reptile", 1, marks=pytest.mark.slow),
+        pytest.param("fomaml", 1, marks=pytest.mark.slow),
+        ("finetune", 1),  # whose agents travel
     ],
     indirect=["undisturbed"],
 )
@@ -216,47 +222,14 @@ def test_ray_gives_the_same_bits(
     options, run = undisturbed
     with_trainers = ["--run_dir", str(tmp_path / "run"), "--runtime.trainers", str(trainers)]
     assert main(["train", *options, *with_trainers]) == 0
+    folder, last = RunFolder(tmp_path / "run"), read_config(options).meta.meta_steps
+    assert initializations(folder.path) == initializations(run)
+    assert len(set(initializations(run))) == last + 1
     output = capsys.readouterr().out
-    assert initializations(tmp_path / "run") == initializations(run)
-    assert "run/checkpoints/000003/initialization.safetensors" in output
-    folder = RunFolder(tmp_path / "run")
-    slots = [slot for number in (1, 2, 3) for slot in folder.read_state(number)["slots"]]
+    assert f"run/checkpoints/{last:06}/initialization.safetensors" in output
+    slots = [slot for number in range(last) for slot in folder.read_state(number + 1)["slots"]]
     assert {slot["trainer"] for slot in slots} == {f"trainer-{i}" for i in range(trainers)}
     assert {slot["attempt"] for slot in slots} == {1}
-
-
-def train_by(method: str, runtime: str, run: Path) -> list[str]:
-    """Two meta-steps with one trainer: what more of them do does not depend on the method."""
-    options = [*BOWLS[:2], "--meta.method", method, "--meta.meta_steps", "2"]
-    words = ["--run_dir", str(run), "--runtime.kind", runtime, "--runtime.trainers", "1"]
-    assert main(["train", *options, *words]) == 0
-    return options
-
-
-@pytest.mark.parametrize("method", ["reptile", "fomaml"])
-def test_each_method_equals_its_loop(method: str, tmp_path: Path) -> None:
-    options = train_by(method, "local", tmp_path / "local")
-    assert len(set(initializations(tmp_path / "local"))) == 3
-    named = load_file(RunFolder(tmp_path / "local").checkpoint(2) / INITIALIZATION)
-    expected = ten_line_loop(read_config(options)).numpy()
-    np.testing.assert_array_equal(named["theta"], expected)
-
-
-@pytest.mark.usefixtures("one_cluster")
-@pytest.mark.parametrize(
-    "method",
-    [
-        # Leap's way to the server, with one contribution for another.
-        pytest.param("reptile", marks=pytest.mark.slow),
-        pytest.param("fomaml", marks=pytest.mark.slow),
-        "finetune",  # whose agents travel; test_finetune.py has its loop
-    ],
-)
-def test_each_method_gives_the_same_bits_on_ray(method: str, tmp_path: Path) -> None:
-    for runtime in ("local", "ray"):
-        train_by(method, runtime, tmp_path / runtime)
-    assert initializations(tmp_path / "ray") == initializations(tmp_path / "local")
-    assert len(set(initializations(tmp_path / "local"))) == 3
 
 
 @pytest.mark.usefixtures("one_cluster")
@@ -285,12 +258,6 @@ def test_a_resume_with_more_trainers_gives_the_same_bits(
     assert initializations(folder) == initializations(run)
     slots = RunFolder(folder).read_state(3)["slots"]
     assert {slot["trainer"] for slot in slots} <= {f"trainer-{i}" for i in range(3)}
-
-
-@pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)
-def test_every_version_differs(undisturbed: Undisturbed) -> None:
-    _, run = undisturbed
-    assert len(set(initializations(run))) == 4
 
 
 @pytest.mark.parametrize("undisturbed", ["bowls"], indirect=True)

@@ -10,7 +10,7 @@ import pytest
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Wait
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from tests.training.fakes import FakePolicy, assigned, claim, complete, make_server
+from tests.training.fakes import FakePlan, assigned, claim, complete, make_server
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime.ray.server_actor import ServerActor
@@ -26,7 +26,7 @@ def actor(folder: RunFolder) -> ServerActor:
 
     run_spec: Any = None  # the server is there
     made = ServerActor(run_spec)
-    made._made = make_server(folder, FakePolicy(batch=1))
+    made._made = make_server(folder, FakePlan(batch=1))
     return made
 
 

@@ -24,8 +24,10 @@ from leap_rl.training.messages import (
     Work,
 )
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.trainer.trainer import Due, Trainer
-from tests.training.fakes import SIZE, FakePolicy, FakeTasks, make_server, newest_sum
+from leap_rl.training.trainer.client import Due
+from leap_rl.training.trainer.recorder import LossMean
+from leap_rl.training.trainer.trainer import Trainer
+from tests.training.fakes import SIZE, FakePlan, FakeTasks, make_server, newest_sum
 
 UPDATES = 5
 
@@ -67,17 +69,17 @@ class RecordingLink:
 
 
 @pytest.fixture
-def policy() -> FakePolicy:
-    return FakePolicy(rounds=1, batch=2)
+def plan() -> FakePlan:
+    return FakePlan(rounds=1, batch=2)
 
 
 @pytest.fixture
-def link(tmp_path: Path, policy: FakePolicy) -> RecordingLink:
-    return RecordingLink(make_server(RunFolder(tmp_path / "run"), policy))
+def link(tmp_path: Path, plan: FakePlan) -> RecordingLink:
+    return RecordingLink(make_server(RunFolder(tmp_path / "run"), plan))
 
 
 def train(link: RecordingLink, tasks: FakeTasks) -> None:
-    Trainer(name="t", incarnation=1, link=link, make_task=tasks, method=Leap()).run()
+    Trainer(name="t", incarnation=1, server=link, make_task=tasks, method=Leap()).run()
 
 
 def lone_path(tasks: FakeTasks, slot: int, updates: int, *, finish: bool = True) -> GradientPath:
@@ -105,19 +107,19 @@ def test_the_servers_view_at_n_is_the_paths_own_at_n(link: RecordingLink) -> Non
     assert len(np.unique([view[0] for _, view in link.views])) > UPDATES  # they do differ
 
 
-def test_what_counts_is_the_whole_path(link: RecordingLink, policy: FakePolicy) -> None:
+def test_what_counts_is_the_whole_path(link: RecordingLink, plan: FakePlan) -> None:
     tasks = FakeTasks(UPDATES)
     train(link, tasks)
-    (_, slots) = policy.closed[0]
+    (_, slots) = plan.closed[0]
     for index, slot in enumerate(slots):
         path = lone_path(tasks, index, updates=UPDATES)
         assert path.segments == UPDATES
         np.testing.assert_array_equal(slot.contribution, path.gradient().numpy())
 
 
-def test_the_record_says_what_the_task_did(link: RecordingLink, policy: FakePolicy) -> None:
+def test_the_record_says_what_the_task_did(link: RecordingLink, plan: FakePlan) -> None:
     train(link, FakeTasks(UPDATES))
-    slot = policy.closed[0][1][1]  # seed 1: losses 10/2, 10/3, ...
+    slot = plan.closed[0][1][1]  # seed 1: losses 10/2, 10/3, ...
     assert (slot.record.updates, slot.record.agent_steps) == (UPDATES, 10 * UPDATES)
     losses = [10.0 / (update + 2) for update in range(UPDATES)]
     assert slot.record.losses["total"] == pytest.approx(np.mean(losses))
@@ -131,7 +133,7 @@ def test_the_record_says_what_the_task_did(link: RecordingLink, policy: FakePoli
 
 
 def test_an_abandoned_task_is_dropped_and_its_slot_filled_again(
-    link: RecordingLink, policy: FakePolicy
+    link: RecordingLink, plan: FakePlan
 ) -> None:
     link.abandon_at = 2
     tasks = FakeTasks(UPDATES)
@@ -140,7 +142,7 @@ def test_an_abandoned_task_is_dropped_and_its_slot_filled_again(
     assert all(task.closed for task in tasks.made)
     assert [message.ticket.attempt for message in link.completes] == [2, 1]
     path = lone_path(tasks, 0, updates=UPDATES)
-    np.testing.assert_array_equal(policy.closed[0][1][0].contribution, path.gradient().numpy())
+    np.testing.assert_array_equal(plan.closed[0][1][0].contribution, path.gradient().numpy())
 
 
 def test_numbers_gone_bad_stop_the_run_by_game_slot_update_and_seed(link: RecordingLink) -> None:
@@ -171,13 +173,21 @@ def test_a_snapshot_that_does_not_fit_its_sum_is_one_line(link: RecordingLink) -
 
 
 def test_an_agent_comes_back_only_where_it_is_carried_over(tmp_path: Path) -> None:
-    policy = FakePolicy(rounds=1, batch=1, saves_agents=True)
+    plan = FakePlan(rounds=1, batch=1, saves_agents=True)
     folder = RunFolder(tmp_path / "kept")
-    link = RecordingLink(make_server(folder, policy))
+    link = RecordingLink(make_server(folder, plan))
     train(link, FakeTasks(UPDATES))
     assert link.completes[0].agent.keys() == {"theta"}
     assert folder.agent(0, "game_0").exists()
 
-    link = RecordingLink(make_server(RunFolder(tmp_path / "not"), FakePolicy(rounds=1, batch=1)))
+    link = RecordingLink(make_server(RunFolder(tmp_path / "not"), FakePlan(rounds=1, batch=1)))
     train(link, FakeTasks(UPDATES))
     assert link.completes[0].agent == {}
+
+
+def test_each_loss_is_averaged_over_the_updates_that_had_it() -> None:
+    mean = LossMean()
+    assert mean.means() == {}
+    for losses in ({"total": 1.0}, {"total": 2.0, "validation": 0.5}, {"total": 6.0}):
+        mean.add(losses)
+    assert mean.means() == {"total": 3.0, "validation": 0.5}

@@ -19,12 +19,12 @@ from leap_rl.sharing.initialization import read_initialization
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.messages import Complete, CurvePoint, TaskRecord, Ticket
-from leap_rl.training.rounds.policy import FilledSlot
+from leap_rl.training.rounds.plan import FilledSlot
 from leap_rl.training.rounds.validation import Validation, ValidationState, learning_curve
-from leap_rl.training.runtime.local import LocalLink
+from leap_rl.training.runtime.local import LocalClient
 from leap_rl.training.trainer.recorder import TaskRecorder
 from tests.tasks.omniglot_images import write_zip
-from tests.training.fakes import FakePolicy, assigned, claim, complete, make_server
+from tests.training.fakes import FakePlan, assigned, claim, complete, make_server
 from tests.training.test_divergence import diverged
 
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
@@ -101,17 +101,17 @@ def test_a_stop_and_a_resume_change_no_figure(
 ) -> None:
     """Stopped within meta-step 2, whose first validation task is complete by then."""
     completed = []
-    original = LocalLink.complete
+    original = LocalClient.complete
 
-    def complete_some(link: LocalLink, message: Complete) -> object:
+    def complete_some(client: LocalClient, message: Complete) -> object:
         completed.append(message.ticket)
         if (message.ticket.round, len(completed)) == (2, 13):
             raise KeyboardInterrupt
-        return original(link, message)
+        return original(client, message)
 
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(LocalLink, "complete", complete_some)
+        patch.setattr(LocalClient, "complete", complete_some)
         argv = ["train", *BOWLS, *JUDGED, "--run_dir", str(run)]
         assert main(argv) == EXIT_INTERRUPTED
     assert [ticket.round for ticket in completed][-1] == 2
@@ -237,7 +237,7 @@ def test_tasks_are_the_same_for_every_version() -> None:
     assert three[::3] == plan.specs(7, 0)
 
 
-class JudgingPolicy(FakePolicy):
+class JudgingPlan(FakePlan):
     """A round of one task that contributes and one that judges."""
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -246,12 +246,12 @@ class JudgingPolicy(FakePolicy):
 
 
 def test_a_round_is_not_closed_on_what_judges_alone(tmp_path: Path) -> None:
-    policy = JudgingPolicy(batch=2)
-    server = make_server(RunFolder(tmp_path), policy, on_divergence="drop_task")
+    plan = JudgingPlan(batch=2)
+    server = make_server(RunFolder(tmp_path), plan, on_divergence="drop_task")
     server.diverged(diverged(assigned(server.claim(claim("a"))).ticket))
     judging_one = assigned(server.claim(claim("b")))
     server.complete(complete(judging_one.ticket, claim("b", number=2)))
-    assert not policy.closed
+    assert not plan.closed
     assert "round 0 has no task left" in (server.status().failure or "")
 
 

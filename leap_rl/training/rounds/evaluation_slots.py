@@ -1,4 +1,4 @@
-"""The agents of an evaluation: whose each slot is, and what each earned, as a file."""
+"""Maps an evaluation's slots to agents; serializes their rewards."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from leap_rl.training.messages import CurvePoint
 RANDOM = "random"
 """Names the baseline: agents whose encoders start at random."""
 REWARDS = "rewards.safetensors"
-"""In the checkpoint of a complete evaluation: what each agent earned in each interval."""
+"""In the checkpoint of a complete evaluation: the rewards of each agent in each interval."""
 
 
 class Agent(NamedTuple):
-    """Whose a slot of an evaluation is."""
+    """The agent of a slot of an evaluation."""
 
     initialization: str
     """A group of runs of one method, or `RANDOM`."""
@@ -42,7 +42,7 @@ def agents_of(described: Mapping[str, Any]) -> list[Agent]:
 
 
 def rewards_file(curves: Mapping[int, Sequence[CurvePoint]]) -> bytes:
-    """Return what agents earned, by slot, as the file `REWARDS`.
+    """Return the rewards of agents, by slot, as the file `REWARDS`.
 
     It has `slots` [N], and of each slot R intervals: `interval_ends` and `rewards`, [N, R]. All
     agents have the same budget, and so as many intervals.

@@ -15,13 +15,13 @@ from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.metrics import Unit
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.meta_training import task_seed
-from leap_rl.training.rounds.policy import ClosedRound, FilledRound
+from leap_rl.training.rounds.plan import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import dropped_row, learn_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningFactory:
-    """Makes a run's first checkpoint, and its policy from it."""
+    """Makes a run's first checkpoint, and its plan from it."""
 
     seed: int
     games: tuple[str, ...]
@@ -35,7 +35,7 @@ class LearningFactory:
         folder.write_checkpoint(0, files, {})
 
     def __call__(self, folder: RunFolder) -> Learning:
-        """Restore the policy from the folder's first checkpoint.
+        """Restore the plan from the folder's first checkpoint.
 
         Raises:
             RunFolderError: The checkpoint is missing or damaged.
@@ -52,29 +52,26 @@ class LearningFactory:
 
 @dataclass(slots=True)
 class Learning:
-    """The policy of a learning run: a slot for each game, all from one initialization."""
+    """The plan of a learning run: a slot for each game, all from one initialization."""
 
-    plan: LearningFactory
-    start: FloatVector
-    """The initialization, [P]."""
+    factory: LearningFactory
+    initialization: FloatVector
+    """Of all agents, [P]."""
 
     saves_agents = True
     rounds = 1
 
-    def theta0(self, start: int = 0) -> FloatVector:
-        """Return the initialization, [P]; there is one."""
-        return self.start
+    def theta0(self, start_index: int = 0) -> FloatVector:
+        return self.initialization
 
     def open(self, round_number: int) -> list[TaskSpec]:
-        """Return one task for each game."""
         return [
-            TaskSpec(game=game, seed=task_seed(self.plan.seed, round_number, slot))
-            for slot, game in enumerate(self.plan.games)
+            TaskSpec(game=game, seed=task_seed(self.factory.seed, round_number, slot))
+            for slot, game in enumerate(self.factory.games)
         ]
 
     def close(self, filled: FilledRound) -> ClosedRound:
-        """Make rows of the learning curves, and of the games that were dropped."""
-        unit = self.plan.unit
+        unit = self.factory.unit
         rows = [
             learn_row(slot.spec.game, point, unit)
             for slot in filled.slots

@@ -27,7 +27,7 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.metrics import Unit
 from leap_rl.training.messages import FloatVector
-from leap_rl.training.rounds.policy import ClosedRound, FilledRound
+from leap_rl.training.rounds.plan import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import meta_step_row, norm
 from leap_rl.training.rounds.validation import Validation, ValidationState
 
@@ -52,7 +52,7 @@ def task_seed(seed: int, round_number: int, slot: int) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetaTrainingFactory:
-    """Makes a run's first checkpoint, and its policy from the newest one."""
+    """Makes a run's first checkpoint, and its plan from the newest one."""
 
     seed: int
     games: tuple[str, ...]
@@ -73,7 +73,7 @@ class MetaTrainingFactory:
         folder.write_checkpoint(0, files, {"agent_steps": 0})
 
     def __call__(self, folder: RunFolder) -> MetaTraining:
-        """Restore the policy from the folder's newest checkpoint.
+        """Restore the plan from the folder's newest checkpoint.
 
         Raises:
             RunFolderError: The checkpoint is missing or damaged.
@@ -111,9 +111,9 @@ class MetaTrainingFactory:
 
 @dataclass(slots=True)
 class MetaTraining:
-    """The policy of a meta-training run; each of its rounds is a meta-step."""
+    """The plan of a meta-training run; each of its rounds is a meta-step."""
 
-    plan: MetaTrainingFactory
+    factory: MetaTrainingFactory
     outer: OuterStep
     agent_steps: int
     """Of all meta-steps so far."""
@@ -127,22 +127,20 @@ class MetaTraining:
 
     @property
     def rounds(self) -> int:
-        """How many meta-steps the run has."""
-        return self.plan.meta_steps
+        return self.factory.meta_steps
 
-    def theta0(self, start: int = 0) -> FloatVector:
-        """Return the initialization of the open meta-step, [P]; there is one."""
+    def theta0(self, start_index: int = 0) -> FloatVector:
         return self._theta0
 
     def open(self, round_number: int) -> list[TaskSpec]:
         """Draw the meta-step's games; those that judge its initialization come last."""
-        plan = self.plan
-        games = draw_games(plan.seed, round_number, plan.games, plan.batch_size)
+        factory = self.factory
+        games = draw_games(factory.seed, round_number, factory.games, factory.batch_size)
         batch = [
-            TaskSpec(game=game, seed=task_seed(plan.seed, round_number, slot))
+            TaskSpec(game=game, seed=task_seed(factory.seed, round_number, slot))
             for slot, game in enumerate(games)
         ]
-        judging = plan.validation.specs(plan.seed, round_number) if plan.validation else []
+        judging = factory.validation.specs(factory.seed, round_number) if factory.validation else []
         return batch + judging
 
     def close(self, filled: FilledRound) -> ClosedRound:
@@ -167,15 +165,15 @@ class MetaTraining:
             result,
             initialization_norm=initialization_norm,
             agent_steps_before=self.agent_steps,
-            frames_per_agent_step=self.plan.frames_per_agent_step,
+            frames_per_agent_step=self.factory.frames_per_agent_step,
             validation=validation,
-            unit=self.plan.unit,
+            unit=self.factory.unit,
         )
         self.agent_steps += sum(slot.record.agent_steps for slot in filled.slots)
         self._theta0 = result.theta.numpy().copy()
         return ClosedRound(
             rows=[row],
-            files=initialization_files(self.plan.layout, self.outer),
+            files=initialization_files(self.factory.layout, self.outer),
             state={"agent_steps": self.agent_steps, **self.validation_state.state()},
             best=self.validation_state.best,
         )

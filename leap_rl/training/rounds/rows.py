@@ -17,7 +17,7 @@ from leap_rl.meta.outer_step import OuterStepResult
 from leap_rl.meta.vectors import pairwise_cosines
 from leap_rl.tracking.metrics import Unit
 from leap_rl.training.messages import CurvePoint
-from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot, LoggedRow
+from leap_rl.training.rounds.plan import DroppedSlot, FilledRound, FilledSlot, LoggedRow
 
 Values = dict[str, float | int]
 
@@ -174,6 +174,5 @@ def _returns(game: str, return_sum: float, episodes: int) -> Values:
 
 
 def _means(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each name over those mappings that have it."""
     names = dict.fromkeys(name for each in metrics for name in each)
     return {name: fmean([each[name] for each in metrics if name in each]) for name in names}

@@ -17,7 +17,7 @@ from typing import Any
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.task import TaskSpec
 from leap_rl.training.messages import TaskRecord
-from leap_rl.training.rounds.policy import FilledSlot
+from leap_rl.training.rounds.plan import FilledSlot
 
 RATE_UNIT = 1000
 """Agent steps that rewards are counted by."""
@@ -25,7 +25,7 @@ RATE_UNIT = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Which games judge the initialization, and when."""
+    """Which games validate the initialization, and when."""
 
     every_meta_steps: int
     """From meta-step 0 on."""
@@ -77,7 +77,6 @@ class ValidationState:
         return found
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint's state is to hold."""
         return {} if self.best is None else {"validation": asdict(self)}
 
     def judge(

@@ -20,13 +20,13 @@ from leap_rl.training.messages import (
     Stream,
     Work,
 )
-from leap_rl.training.runtime.run_spec import RunSpec, StreamSchedule
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.trainer.trainer import Due
+from leap_rl.training.trainer.client import Due, StreamSchedule
 
 
 @dataclass
-class LocalLink:
+class LocalClient:
     """Calls the server directly, and tells the user how the run stands along the way."""
 
     server: ParameterServer
@@ -35,7 +35,6 @@ class LocalLink:
     interrupts: Interrupts
 
     def claim(self, claim: Claim) -> Work:
-        """Ask for work."""
         work = self.server.claim(claim)
         self.schedule.start_task()
         self.report(self.server.status())
@@ -56,14 +55,12 @@ class LocalLink:
         return answer
 
     def complete(self, message: Complete) -> Counted | Abandon:
-        """Send a whole sum."""
         answer = self.server.complete(message)
         self.schedule.start_task()
         self.report(self.server.status())
         return answer
 
     def diverged(self, message: Diverged) -> Abandon:
-        """Tell that a task's numbers are no longer finite."""
         return self.server.diverged(message)
 
 
@@ -85,8 +82,8 @@ class LocalRuntime:
         alone = RunFolder(run_spec.run_dir).serving()
         with self.interrupts, self.interrupts.held_back(), alone:
             server = run_spec.make_server()
-            link = LocalLink(server, run_spec.make_schedule(), report, self.interrupts)
-            run_spec.make_trainer(name="trainer-0", incarnation=1, link=link).run()
+            client = LocalClient(server, run_spec.make_schedule(), report, self.interrupts)
+            run_spec.make_trainer(name="trainer-0", incarnation=1, server=client).run()
             failure = server.status().failure
         if failure is not None:
             raise RunFailedError(failure)

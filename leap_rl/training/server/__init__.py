@@ -1,1 +1,1 @@
-"""The parameter server: one round of slots at a time, and all that happens to a slot."""
+"""The parameter server, from the bottom up: `slots`, `rounds`, `parameter_server`."""

@@ -15,7 +15,7 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder, file_name
 from leap_rl.storage.safe_open import read_regular
 from leap_rl.training.messages import Bytes
-from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
+from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
 
 
 class CarriedAgents:

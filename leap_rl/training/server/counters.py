@@ -1,4 +1,4 @@
-"""What the parameter server counts, since this process began, for display only."""
+"""Counts of the parameter server since its process began, for display only."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """The parameter server: the single source of truth about a run's slots and contributions.
 
-Trainers claim the slots of the open round, stream their sums and complete them; `slots.py` has the
-picture. When all slots are complete the round closes: the policy averages and steps, the checkpoint
-goes to disk, and the next round opens. Every method may be called twice, late or never, in any
-order, by trainers that are taken for dead: the attempt on the ticket is the fence, and a sum
-replaces what is there instead of adding to it, so each slot counts once.
+Trainers claim the slots of the open round, stream their sums and complete them. `slots.py` has a
+slot's states; `rounds.py` opens, closes and commits the rounds. Every method may be called twice,
+late or never, in any order, by trainers that are taken for dead: the attempt on the ticket is the
+fence, and a sum replaces the one before it instead of adding to it, so each slot counts once.
 
 A plain class without runtime or threads: its caller calls one method at a time.
 """
@@ -13,12 +12,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 import numpy as np
 from safetensors.numpy import save
 
 from leap_rl.core.errors import ProtocolError
+from leap_rl.tracking.status import RunStatus
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.messages import (
     Abandon,
@@ -34,40 +34,60 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.server.open_round import TrainerState
-from leap_rl.training.server.run_rounds import RunRounds
+from leap_rl.training.server.counters import Counters
+from leap_rl.training.server.rounds import OpenRound, Rounds, TrainerState
 from leap_rl.training.server.slots import Slot, SlotState
 
-if TYPE_CHECKING:
-    from leap_rl.core.choices import OnDivergence
+OnDivergence: TypeAlias = Literal["stop", "restart_task", "drop_task"]
+"""As `task.on_divergence`."""
 
 MAX_RESTARTS = 3
-"""Seeds tried in place of one whose numbers went bad, before the run stops."""
+"""Seeds tried after one has diverged, before the run stops."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class ParameterServer(RunRounds):
-    """Hands out a run's tasks, takes in their sums, and closes its rounds."""
+class ParameterServer:
+    """Hands out a run's tasks and takes in their sums, each once."""
 
+    rounds: Rounds
+    """Of the run: where all that it knows of slots is, and on disk."""
     on_divergence: OnDivergence = "stop"
     """What becomes of a task whose numbers are no longer finite."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self.on_fault_point(FaultPoint.SERVER_RESUMING)
+        self.rounds.on_fault_point(FaultPoint.SERVER_RESUMING)
 
-    # -- what trainers call -------------------------------------------------------------------
+    @property
+    def counters(self) -> Counters:
+        return self.rounds.counters
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a trainer that claims now gets a task, or hears that there are no more."""
+        slots = self._open.slots
+        return self.rounds.finished or any(slot.state is SlotState.PENDING for slot in slots)
+
+    @property
+    def _open(self) -> OpenRound:
+        return self.rounds.open_round
+
+    def status(self) -> RunStatus:
+        return self.rounds.status()
+
+    # -- claims -----------------------------------------------------------------------------------
 
     def claim(self, claim: Claim) -> Work:
         """Answer a trainer that asks for work; the same number gets the same work."""
-        trainer = self._trainers.get(claim.trainer)
+        trainer = self.rounds.trainers.get(claim.trainer)
         if trainer is None or claim.incarnation > trainer.incarnation:
-            trainer = self._trainers[claim.trainer] = TrainerState(incarnation=claim.incarnation)
+            trainer = self.rounds.trainers[claim.trainer] = TrainerState(
+                incarnation=claim.incarnation
+            )
             self._open.release(claim.trainer, "its trainer was started from scratch")
         if claim.incarnation < trainer.incarnation:
-            return Finished()  # taken for dead and replaced: it must not get work again
+            return Finished()  # taken for dead, and replaced by a newer incarnation
         if claim.number < trainer.number:
             self.counters.repeats_refused += 1
             return Wait()  # overtaken on the way; nobody waits for this answer any more
@@ -82,6 +102,43 @@ class ParameterServer(RunRounds):
         self._open.release(claim.trainer, "its trainer claimed again")
         trainer.number, trainer.handed = claim.number, False
         return self._next_work(claim, trainer)
+
+    def _next_work(self, claim: Claim, trainer: TrainerState) -> Work:
+        self.rounds.close_if_full()  # if an earlier call could not write the checkpoint
+        if self.rounds.finished:
+            return Finished()
+        slot = next((slot for slot in self._open.slots if slot.state is SlotState.PENDING), None)
+        if slot is None:
+            return Wait()
+        slot.hand_out(claim, self.rounds.session)
+        self.rounds.on_fault_point(FaultPoint.SERVER_CLAIMING)
+        trainer.handed = True
+        self._open.let_run(slot, claim.trainer)
+        return self._assignment(slot)
+
+    def _assignment(self, slot: Slot) -> Assignment:
+        """Roll a slot back to its newest snapshot, and return the work from there."""
+        snapshot = slot.roll_back()
+        slot.counted_steps = 0 if snapshot is None else slot.durable_steps
+        # A task that diverged starts from scratch, since its agent would diverge again.
+        carries_over = snapshot is None and slot.restarts == 0
+        return Assignment(
+            ticket=Ticket(
+                fingerprint=self.rounds.fingerprint,
+                round=slot.round,
+                slot=slot.index,
+                attempt=slot.attempt,
+            ),
+            game=slot.spec.game,
+            task_seed=slot.task_seed,
+            theta0=self.rounds.plan.theta0(slot.spec.start_index),
+            save_agent=self.rounds.plan.saves_agents,
+            durable_n=slot.n,
+            snapshot=snapshot,
+            carried_agent=self.rounds.carried_agents.read(slot.spec.game) if carries_over else None,
+        )
+
+    # -- streams ----------------------------------------------------------------------------------
 
     def stream(self, message: Stream) -> Continue | Abandon:
         """Take in a running task's sum so far; a repeated or overtaken one changes nothing.
@@ -113,9 +170,17 @@ class ParameterServer(RunRounds):
         if message.snapshot is not None and message.n > slot.durable_n:
             slot.write_snapshot(message, message.snapshot)
             self.counters.snapshots += 1
-            self.on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
-        self.on_fault_point(FaultPoint.SERVER_STREAMING)
+            self.rounds.on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
+        self.rounds.on_fault_point(FaultPoint.SERVER_STREAMING)
         return Continue(durable_n=slot.durable_n)
+
+    def heartbeat(self, trainer: str, incarnation: int) -> None:
+        """Renew the leases of a trainer that lives but has nothing to stream yet."""
+        known, slot = self.rounds.trainers.get(trainer), self._open.held_by(trainer)
+        if known is not None and known.incarnation == incarnation and slot is not None:
+            self._open.renew(slot)
+
+    # -- completion: here a contribution counts once ----------------------------------------------
 
     def complete(self, message: Complete) -> Counted | Abandon:
         """Take in a task's whole sum; answered only when it is on disk.
@@ -126,7 +191,7 @@ class ParameterServer(RunRounds):
         """
         ticket = message.ticket
         self._check_fingerprint(ticket)
-        if self._is_counted(ticket):
+        if self.rounds.has_counted(ticket):
             self.counters.repeats_refused += 1
             return Counted(next=self.claim(message.claim))
         slot = self._owned_slot(ticket)
@@ -135,10 +200,10 @@ class ParameterServer(RunRounds):
         if not np.isfinite(message.contribution).all():
             reason = _not_finite(message.n)
             return self._diverged(slot, reason, agent_steps=message.record.agent_steps)
-        if self.policy.saves_agents:
-            path = self.folder.agent(ticket.slot, slot.spec.game)
+        if self.rounds.plan.saves_agents:
+            path = self.rounds.folder.agent(ticket.slot, slot.spec.game)
             agent = {name: np.ascontiguousarray(array) for name, array in message.agent.items()}
-            self.folder.write(path, save(agent))
+            self.rounds.folder.write(path, save(agent))
         slot.fill(
             message.contribution,
             message.record,
@@ -148,9 +213,11 @@ class ParameterServer(RunRounds):
         slot.n = message.n
         self.counters.tasks_completed += 1
         self.counters.agent_steps += slot.new_steps(message.record.agent_steps)
-        self.on_fault_point(FaultPoint.SERVER_COMPLETING)
-        self._close_if_full()
+        self.rounds.on_fault_point(FaultPoint.SERVER_COMPLETING)
+        self.rounds.close_if_full()
         return Counted(next=self.claim(message.claim))
+
+    # -- divergence -------------------------------------------------------------------------------
 
     def diverged(self, message: Diverged) -> Abandon:
         """Decide on the slot of a task whose numbers are no longer finite."""
@@ -159,61 +226,6 @@ class ParameterServer(RunRounds):
             return slot
         return self._diverged(slot, message.reason, agent_steps=message.agent_steps)
 
-    def heartbeat(self, trainer: str, incarnation: int) -> None:
-        """Renew the leases of a trainer that lives but has nothing to stream yet."""
-        known, slot = self._trainers.get(trainer), self._open.held_by(trainer)
-        if known is not None and known.incarnation == incarnation and slot is not None:
-            self._open.renew(slot)
-
-    # -- what the driver calls ----------------------------------------------------------------
-
-    def trainer_lost(self, trainer: str, cause: str) -> None:
-        """Free the slot of a trainer that the runtime says is dead."""
-        self.counters.trainers_lost += 1
-        self._open.release(trainer, cause)
-
-    def tick(self) -> None:
-        """Free the slots whose leases are over, and close a round that is late; called often."""
-        if self._open.tick():
-            self._close_if_full()
-
-    # -- slots --------------------------------------------------------------------------------
-
-    def _next_work(self, claim: Claim, trainer: TrainerState) -> Work:
-        self._close_if_full()  # where the checkpoint could not be written before
-        if self._finished:
-            return Finished()
-        slot = next((slot for slot in self._open.slots if slot.state is SlotState.PENDING), None)
-        if slot is None:
-            return Wait()
-        slot.hand_out(claim, self.session)
-        self.on_fault_point(FaultPoint.SERVER_CLAIMING)
-        trainer.handed = True
-        self._open.let_run(slot, claim.trainer)
-        return self._assignment(slot)
-
-    def _assignment(self, slot: Slot) -> Assignment:
-        """Roll a slot back to its newest snapshot, and return the work from there."""
-        snapshot = slot.roll_back()
-        slot.counted_steps = 0 if snapshot is None else slot.durable_steps
-        # A task that diverged starts from scratch, since its agent would diverge again.
-        carries_over = snapshot is None and slot.restarts == 0
-        return Assignment(
-            ticket=Ticket(
-                fingerprint=self.fingerprint,
-                round=slot.round,
-                slot=slot.index,
-                attempt=slot.attempt,
-            ),
-            game=slot.spec.game,
-            task_seed=slot.task_seed,
-            theta0=self.policy.theta0(slot.spec.start),
-            save_agent=self.policy.saves_agents,
-            durable_n=slot.n,
-            snapshot=snapshot,
-            carried_agent=self._carried_agents.read(slot.spec.game) if carries_over else None,
-        )
-
     def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:
         """Stop the run, restart the task or drop it, as the config says."""
         what = f"{slot.name} {reason}"
@@ -221,7 +233,7 @@ class ParameterServer(RunRounds):
             slot.drop(reason, agent_steps)
             self.counters.tasks_dropped += 1
             _log.warning("%s; it is dropped", what)
-            self._close_if_full()
+            self.rounds.close_if_full()
         elif self.on_divergence == "stop":
             way_out = "task.on_divergence = restart_task or drop_task would continue without it"
             self._open.failure = f"{what}; {way_out}"
@@ -232,6 +244,20 @@ class ParameterServer(RunRounds):
         else:
             self._open.failure = f"{what}, as with {MAX_RESTARTS} other seeds before"
         return Abandon(reason=what)
+
+    # -- lost trainers and late ones, told by the driver ------------------------------------------
+
+    def trainer_lost(self, trainer: str, cause: str) -> None:
+        """Free the slot of a trainer that the runtime says is dead."""
+        self.counters.trainers_lost += 1
+        self._open.release(trainer, cause)
+
+    def tick(self) -> None:
+        """Free the slots whose leases are over, and close a round that is late; called often."""
+        if self._open.tick():
+            self.rounds.close_if_full()
+
+    # -- the fence --------------------------------------------------------------------------------
 
     def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:
         """Return the running slot that the ticket's attempt owns, or why there is none."""
@@ -251,10 +277,11 @@ class ParameterServer(RunRounds):
         return Abandon(reason=reason)
 
     def _check_fingerprint(self, ticket: Ticket) -> None:
-        if ticket.fingerprint != self.fingerprint:
+        own = self.rounds.fingerprint
+        if ticket.fingerprint != own:
             raise ProtocolError(
                 f"a message carries the config fingerprint {ticket.fingerprint[:12]}, this run's "
-                f"is {self.fingerprint[:12]}: a trainer of another run must not join this one"
+                f"is {own[:12]}: a trainer of another run must not join this one"
             )
 
 

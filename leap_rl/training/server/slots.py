@@ -1,4 +1,4 @@
-"""What the parameter server knows of a place in the open round's batch.
+"""A place in the open round's batch: its states, and the files that survive the server.
 
             claim                       complete, or dropped
 PENDING ------------> RUNNING(a, n) -------------------------> COMPLETE
@@ -6,21 +6,52 @@ PENDING ------------> RUNNING(a, n) -------------------------> COMPLETE
    +------------------------+
     lease over, trainer lost, its trainer claims again,
     or the task is to start again with another seed
+
+    NNN.lease         which trainer works on slot NNN, at which attempt
+    NNN.snapshot      its task's snapshot, with the sum so far
+    NNN.safetensors   its whole sum and record, or why it was dropped: the slot is complete
+
+Each file is sealed, and there whole or not at all. A damaged one is set aside, with a warning: what
+it held is computed again, to the same bits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.task import TaskSpec
-from leap_rl.tracking.status import TaskProgress
-from leap_rl.training.messages import Bytes, Claim, Episodes, FloatVector, Stream, TaskRecord
-from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
-from leap_rl.training.server.slot_files import Lease, SlotFiles, SlotSnapshot
+from leap_rl.storage.checksummed_file import Arrays, ChecksumError, decode_arrays, encode_arrays
+from leap_rl.storage.dataclass_from_json import dataclass_from_json
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.storage.safe_open import read_regular
+from leap_rl.training.messages import (
+    Bytes,
+    Claim,
+    CurvePoint,
+    Episodes,
+    FloatVector,
+    Stream,
+    TaskProgress,
+    TaskRecord,
+)
+from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+# -- the state machine ------------------------------------------------------------------------
 
 
 class SlotState(Enum):
@@ -48,7 +79,7 @@ class Slot:
     """Whether the owner has streamed, and so has got its assignment."""
     lease_until_s: float = 0.0
     trainer_failures: int = 0
-    """Trainers lost on it since its task last got further."""
+    """Trainer failures since the last durable progress."""
     restarts: int = 0
     """How often its task was started again with another seed."""
     n: int = 0
@@ -63,7 +94,7 @@ class Slot:
     durable_steps: int | None = None
     """The same, at the newest snapshot that this server has taken in."""
     result: FilledSlot | DroppedSlot | None = field(default=None, repr=False)
-    """What completed it."""
+    """The result that completed it."""
 
     @property
     def task_seed(self) -> int:
@@ -74,7 +105,6 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The slot in messages to the user."""
         where = f"slot {self.index} of round {self.round}"
         return f"{self.spec.game} ({where}, task seed {self.task_seed})"
 
@@ -88,7 +118,7 @@ class Slot:
         return max(0, agent_steps - before)
 
     def hand_out(self, claim: Claim, session: str) -> None:
-        """Write that the next attempt is the claim's trainer's, under a driver's session."""
+        """Write the next attempt's lease: the claim's trainer, under a driver's session."""
         self.attempt += 1
         self.files.write_lease(
             Lease(
@@ -114,7 +144,6 @@ class Slot:
         return taken.snapshot
 
     def write_snapshot(self, message: Stream, snapshot: Bytes) -> None:
-        """Put a stream's snapshot on disk, with its sum."""
         self.files.write_snapshot(
             SlotSnapshot(
                 restarts=self.restarts,
@@ -127,7 +156,6 @@ class Slot:
         self.durable_steps = message.progress.agent_steps
 
     def free(self) -> None:
-        """Take it from its trainer, which is lost."""
         self._leave(SlotState.PENDING)
         self.trainer_failures += 1
 
@@ -164,7 +192,6 @@ class Slot:
         self.contribution = contribution
 
     def drop(self, reason: str, agent_steps: int) -> None:
-        """Complete it without a contribution."""
         self._complete(
             DroppedSlot(
                 spec=self.spec,
@@ -186,11 +213,6 @@ class Slot:
             processor="",
             updates=self.n,
             agent_steps=agent_steps,
-            losses={},
-            path={},
-            curve=(),
-            working_s=0.0,
-            waiting_s=0.0,
         )
         episodes = Episodes(
             agent_steps=np.empty(0, dtype=np.int64),
@@ -200,7 +222,6 @@ class Slot:
         self.fill(self.contribution, record, episodes, cut_off=True)
 
     def take(self, result: FilledSlot | DroppedSlot) -> None:
-        """Take a result that is on disk."""
         self._leave(SlotState.COMPLETE)
         self.attempt, self.restarts = result.attempt, result.restarts
         self.result = result
@@ -211,3 +232,134 @@ class Slot:
 
     def _leave(self, state: SlotState) -> None:
         self.state, self.owner, self.progress = state, None, TaskProgress()
+
+
+# -- the files --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """Which trainer works on a slot; on disk before the trainer gets its answer."""
+
+    attempt: int
+    trainer: str | None = None
+    """None where the slot waits for its next attempt."""
+    incarnation: int = 0
+    number: int = 0
+    """Of the claim that it answers."""
+    trainer_failures: int = 0
+    """Trainer failures up to this lease since the last durable progress."""
+    durable_n: int = 0
+    """Segments behind the slot's snapshot at this lease."""
+    restarts: int = 0
+    """How often the slot's task was started again with another seed."""
+    session: str = ""
+    """Of the driver that started the trainer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotSnapshot:
+    """A snapshot of a slot's task after ``n`` segments, with their sum, [P]."""
+
+    restarts: int
+    """How often the task had been started again."""
+    n: int
+    contribution: FloatVector
+    snapshot: Bytes
+
+
+class SlotFiles:
+    """Reads and writes the files of one slot; those of another task or run are refused.
+
+    All that is written is synced to disk before the call returns. `path` is the completed slot's;
+    the others lie beside it.
+    """
+
+    def __init__(self, path: Path, spec: TaskSpec, fingerprint: str, *, folder: RunFolder) -> None:
+        self._folder = folder
+        self._path = path
+        self._head = {"fingerprint": fingerprint, "spec": spec.plain()}
+        self._spec = spec
+
+    def write_lease(self, lease: Lease) -> None:
+        self._write(self._path.with_suffix(".lease"), {}, asdict(lease))
+
+    def read_lease(self) -> Lease | None:
+        path = self._path.with_suffix(".lease")
+        return self._read(path, lambda _, header: dataclass_from_json(Lease, header))
+
+    def write_snapshot(self, taken: SlotSnapshot) -> None:
+        arrays: Arrays = {"contribution": taken.contribution, "snapshot": taken.snapshot}
+        header = {"n": taken.n, "restarts": taken.restarts}
+        self._write(self._path.with_suffix(".snapshot"), arrays, header)
+
+    def read_snapshot(self, *, restarts: int) -> SlotSnapshot | None:
+        """Return the newest snapshot of the task after so many restarts, or none."""
+        taken = self._read(
+            self._path.with_suffix(".snapshot"),
+            lambda arrays, header: dataclass_from_json(SlotSnapshot, {**header, **arrays}),
+        )
+        return None if taken is None or taken.restarts != restarts else taken
+
+    def write_result(self, slot: FilledSlot | DroppedSlot) -> None:
+        """Write what completes the slot, and remove its snapshot."""
+        header: dict[str, Any] = {"attempt": slot.attempt, "restarts": slot.restarts}
+        if isinstance(slot, DroppedSlot):
+            arrays: Arrays = {}
+            header["dropped"] = {"reason": slot.reason, "agent_steps": slot.agent_steps}
+        else:
+            agent = {} if slot.carried_agent is None else {"agent": slot.carried_agent}
+            arrays = {"contribution": slot.contribution, **asdict(slot.episodes), **agent}
+            header |= {"cut_off": slot.cut_off, "record": asdict(slot.record)}
+        self._write(self._path, arrays, header)
+        self._folder.remove(self._path.with_suffix(".snapshot"))
+
+    def read_result(self) -> FilledSlot | DroppedSlot | None:
+        return self._read(self._path, self._result)
+
+    def _result(
+        self, arrays: dict[str, NDArray[Any]], header: dict[str, Any]
+    ) -> FilledSlot | DroppedSlot:
+        attempt, restarts = int(header["attempt"]), int(header["restarts"])
+        if "dropped" in header:
+            dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
+            return dataclass_from_json(DroppedSlot, {"spec": self._spec, **dropped})
+        record = dict(header["record"])
+        record["curve"] = tuple(dataclass_from_json(CurvePoint, point) for point in record["curve"])
+        return FilledSlot(
+            spec=self._spec,
+            attempt=attempt,
+            restarts=restarts,
+            cut_off=bool(header["cut_off"]),
+            contribution=arrays.pop("contribution"),
+            carried_agent=arrays.pop("agent", None),
+            record=dataclass_from_json(TaskRecord, record),
+            episodes=Episodes(**arrays),
+        )
+
+    def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:
+        self._folder.write(path, encode_arrays(arrays, {**self._head, "content": header}))
+
+    def _read(
+        self, path: Path, make: Callable[[dict[str, NDArray[Any]], dict[str, Any]], T]
+    ) -> T | None:
+        """Return what a file holds; none where no file is, or a damaged one, which is set aside.
+
+        Raises:
+            RunFolderError: The file belongs to another task or run, or cannot be read.
+        """
+        try:
+            arrays, header = decode_arrays(read_regular(path))
+            content = header.pop("content")
+            whole = make(arrays, content)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
+        except (ChecksumError, ValueError, KeyError, TypeError) as error:
+            aside = self._folder.set_aside(path)
+            _log.warning("%s: is damaged: %s; what it held is computed again", aside, error)
+            return None
+        if header != self._head:
+            raise RunFolderError(f"{path}: belongs to another task or run; delete it to continue")
+        return whole

@@ -1,4 +1,4 @@
-"""What a trainer remembers of a running task: losses, episodes, its learning curve, its speed."""
+"""Records a running task: losses, episodes, its learning curve, its speed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.learners.task import EpisodeEnd, Progress
-from leap_rl.tracking.status import TaskProgress
-from leap_rl.training.messages import CurvePoint, Episodes
+from leap_rl.training.messages import CurvePoint, Episodes, TaskProgress
 
 CURVE_POINTS = 100
 """Intervals of a learning curve: equal parts of the budget, whatever its size."""
@@ -30,7 +29,6 @@ class LossMean:
     sums: dict[str, float] = field(default_factory=dict)
 
     def add(self, losses: Mapping[str, float]) -> None:
-        """Take in one update's losses."""
         for name, value in losses.items():
             self.counts[name] = self.counts.get(name, 0) + 1
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -70,7 +68,6 @@ class TaskRecorder:
         return self.clock() - self._started_s
 
     def add(self, progress: Progress) -> None:
-        """Take in what one update did."""
         self.updates = progress.updates
         self.agent_steps = progress.agent_steps
         self.losses.add(progress.losses)
@@ -96,7 +93,6 @@ class TaskRecorder:
         )
 
     def episodes(self) -> Episodes:
-        """Return all episodes so far as columns."""
         return Episodes(
             agent_steps=np.array([e.agent_steps for e in self._episodes], dtype=np.int64),
             returns=np.array([e.episode_return for e in self._episodes], dtype=np.float64),
@@ -123,7 +119,6 @@ class TaskRecorder:
         return asdict(self.episodes()), metrics
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, Any]) -> None:
-        """Resume from a state."""
         columns = (arrays[name].tolist() for name in ("agent_steps", "returns", "lengths"))
         self._episodes = [EpisodeEnd(*row) for row in zip(*columns, strict=True)]
         self._recent.extend(episode.episode_return for episode in self._episodes)

@@ -24,7 +24,7 @@ from leap_rl.training.messages import Bytes
 from leap_rl.training.trainer.recorder import TaskRecorder
 
 TRAIN_AGAIN = "delete the run's slots/*/*.snapshot to have open tasks trained from their start"
-"""The way out for somebody whose snapshots are of no use."""
+"""Advice in errors about unusable snapshots."""
 
 
 def take_snapshot(task: Task, path: GradientPath, recorder: TaskRecorder) -> Bytes:

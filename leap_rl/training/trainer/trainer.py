@@ -1,14 +1,12 @@
 """The trainer: trains one task at a time and streams its share of the meta-gradient.
 
-A plain class; the link carries its messages to the parameter server, however the two are run.
+A plain class: a `ServerClient` carries its messages, in one process or between two.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,7 +22,6 @@ from leap_rl.training.messages import (
     Assignment,
     Claim,
     Complete,
-    Continue,
     Counted,
     Diverged,
     Finished,
@@ -33,6 +30,7 @@ from leap_rl.training.messages import (
     TaskRecord,
     Work,
 )
+from leap_rl.training.trainer.client import Due, ServerClient
 from leap_rl.training.trainer.recorder import TaskRecorder
 from leap_rl.training.trainer.snapshot import (
     TRAIN_AGAIN,
@@ -42,37 +40,7 @@ from leap_rl.training.trainer.snapshot import (
     take_snapshot,
 )
 
-
-class Due(Enum):
-    """What a trainer is to send after an update."""
-
-    NOTHING = "nothing"
-    SUM = "sum"
-    """The sum so far."""
-    SNAPSHOT = "snapshot"
-    """The sum so far and the task's snapshot."""
-
-
 SENT = {Due.SUM: FaultPoint.TRAINER_STREAMING, Due.SNAPSHOT: FaultPoint.TRAINER_SNAPSHOTTING}
-
-
-class Link(Protocol):
-    """Carries a trainer's messages to the server and the answers back."""
-
-    def claim(self, claim: Claim) -> Work:
-        """Ask for work; may take a while where none is free."""
-
-    def due(self) -> Due:
-        """What is to be sent now; asked after every update, so cheap."""
-
-    def stream(self, message: Stream) -> Continue | Abandon | None:
-        """Send a stream without waiting; returns the newest answer to one of this task, or none."""
-
-    def complete(self, message: Complete) -> Counted | Abandon:
-        """Send the whole sum and wait until it counts."""
-
-    def diverged(self, message: Diverged) -> Abandon:
-        """Tell the server that the task's numbers are no longer finite."""
 
 
 @dataclass(kw_only=True)
@@ -82,9 +50,8 @@ class Trainer:
     name: str
     """The trainer's name, unique in the run."""
     incarnation: int
-    """Which life of that name this is, from 1."""
-    link: Link
-    """The way to the server."""
+    """Counts the starts of a trainer of this name, from 1."""
+    server: ServerClient
     make_task: TaskFactory
     method: Method
     """The meta-learner, which makes the path that sums up a task's contribution."""
@@ -94,7 +61,6 @@ class Trainer:
     _idle_since_s: float = 0.0
 
     def run(self) -> None:
-        """Train task after task until the server says that the run has no more."""
         self._idle_since_s = time.monotonic()
         work = self._claim()
         while not isinstance(work, Finished):
@@ -109,7 +75,7 @@ class Trainer:
 
     def _claim(self) -> Work:
         self.on_fault_point(FaultPoint.TRAINER_CLAIMING)
-        return self.link.claim(self._next_claim())
+        return self.server.claim(self._next_claim())
 
     def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
         self.on_fault_point(FaultPoint.TRAINER_CLAIMED)
@@ -134,9 +100,9 @@ class Trainer:
             while not task.done:
                 recorder.add(task.advance(path.visit))
                 self.on_fault_point(FaultPoint.TRAINER_TRAINING)
-                due = self.link.due()
+                due = self.server.due()
                 if due is not Due.NOTHING:
-                    answer = self.link.stream(_stream(assignment, task, recorder, path, due))
+                    answer = self.server.stream(_stream(assignment, task, recorder, path, due))
                     if isinstance(answer, Abandon):
                         return answer
                     self.on_fault_point(SENT[due])
@@ -145,10 +111,10 @@ class Trainer:
             path.end(end_of_path(task, batches=self.method.end_batches))
             whole = self._complete(assignment, task, recorder, path, waiting_s=waiting_s)
             self.on_fault_point(FaultPoint.TRAINER_COMPLETING)
-            self._idle_since_s = time.monotonic()  # from here on the trainer waits for an answer
-            return self.link.complete(replace(whole, carried_agent=carried))
+            self._idle_since_s = time.monotonic()  # until the answer
+            return self.server.complete(replace(whole, carried_agent=carried))
         except NonFiniteError as error:
-            return self.link.diverged(
+            return self.server.diverged(
                 Diverged(
                     ticket=assignment.ticket,
                     agent_steps=recorder.agent_steps,

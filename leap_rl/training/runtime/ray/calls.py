@@ -1,4 +1,4 @@
-"""Actors that Ray never calls twice on its own, and calls of them that raise what they raised."""
+"""Actors without Ray's own retries, and calls that raise the actor's exception."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def actor(cls: type, **options: Any) -> Any:
 
 
 def ask(method: Any, *arguments: Any, timeout_s: float | None = None) -> Any:
-    """Return what a method of the server answers, however often it dies meanwhile.
+    """Call a method of the server until it answers, across restarts of the server.
 
     A call that has no answer after ``timeout_s`` is sent again, though it may have been executed.
     """

@@ -1,4 +1,4 @@
-"""What Ray must find in the environment before it is imported: quiet, private, quick to fail.
+"""The environment that Ray reads when it is imported: quiet, private, quick to fail.
 
 A cluster of our own listens on loopback alone, asks for a token, and keeps its files in a folder
 that only this user can enter. One that is joined has its own token, which Ray finds in
@@ -19,7 +19,7 @@ from leap_rl.training.runtime.ray.private_folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_without_token
 
 if TYPE_CHECKING:
-    from leap_rl.training.runtime.run_spec import Runtime
+    from leap_rl.training.runtime.protocol import Runtime
 
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -60,8 +60,8 @@ def make_ray_runtime(
 ) -> Runtime:
     """Prepare the environment, import Ray, and return the runtime.
 
-    Arguments are as of `RayRuntime` and `Share`. Without an address the run joins the cluster in
-    RAY_ADDRESS, or else starts one of its own.
+    Arguments are as of `RayRuntime` and `TrainerResources`. Without an address the run joins the
+    cluster in RAY_ADDRESS, or else starts one of its own.
 
     Raises:
         RunFailedError: The cluster is beyond this machine, and RAY_AUTH_MODE turns tokens off.
@@ -82,12 +82,12 @@ def make_ray_runtime(
             refuse_without_token(address)
 
     from leap_rl.training.runtime.ray.runtime import RayRuntime
-    from leap_rl.training.runtime.ray.trainer_pool import Share
+    from leap_rl.training.runtime.ray.trainer_pool import TrainerResources
 
     return RayRuntime(
         trainers=trainers,
         address=None if address == LOCAL else address,
-        share=Share(cores=trainer_cores, gpus=trainer_gpus),
+        resources=TrainerResources(cores=trainer_cores, gpus=trainer_gpus),
         metrics_port=metrics_port,
         interrupts=interrupts,
     )

@@ -1,4 +1,4 @@
-"""Puts what the parameter server counts on Ray's Prometheus pages.
+"""Publishes the parameter server's counters on Ray's Prometheus pages.
 
 Ray's agent collects the numbers every ten seconds and shows them on the page of the server's node.
 A restarted server begins another series: Ray labels each with its process.
@@ -26,7 +26,6 @@ class _Counter(Counter):
     """A counter that shows 0: Ray's own appears with its first event, which an increase misses."""
 
     def start(self) -> None:
-        """Show 0."""
         self._record(0)
 
 
@@ -50,7 +49,6 @@ class RunMetrics:
             self._register(run)
 
     def publish(self, status: RunStatus, counters: Counters) -> None:
-        """Show how the run stands."""
         if not self._broken:
             with self._best_effort():
                 self._publish(status, counters)
@@ -60,7 +58,7 @@ class RunMetrics:
         """Warn of what fails here, once."""
         try:
             yield
-        except Exception as error:  # a mirror stops no run, however it breaks
+        except Exception as error:  # metrics must not stop a run
             self._broken = True
             _log.warning("Prometheus has failed (%s); the run continues without it", error)
 
@@ -106,10 +104,10 @@ class RunMetrics:
     def _show_games(self, status: RunStatus) -> None:
         speeds: defaultdict[str, float] = defaultdict(float, dict.fromkeys(self._games, 0.0))
         for task in status.running:
-            speeds[task.game] += task.progress.agent_steps_per_s
-            if task.progress.mean_return is not None:
+            speeds[task.game] += task.agent_steps_per_s
+            if task.mean_return is not None:
                 tags = {"game": label(task.game)}
-                self._gauges["mean_return"].set(task.progress.mean_return, tags)
+                self._gauges["mean_return"].set(task.mean_return, tags)
         for game, speed in speeds.items():
             if self._games.get(game) != speed:
                 self._gauges["agent_steps_per_second"].set(speed, {"game": label(game)})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -15,22 +17,25 @@ from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from leap_rl.core.errors import RunFailedError
-from leap_rl.core.machine import cores
+from leap_rl.core.machine import cores, descendants
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
 from leap_rl.training.runtime.ray.private_folder import private_folder
 from leap_rl.training.runtime.ray.security import refuse_open_cluster
 from leap_rl.training.runtime.ray.server_actor import ServerActor
-from leap_rl.training.runtime.ray.trainer_pool import Share, TrainerPool, living_nodes
-from leap_rl.training.runtime.run_spec import RunSpec
+from leap_rl.training.runtime.ray.trainer_pool import TrainerPool, TrainerResources, living_nodes
 
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
 SNAPSHOTS_WITHIN_S = 2.5
 OBJECT_STORE_BYTES = 512 * 2**20
 SERVER_RESTARTS = 20
+START_TRIES = 3
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +46,8 @@ class RayRuntime:
     """How many trainers; none for one a core, at most one a slot."""
     address: str | None
     """The cluster to join; none starts one here and ends it with the run."""
-    share: Share
-    """What each trainer takes of a node."""
+    resources: TrainerResources
+    """What each trainer needs of a node."""
     metrics_port: int | None
     """Of the Prometheus page of a cluster that is started; none for a free one."""
     interrupts: Interrupts
@@ -59,13 +64,14 @@ class RayRuntime:
             try:
                 self._run(run_spec, report)
             finally:
-                self.interrupts.insist()  # Ray's shutdown puts SIGTERM's default in place
+                # Ray's shutdown puts SIGTERM's default in place.
+                self.interrupts.reinstall_handlers()
 
     def _run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
-        cores_wanted = (self.trainers or 0) * self.share.cores
+        cores_wanted = (self.trainers or 0) * self.resources.cores
         with cluster(self.address, cores_wanted, self.metrics_port):
-            self.interrupts.insist()
-            self.share.check(living_nodes())
+            self.interrupts.reinstall_handlers()
+            self.resources.check(living_nodes())
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
@@ -73,7 +79,7 @@ class RayRuntime:
             server = actor(
                 ServerActor, num_cpus=0, scheduling_strategy=here, max_restarts=SERVER_RESTARTS
             ).remote(run_spec)
-            pool = TrainerPool(run_spec, server, self.share, trainers=self.trainers)
+            pool = TrainerPool(run_spec, server, self.resources, trainers=self.trainers)
             try:
                 _supervise(server, pool, report, self.interrupts)
             except RayError as error:
@@ -93,7 +99,6 @@ def _supervise(
     report: Callable[[RunStatus], None],
     interrupts: Interrupts,
 ) -> None:
-    """Keep trainers alive and the user informed until the run is finished."""
     progress = None
     while True:
         interrupts.check()
@@ -136,22 +141,16 @@ def cluster(
     if address is None:
         if metrics_port is not None:
             _check_free(metrics_port)
-        try:
-            ray.init(
-                address="local",
-                include_dashboard=False,
-                num_cpus=max(cores(), cores_wanted),
-                object_store_memory=OBJECT_STORE_BYTES,
-                # One below it, as Ray opens the folder that it is given to everybody.
-                _temp_dir=str(private_folder() / "r"),
-                _metrics_export_port=metrics_port,
-                **quiet,
-            )
-        except Exception as error:  # Ray raises just that where a busy machine takes too long
-            raise RunFailedError(
-                f"Ray does not start on this machine ({first_line(error)}); "
-                "--runtime.kind local needs no Ray"
-            ) from None
+        _start(
+            address="local",
+            include_dashboard=False,
+            num_cpus=max(cores(), cores_wanted),
+            object_store_memory=OBJECT_STORE_BYTES,
+            # One below it, as Ray opens the folder that it is given to everybody.
+            _temp_dir=str(private_folder() / "r"),
+            _metrics_export_port=metrics_port,
+            **quiet,
+        )
     else:
         try:
             ray.init(address=address, **quiet)
@@ -169,8 +168,35 @@ def cluster(
         ray.shutdown()
 
 
+def _start(**options: Any) -> None:
+    """Start a cluster on this machine; on a busy one Ray may need several tries.
+
+    Raises:
+        RunFailedError: It did not start in `START_TRIES` tries.
+    """
+    before = set(descendants(os.getpid()))
+    for number in range(1, START_TRIES + 1):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:  # Ray raises just that where a busy machine takes too long
+            # The next try has a session of its own. Of this one, Ray leaves what did start.
+            ray.shutdown()
+            for left in set(descendants(os.getpid())) - before:
+                with suppress(OSError):
+                    os.kill(left, signal.SIGKILL)
+            if number == START_TRIES:
+                raise RunFailedError(
+                    f"Ray does not start on this machine, in {START_TRIES} tries "
+                    f"({first_line(error)}); --runtime.kind local needs no Ray"
+                ) from None
+            _log.warning(
+                "Ray did not start (%s); try %d of %d", first_line(error), number + 1, START_TRIES
+            )
+
+
 def _check_free(metrics_port: int) -> None:
-    """Refuse a port that cannot be had, of which Ray would say that it did not start in time."""
+    """Refuse a port that is taken: Ray would only report that it did not start in time."""
     try:
         with socket.socket() as page:
             page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one just left is free

@@ -1,4 +1,4 @@
-"""Which clusters are not joined: those where whoever reaches a port can run code.
+"""Refuses clusters on which anybody who reaches a port can run code.
 
 Ray runs what it is sent; its one guard is a token that all nodes of a cluster share. A node that
 joins a cluster without one is as open as that: its machine, and the run's folder.

@@ -28,8 +28,8 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.metrics import RunMetrics
-from leap_rl.training.runtime.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
 
 LONG_POLL_S = 10.0
@@ -79,31 +79,26 @@ class ServerActor:
         return work
 
     async def stream(self, message: Stream) -> Continue | Abandon:
-        """Take in a sum so far."""
         answer = self._server.stream(message)
         if message.snapshot is not None:
             self._note_snapshot(message.ticket)
         return answer
 
     async def complete(self, message: Complete) -> Counted | Abandon:
-        """Take in a whole sum."""
         answer = self._server.complete(message)
         self._note_snapshot(message.ticket)
         self._wake()
         return answer
 
     async def diverged(self, message: Diverged) -> Abandon:
-        """Take in that a task's numbers are no longer finite."""
         answer = self._server.diverged(message)
         self._wake()
         return answer
 
     async def heartbeat(self, trainer: str, incarnation: int) -> None:
-        """Renew a trainer's leases."""
         self._server.heartbeat(trainer, incarnation)
 
     async def trainer_lost(self, trainer: str, cause: str) -> None:
-        """Free the slot of a dead trainer."""
         self._server.trainer_lost(trainer, cause)
         self._wake()
 

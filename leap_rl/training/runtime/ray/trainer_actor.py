@@ -1,4 +1,4 @@
-"""A trainer's actor, and its link to the server's."""
+"""A trainer's actor, and its client of the server's actor."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from leap_rl.training.messages import (
     Ticket,
     Work,
 )
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, ask
-from leap_rl.training.runtime.run_spec import RunSpec, StreamSchedule
-from leap_rl.training.trainer.trainer import Due
+from leap_rl.training.trainer.client import Due, StreamSchedule
 
 LEAVE_WITHIN_S = 5.0
 """A trainer that gets SIGTERM and has no answer to its snapshot by then leaves without."""
@@ -47,7 +47,7 @@ class _Sent:
 
 
 @dataclass
-class RayLink:
+class RayClient:
     """A trainer's way to the server actor."""
 
     server: Any
@@ -65,7 +65,7 @@ class RayLink:
         """Make a snapshot due, and end this process once that is answered; in the main thread."""
         if self._leave_s is None:
             self._snapshot_now, self._leave_s = True, time.monotonic() + LEAVE_WITHIN_S
-        if self._updated_s is None:  # it has no work, or begins with it
+        if self._updated_s is None:  # no task, or none that has begun
             raise SystemExit(1)
 
     def claim(self, claim: Claim) -> Work:
@@ -81,7 +81,7 @@ class RayLink:
         """What is to be sent now; called after every update."""
         now = self._updated_s = time.monotonic()
         if self._leave_s is not None and (self._has_left_snapshot() or now > self._leave_s):
-            raise SystemExit(1)  # as Ray would have had it at once
+            raise SystemExit(1)  # as Ray's own handler does at once
         due = Due.SNAPSHOT if self._snapshot_now else self.schedule.due()
         return Due.NOTHING if due is Due.NOTHING or self._is_on_the_way() else due
 
@@ -121,7 +121,6 @@ class RayLink:
         return ask(method, message, timeout_s=ANSWER_TIMEOUT_S)
 
     def _has_left_snapshot(self) -> bool:
-        """Whether the server has answered the snapshot that was due for leaving."""
         sent = self._in_flight
         return bool(not self._snapshot_now and sent and sent.has_snapshot and sent.has_answer())
 
@@ -153,10 +152,9 @@ class TrainerActor:
         return node
 
     def run(self, run_spec: RunSpec, name: str, incarnation: int, server: Any) -> None:
-        """Train until the run has no more work."""
         configure_torch()
-        link = RayLink(server, run_spec.make_schedule())
-        trainer = run_spec.make_trainer(name=name, incarnation=incarnation, link=link)
+        client = RayClient(server, run_spec.make_schedule())
+        trainer = run_spec.make_trainer(name=name, incarnation=incarnation, server=client)
         lease_s = run_spec.lease_policy.lease_s
         ended = threading.Event()
 
@@ -164,14 +162,14 @@ class TrainerActor:
             # A task of many emulators takes longer to start than a lease lasts, and streams come
             # between updates only. A task that hangs must lose its slot.
             while not ended.wait(lease_s / HEARTBEATS_A_LEASE):
-                if link.is_alive(lease_s):
+                if client.is_alive(lease_s):
                     server.heartbeat.remote(name, incarnation)
 
         def watch_for_stop() -> None:
             while not ended.is_set():
                 try:
                     if ray.get(server.is_stopping.remote(), timeout=ANSWER_TIMEOUT_S):
-                        link.snapshot_now()
+                        client.snapshot_now()
                         return
                 except RayError:  # the server is away: it is asked again when Ray restarted it
                     ended.wait(FIRST_PAUSE_S)
@@ -179,7 +177,7 @@ class TrainerActor:
         for background in (send_heartbeats, watch_for_stop):
             threading.Thread(target=background, name=background.__name__, daemon=True).start()
         # A machine that is taken away sends SIGTERM: its last work is not lost.
-        former = signal.signal(signal.SIGTERM, lambda *_: link.leave())
+        former = signal.signal(signal.SIGTERM, lambda *_: client.leave())
         try:
             trainer.run()
         finally:

@@ -21,9 +21,9 @@ from ray.exceptions import RayError
 
 from leap_rl.core.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults import FaultPoint
+from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
 from leap_rl.training.runtime.ray.trainer_actor import TrainerActor
-from leap_rl.training.runtime.run_spec import RunSpec
 
 LOOK_EVERY_S = 5.0
 """Seconds between two looks at the cluster's nodes."""
@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
-    """What a trainer takes of a node."""
+class TrainerResources:
+    """What a trainer needs of a node."""
 
     cores: int
-    """Its own, and those of the processes that its emulators are spread over."""
+    """For itself and its environment processes."""
     gpus: float
-    """A fraction below 1, which shares one with others, or a whole number."""
+    """A fraction below 1 (the GPU is shared), or a whole number."""
 
     def places(self, resources: Mapping[str, float]) -> int:
         """Return how many trainers a node with these resources has room for."""
@@ -55,7 +55,7 @@ class Share:
         return places
 
     def check(self, nodes: Mapping[str, Mapping[str, float]]) -> None:
-        """Refuse a share that no node's resources hold: Ray would wait for such a node for ever.
+        """Refuse what no node has: Ray would wait for such a node for ever.
 
         Raises:
             RunFailedError: There are nodes with cores, and none has as many.
@@ -95,8 +95,8 @@ class TrainerPool:
     run_spec: RunSpec
     server: Any
     """The parameter server's actor."""
-    share: Share
-    """What each takes of a node."""
+    resources: TrainerResources
+    """What each needs of a node."""
     trainers: int | None
     """How many there are to be; none for as many as the cluster has room for."""
     deaths_since_progress: int = 0
@@ -104,7 +104,7 @@ class TrainerPool:
     _incarnations: Counter[str] = field(default_factory=Counter)
     _unfit_nodes: set[str] = field(default_factory=set)
     _room: int = 1
-    """As last seen; some before the first look, which then tells of none."""
+    """At the last look; 1 at first, so that "no room" is logged once."""
     _look_again_s: float = 0.0
 
     def fill(self, slots: int) -> None:
@@ -136,18 +136,19 @@ class TrainerPool:
                 self._dismiss(life, error)
 
     def kill(self) -> None:
-        """End all of them at once."""
         for life in self._lives.values():
             ray.kill(life.actor)
         self._lives.clear()
 
     def _start(self) -> None:
-        """Start a trainer under the first free name."""
         taken = {life.name for life in self._lives.values()}
         names = (f"trainer-{index}" for index in itertools.count())
         name = next(name for name in names if name not in taken)
         self._incarnations[name] += 1
-        options: dict[str, Any] = {"num_cpus": self.share.cores, "num_gpus": self.share.gpus}
+        options: dict[str, Any] = {
+            "num_cpus": self.resources.cores,
+            "num_gpus": self.resources.gpus,
+        }
         if self._unfit_nodes:
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(self._unfit_nodes))})"}
         started = actor(TrainerActor, **options).remote()
@@ -155,13 +156,12 @@ class TrainerPool:
         self._lives[reference] = _Life(name, started)
 
     def _look(self) -> int:
-        """Return how many trainers the cluster has room for, as last seen."""
         now = time.monotonic()
         if now < self._look_again_s:
             return self._room
         self._look_again_s = now + LOOK_EVERY_S
         nodes = living_nodes()
-        room = sum(self.share.places(nodes[node]) for node in nodes.keys() - self._unfit_nodes)
+        room = sum(self.resources.places(nodes[node]) for node in nodes.keys() - self._unfit_nodes)
         if room == 0 and self._room > 0:
             _log.warning("no node of the cluster has room for a trainer: waiting for one that has")
         self._room = room
@@ -169,7 +169,7 @@ class TrainerPool:
 
     def _lose(self, life: _Life, error: Exception) -> None:
         self.run_spec.on_fault_point(FaultPoint.DRIVER_REPLACING)
-        ray.kill(life.actor)  # it may live on, out of reach, and hold its core
+        ray.kill(life.actor)  # it may be alive but unreachable, and hold its core
         self.deaths_since_progress += 1
         in_vain = 2 * self.run_spec.lease_policy.max_attempts * (len(self._lives) + 1)
         if self.deaths_since_progress > in_vain:

@@ -1,8 +1,8 @@
-"""What a round is for.
+"""The plan of a run's rounds.
 
-A round is a batch of slots served together. The server fills every slot exactly once; the policy
+A round is a batch of slots served together. The server fills every slot exactly once; the plan
 says which tasks fill them, what they start from, and what closing the round does: average and step
-(``meta_training.py``), or make curves (``learning.py``, ``transfer.py``).
+(``meta_training.py``), or make curves (``learning.py``, ``evaluation.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FilledSlot:
     attempt: int
     """The attempt that completed it."""
     restarts: int = 0
-    """How often the task was started again with another seed, as its numbers went bad."""
+    """How often the task diverged and was started again with another seed."""
     cut_off: bool = False
     """Whether the round closed before the task was complete: the rest is of its part so far."""
     contribution: FloatVector
@@ -45,7 +45,7 @@ class DroppedSlot:
     restarts: int = 0
     reason: str
     agent_steps: int
-    """What its task had done by then."""
+    """Of its task, up to its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +81,7 @@ class ClosedRound:
     """The checkpoint that did best in validation so far, if any did."""
 
 
-class RoundPolicy(Protocol):
+class RoundPlan(Protocol):
     """The rounds of a run. The server calls one method at a time."""
 
     @property
@@ -92,7 +92,7 @@ class RoundPolicy(Protocol):
     def saves_agents(self) -> bool:
         """Whether trained agents are to be saved."""
 
-    def theta0(self, start: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> FloatVector:
         """Return a starting point of the open round, [P]; the same array until it closes."""
 
     def open(self, round_number: int) -> Sequence[TaskSpec]:
@@ -106,5 +106,5 @@ class RoundPolicy(Protocol):
         """
 
 
-RoundPolicyFactory: TypeAlias = Callable[[RunFolder], RoundPolicy]
-"""Restores a run's policy from the folder's newest checkpoint; small and picklable."""
+RoundPlanFactory: TypeAlias = Callable[[RunFolder], RoundPlan]
+"""Restores a run's plan from the folder's newest checkpoint; small and picklable."""

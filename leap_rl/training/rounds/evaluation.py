@@ -27,13 +27,13 @@ from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import CurvePoint, FloatVector
 from leap_rl.training.rounds.evaluation_slots import RANDOM, REWARDS, Agent, agents_of, rewards_file
-from leap_rl.training.rounds.policy import ClosedRound, FilledRound
+from leap_rl.training.rounds.plan import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import evaluation_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationFactory:
-    """Makes an evaluation's first checkpoint, and its policy from it."""
+    """Makes an evaluation's first checkpoint, and its plan from it."""
 
     seed: int
     games: tuple[str, ...]
@@ -69,8 +69,8 @@ class EvaluationFactory:
         described = self._description(runs, own_starts or {})
         folder.write_checkpoint(0, files, {"evaluation": described})
 
-    def __call__(self, folder: RunFolder) -> EvaluationPolicy:
-        """Restore the policy from the folder's first checkpoint.
+    def __call__(self, folder: RunFolder) -> EvaluationPlan:
+        """Restore the plan from the folder's first checkpoint.
 
         Raises:
             RunFolderError: The checkpoint is missing or damaged.
@@ -88,7 +88,7 @@ class EvaluationFactory:
             raise RunFolderError(
                 f"{folder.checkpoint(0)}: is no checkpoint of this evaluation: {error}"
             ) from None
-        return EvaluationPolicy(self, described, given)
+        return EvaluationPlan(self, described, given)
 
     def _description(
         self, runs: Mapping[str, Sequence[str]], own_starts: Mapping[str, str]
@@ -105,13 +105,13 @@ class EvaluationFactory:
 
 
 @dataclass(slots=True)
-class EvaluationPolicy:
-    """The policy of an evaluation: one round with a slot for each agent.
+class EvaluationPlan:
+    """The plan of an evaluation: one round with a slot for each agent.
 
     A slot's starting point is its run's number; each of the baseline's seeds has one of its own.
     """
 
-    plan: EvaluationFactory
+    factory: EvaluationFactory
     described: Mapping[str, Any]
     """Groups, runs, games and seeds, as they stand in the first checkpoint."""
     given: Sequence[FloatVector]
@@ -122,18 +122,17 @@ class EvaluationPolicy:
 
     @property
     def saves_agents(self) -> bool:
-        """Whether trained agents are to be saved."""
-        return self.plan.save_agents
+        return self.factory.save_agents
 
-    def theta0(self, start: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> FloatVector:
         """Return a starting point, [P]: one of those given, or the random one of a seed."""
-        if start < len(self.given):
-            return self.given[start]
-        seed = start - len(self.given)
+        if start_index < len(self.given):
+            return self.given[start_index]
+        seed = start_index - len(self.given)
         if seed not in self._random:
-            assert self.plan.random_initialization is not None
-            own = derive_seed(self.plan.seed, Purpose.INITIALIZATION, "evaluation", seed)
-            self._random[seed] = np.array(self.plan.random_initialization(own).numpy())
+            assert self.factory.random_initialization is not None
+            own = derive_seed(self.factory.seed, Purpose.INITIALIZATION, "evaluation", seed)
+            self._random[seed] = np.array(self.factory.random_initialization(own).numpy())
         return self._random[seed]
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -142,15 +141,15 @@ class EvaluationPolicy:
             TaskSpec(
                 game=agent.game,
                 seed=derive_seed(
-                    self.plan.seed, Purpose.TASK, "evaluation", agent.game, agent.seed
+                    self.factory.seed, Purpose.TASK, "evaluation", agent.game, agent.seed
                 ),
-                start=self._start(agent),
+                start_index=self._start_index(agent),
             )
             for agent in self.agents()
         ]
 
     def agents(self) -> list[Agent]:
-        """Return whose each slot is, in slot order."""
+        """Return the agents in slot order."""
         return agents_of(self.described)
 
     def close(self, filled: FilledRound) -> ClosedRound:
@@ -173,7 +172,7 @@ class EvaluationPolicy:
             rows.append(evaluation_row(agent_steps, means))
         return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
 
-    def _start(self, agent: Agent) -> int:
+    def _start_index(self, agent: Agent) -> int:
         if agent.initialization == RANDOM:
             return len(self.given) + agent.seed
         starts = [

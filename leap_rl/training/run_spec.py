@@ -1,0 +1,83 @@
+"""A run as its processes get it: what makes its server and its trainers."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from leap_rl.core.errors import UnfitMachineError
+from leap_rl.learners.task import TaskFactory
+from leap_rl.meta.gradient_path import Method
+from leap_rl.storage.run_folder import RunFolder
+from leap_rl.training.faults import OnFaultPoint, no_fault
+from leap_rl.training.rounds.plan import RoundPlanFactory
+from leap_rl.training.server.parameter_server import OnDivergence, ParameterServer
+from leap_rl.training.server.rounds import LeasePolicy, Rounds
+from leap_rl.training.trainer.client import ServerClient, StreamSchedule
+from leap_rl.training.trainer.trainer import Trainer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """What a server and its trainers are made from; small and picklable."""
+
+    run_dir: str
+    """The run's folder, which holds at least its first checkpoint."""
+    fingerprint: str
+    """SHA-256 of the defining config."""
+    method: Method
+    make_task: TaskFactory
+    make_plan: RoundPlanFactory
+    stream_every_s: float
+    snapshot_every_s: float
+    lease_policy: LeasePolicy
+    keep_checkpoints: int | None = None
+    """How many checkpoints keep their parameters; none for all."""
+    session: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Identifies this driver in the leases of its trainers."""
+    on_divergence: OnDivergence = "stop"
+    on_fault_point: OnFaultPoint = no_fault
+    """Fault-injection callback of all processes; must be picklable."""
+
+    def make_server(self, *, trainers_live: bool = False) -> ParameterServer:
+        """Make the run's server; with ``trainers_live`` in place of one that died.
+
+        Raises:
+            RunFolderError: The folder lacks something, or what it holds is damaged.
+        """
+        folder = RunFolder(self.run_dir)
+        rounds = Rounds(
+            folder=folder,
+            fingerprint=self.fingerprint,
+            plan=self.make_plan(folder),
+            lease_policy=self.lease_policy,
+            keep_checkpoints=self.keep_checkpoints,
+            session=self.session,
+            trainers_live=trainers_live,
+            on_fault_point=self.on_fault_point,
+        )
+        return ParameterServer(rounds=rounds, on_divergence=self.on_divergence)
+
+    def make_schedule(self) -> StreamSchedule:
+        return StreamSchedule(
+            stream_every_s=self.stream_every_s, snapshot_every_s=self.snapshot_every_s
+        )
+
+    def make_trainer(self, *, name: str, incarnation: int, server: ServerClient) -> Trainer:
+        """Make a trainer that reaches the server by ``server``.
+
+        Raises:
+            UnfitMachineError: This machine cannot compute the run's tasks.
+        """
+        try:
+            self.make_task.check_machine()
+        except ValueError as error:
+            raise UnfitMachineError(f"{name} cannot join: {error}") from None
+        return Trainer(
+            name=name,
+            incarnation=incarnation,
+            server=server,
+            make_task=self.make_task,
+            method=self.method,
+            on_fault_point=self.on_fault_point,
+        )
