@@ -30,15 +30,15 @@ from torch import Tensor
 from benchmarks.harness import experiment
 from benchmarks.harness.agents import Curve, compared, learn, summary_of
 from benchmarks.harness.cells import Cell, key_of
-from leap_rl.app.initializations import find_initialization, read_theta0
-from leap_rl.app.policies import make_tasks
-from leap_rl.config import TrainConfig
-from leap_rl.config.parsing import config_parser, parse, spelled
+from leap_rl.config.parsing import parse_options
 from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import reward_panels
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import Layout, load_parameters
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.initializations import find_initialization, read_theta0
+from leap_rl.runs.kinds import make_tasks
 from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.played import PlayedFamily
 from leap_rl.tasks.task import TaskSpec
@@ -73,8 +73,7 @@ def config_of(init: str, games: Sequence[str], agent_steps: int) -> TrainConfig:
     if made is None:
         raise ValueError(f"--init {init}: lies in no run, so its network is not known")
     changed = {"task.games": list(games), "task.agent_steps": agent_steps}
-    parser = config_parser(TrainConfig, program=TrainConfig.command)
-    config = parse(parser, TrainConfig, spelled(changed), defaults=made)
+    config = parse_options(TrainConfig, changed, defaults=made)
     if not isinstance(config.task.family, PlayedFamily) or config.agent.share != "encoder":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"--init {init}: is no whole encoder of an agent of ours ({what})")

@@ -10,8 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leap_rl.api import Evaluation, Run, StopRun, evaluate, learn, load_encoder, resume, train
-    from leap_rl.config import EvaluateConfig, LearnConfig, TrainConfig
+    from leap_rl.runs.api import (
+        Evaluation,
+        Run,
+        StopRun,
+        evaluate,
+        learn,
+        load_encoder,
+        resume,
+        train,
+    )
+    from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
     from leap_rl.training.errors import RunFailedError
 
     __version__: str
@@ -33,9 +42,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "EvaluateConfig": "leap_rl.config",
-    "LearnConfig": "leap_rl.config",
-    "TrainConfig": "leap_rl.config",
+    "EvaluateConfig": "leap_rl.runs.config",
+    "LearnConfig": "leap_rl.runs.config",
+    "TrainConfig": "leap_rl.runs.config",
     "RunFailedError": "leap_rl.training.errors",
 }
 
@@ -53,7 +62,7 @@ def __getattr__(name: str) -> Any:
             return "unknown"
     from importlib import import_module
 
-    return getattr(import_module(_HOMES.get(name, "leap_rl.api")), name)
+    return getattr(import_module(_HOMES.get(name, "leap_rl.runs.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -28,7 +28,6 @@ from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
 from benchmarks.harness.tables import write_table
-from leap_rl.config.parsing import spelled
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import Estimate, mean_interval, shown
 from leap_rl.rl.config import AgentConfig
@@ -135,7 +134,7 @@ def _task(cell: Cell, data: str) -> TaskConfig:
     )
 
 
-def training_options(cell: Cell, data: str) -> list[str]:
+def training_options(cell: Cell, data: str) -> dict[str, Any]:
     """Return the options of `leap-rl train` for a cell's method."""
     method = cell["method"]
     options = omniglot_options.training(cell, data) | {"meta.method": method}
@@ -147,7 +146,7 @@ def training_options(cell: Cell, data: str) -> list[str]:
         options |= {"meta.optimizer": "sgd", "meta.meta_lr": cell["meta_lr"]}
     if method == "leap":
         options["meta.p"] = 1
-    return spelled(options)
+    return options
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from leap_rl import __version__
-from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
 from leap_rl.compute.machine import cores, memory
+from leap_rl.runs.invocation import Invocation
 
 GIB = 2**30
 LEAST_DISK_GIB = 5

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
 from leap_rl.pretrained import PREFIX, locate, names
 from leap_rl.pretrained.card import CARD, read_card
+from leap_rl.runs.invocation import Invocation
 
 _DESCRIPTION = """\
 List the initializations that come with leap_rl: what each was meta-trained on, and what was

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from leap_rl.app.initializations import find_initialization
-from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
 from leap_rl.cli.export import add_evaluation, export
 from leap_rl.pretrained import hub
 from leap_rl.pretrained.exported import find
+from leap_rl.runs.initializations import find_initialization
+from leap_rl.runs.invocation import Invocation
 
 _DESCRIPTION = """\
 Upload a run's initialization to a repository of Hugging Face's hub, which is made if there is none:

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.report import announce_report, write_report
 from leap_rl.cli import command_parser
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.report import announce_report, write_report
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import is_url, redacted
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app import execution
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
+from leap_rl.runs import execution
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import read_live

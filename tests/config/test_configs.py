@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.config import (
-    OPERATIONAL,
-    TrainConfig,
-    defining_options,
-    fingerprint,
-    flatten,
-    to_mapping,
-)
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.config.parsing import config_parser, flatten, parse
 from leap_rl.envs.atari.settings import PRESETS
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.fingerprint import OPERATIONAL, defining_options, fingerprint, to_mapping
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "leap_rl/configs").glob("*.yaml"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import main
+from leap_rl.runs.initializations import find_initialization
 from leap_rl.storage.object_store import ObjectStore, read_file
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import StoredRunFolder, run_folder, working_copy

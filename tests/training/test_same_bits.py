@@ -20,8 +20,8 @@ import yaml
 from safetensors.numpy import load_file
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
-from leap_rl.config import TrainConfig
 from leap_rl.config.parsing import config_parser, parse
+from leap_rl.runs.config import TrainConfig
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.factory import ConfiguredTasks

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leap_rl.app.evaluation import warnings_of
-from leap_rl.app.initializations import find_group, find_initialization
-from leap_rl.app.policies import make_tasks
-from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.runs.evaluation import warnings_of
+from leap_rl.runs.header import read_run
+from leap_rl.runs.initializations import find_group, find_initialization
+from leap_rl.runs.kinds import make_tasks
 from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.task import TaskSpec

@@ -12,8 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from leap_rl import pretrained
-from leap_rl.app.record import read_run
-from leap_rl.config import TrainConfig, to_mapping
+from leap_rl.runs.header import read_run
+from leap_rl.runs.kinds import meta_trains
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.fingerprint import to_mapping
 from leap_rl.networks.parameters import Layout
 from leap_rl.pretrained.card import OPTIONS
 from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, RunFolder
@@ -58,7 +60,7 @@ class FoundGroup:
     runs: tuple[FoundInitialization, ...]
 
     @property
-    def spelled(self) -> str:
+    def option(self) -> str:
         """The group as a config has it, which names files and holds no secret of a URL."""
         paths = ",".join(redacted(run.path) for run in self.runs)
         return f"{self.name}={paths}" if self.named else paths
@@ -153,7 +155,7 @@ def find_initialization(given: str) -> FoundInitialization:
 
 def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     run = read_run(folder)
-    if not isinstance(run.config, TrainConfig):
+    if not meta_trains(run.config):
         raise ValueError(
             f"init = {given}: is a run of leap-rl {run.config.command}, which makes no "
             "initialization; name one of leap-rl train"
@@ -186,7 +188,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     if not file.exists():
         removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
         raise ValueError(f"init = {given}: {file} is missing{removed}")
-    _check(folder, number, run.record.fingerprint)
+    _check(folder, number, run.header.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at
         path = file_in(folder.url, file.relative_to(folder.path).as_posix())
@@ -228,8 +230,8 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
         if checkpoint.name.isdecimal():
             number = int(checkpoint.name)
             name = f"{path.name}@{number}"
-            _check(folder, number, run.record.fingerprint)
-        if isinstance(run.config, TrainConfig):
+            _check(folder, number, run.header.fingerprint)
+        if meta_trains(run.config):
             return FoundInitialization(
                 given=given, path=str(file), name=name, options=run.options, run=str(path)
             )

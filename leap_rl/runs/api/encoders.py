@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_rl import pretrained
-from leap_rl.api.runs import Run, place_of
-from leap_rl.app.initializations import find_initialization
-from leap_rl.app.policies import make_tasks
-from leap_rl.app.record import read_run
-from leap_rl.config import TrainConfig
+from leap_rl.runs.api.runs import Run, place_of
+from leap_rl.runs.initializations import find_initialization
+from leap_rl.runs.kinds import make_tasks
+from leap_rl.runs.header import read_run
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import load_parameters
@@ -50,7 +49,6 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
             "a folder that leap-rl export wrote"
         )
     config = read_run(run_folder(one.run)).config
-    assert isinstance(config, TrainConfig), "find_initialization refuses others"
     family = config.task.family
     if not isinstance(family, PlayedFamily) or config.agent.share != "encoder":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"

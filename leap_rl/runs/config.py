@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from leap_rl.config.parsing import config_parser, parse, spelled
-from leap_rl.config.validation import ValidationConfig
+from leap_rl.config.parsing import parse_options
+from leap_rl.runs.validation import ValidationConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.rl.config import AgentConfig
 from leap_rl.seeding import SEED_BITS
@@ -22,6 +22,8 @@ class _Options:
     """The options that all these commands share."""
 
     command: ClassVar[str]
+    init_option: ClassVar[str] = "init"
+    """The option that names what the encoder starts from."""
 
     seed: int = 0
     """The run's seed; all of its random streams derive from it."""
@@ -64,9 +66,9 @@ class _Options:
         Raises:
             ValueError: There is no such file, or something in it cannot be; one line.
         """
-        words = ["--config", str(config), *spelled(options or {})]
         # Reading imports nothing; making a run asks whether it may.
-        return parse(config_parser(cls, program=cls.command), cls, words, trusts_imports=True)
+        given = {"config": str(config), **(options or {})}
+        return parse_options(cls, given, trusts_imports=True)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
@@ -79,6 +81,7 @@ class TrainConfig(_Options):
     """Meta-train an initialization over many games."""
 
     command: ClassVar[str] = "train"
+    init_option: ClassVar[str] = "meta.init"
 
     meta: MetaConfig = field(default_factory=MetaConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
