@@ -137,7 +137,9 @@ def _task(cell: Cell, data: str) -> TaskConfig:
 def training_options(cell: Cell, data: str) -> dict[str, Any]:
     """Return the options of `leap-rl train` for a cell's method."""
     method = cell["method"]
-    options = omniglot_options.training(cell, data) | {"meta.method": method}
+    options = omniglot_options.training(cell, data) | {
+        "meta.method": "pretraining" if method == "finetune" else method
+    }
     if method == "maml":
         options["task.omniglot.updates"] = MAML_UPDATES
     if method == "finetune":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leap_rl.meta.leap import Leap, LeapPath
     from leap_rl.meta.maml import FOMAML, MAML, FOMAMLPath
     from leap_rl.meta.outer_step import OuterStep, OuterStepResult
-    from leap_rl.meta.reptile import DisplacementPath, Finetune, Reptile
+    from leap_rl.meta.reptile import DisplacementPath, Pretraining, Reptile
     from leap_rl.meta.vectors import NonFiniteError
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "MAML",
     "DisplacementPath",
     "FOMAMLPath",
-    "Finetune",
     "GradientPath",
     "Leap",
     "LeapPath",
@@ -33,6 +32,7 @@ __all__ = [
     "NullPath",
     "OuterStep",
     "OuterStepResult",
+    "Pretraining",
     "Reptile",
 ]
 

@@ -108,16 +108,16 @@ class TrainConfig(_Options):
 
 
 def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
-    """Return what a game's agent does in one round of finetuning."""
+    """Return what a game's agent does in one round of pretraining."""
     games = len(task.resolved_games)
     if games and meta.batch_size > games:  # which alphabets there are, the data says later
         raise ValueError(
-            f"meta.batch_size = {meta.batch_size}: meta.method = finetune keeps one agent a game, "
+            f"meta.batch_size = {meta.batch_size}: meta.method = pretraining keeps one agent a game, "
             f"and task.games has {games}; take at most {games}"
         )
     if meta.close_after_s is not None:
         raise ValueError(
-            f"meta.close_after_s = {meta.close_after_s}: meta.method = finetune cannot cut off "
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = pretraining cannot cut off "
             "agents that continue; leave it out"
         )
     return task.family.with_updates(task, meta.updates_per_round or task.updates)
@@ -140,7 +140,7 @@ def _check_maml(meta: MetaConfig, task: TaskConfig) -> None:
 
 def _check_validation(validation: ValidationConfig, meta: MetaConfig, task: TaskConfig) -> None:
     """Refuse validation by tasks of too few updates to tell how fast anything is learned."""
-    budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
+    budgets = {"pretraining": "that of a round", "maml": "the few updates that it differentiates"}
     if meta.method in budgets:
         judge = "leap-rl learn --init" if task.family.compared_by else "leap-rl evaluate"
         raise ValueError(

@@ -77,12 +77,12 @@ def defaults_of(groups: Sequence[FoundGroup], options: Mapping[str, Any]) -> dic
         if ignored != "all":
             agent = first.options.get("agent", {})
             defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
-        if first.options["meta"]["method"] == "finetune":
+        if first.options["meta"]["method"] == "pretraining":
             del defaults["task"]["agent_steps"]  # which were a round's
             if options.get("task.agent_steps") is None:
                 raise ValueError(
                     "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
-                    f"{first.name} was finetuned, whose tasks have no budget"
+                    f"{first.name} was pretrained, whose tasks have no budget"
                 )
     return defaults
 

@@ -17,7 +17,9 @@ from leap_rl.runs.kinds import meta_trains
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.fingerprint import to_mapping
 from leap_rl.networks.parameters import Layout
+from leap_rl.config.parsing import parse_options
 from leap_rl.pretrained.card import OPTIONS
+from leap_rl.storage import plain_yaml
 from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.storage.urls import file_in, is_url, redacted, refuse_password
@@ -216,8 +218,16 @@ def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization
         path=exported.place,
         file=exported.file,
         name=exported.name,
-        options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
+        options=_exported_options(exported.folder / OPTIONS),
     )
+
+
+def _exported_options(path: Path) -> Mapping[str, Any]:
+    options = plain_yaml.load(path.read_text())
+    if options["meta"]["method"] == "finetune":  # the older name
+        options["meta"]["method"] = "pretraining"
+    # Reading imports nothing.
+    return to_mapping(parse_options(TrainConfig, {}, defaults=options, trusts_imports=True))
 
 
 def _of_file(given: str, file: Path) -> FoundInitialization:

@@ -69,8 +69,8 @@ class RllibFamily(GymnasiumFamily):
     def with_updates(self, task: TaskConfig, updates: int) -> TaskConfig:
         """Raise ValueError: only methods that carry agents over ask for it."""
         raise ValueError(
-            "meta.method = finetune: agents of task.kind = rllib cannot be carried over to another "
-            "round; take another meta.method, or task.kind = gymnasium"
+            "meta.method = pretraining: agents of task.kind = rllib cannot be carried over to "
+            "another round; take another meta.method, or task.kind = gymnasium"
         )
 
     def check(self, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:

@@ -47,7 +47,7 @@ def test_every_method_is_trained_as_the_paper_says() -> None:
         "maml": ("sgd", 0.5, 5, 100),
         "fomaml": ("sgd", 0.5, 100, 100),
     }
-    *_, updates, rounds = found["finetune"]
+    *_, updates, rounds = found["pretraining"]
     assert (updates, rounds) == (10, 1000)
 
 

@@ -345,7 +345,7 @@ def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
 def test_a_budget_is_seen_however_it_is_given(how: str, trained: Path, tmp_path: Path) -> None:
     """The rounds of a finetuned run have another budget than agents of theirs would have."""
     run = tmp_path / "run"
-    few = [*CATCH, *LOCALLY, "--meta.method", "finetune", "--meta.updates_per_round", "1"]
+    few = [*CATCH, *LOCALLY, "--meta.method", "pretraining", "--meta.updates_per_round", "1"]
     assert main(["train", *few, "--meta.meta_steps", "1", "--run_dir", str(run)]) == 0
     with pytest.raises(ValueError, match="agent_steps: say how many each agent learns for"):
         configure([str(run)], {})

@@ -201,7 +201,7 @@ def test_a_pool_and_its_games_are_the_same_run() -> None:
 
 
 def finetune(*argv: str) -> TrainConfig:
-    options = ["--meta.method", "finetune", *argv]
+    options = ["--meta.method", "pretraining", *argv]
     return parse(config_parser(TrainConfig, program="test"), TrainConfig, options)
 
 
@@ -221,7 +221,7 @@ def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:
     assert to_mapping(again) == options, "it takes the place of another budget"
     image = read(
         ROOT / "leap_rl/configs/omniglot_leap.yaml",
-        *["--meta.method", "finetune", "--meta.updates_per_round", "3"],
+        *["--meta.method", "pretraining", "--meta.updates_per_round", "3"],
     )
     assert image.task.updates == 3
 

@@ -80,7 +80,7 @@ def test_finetune_keeps_agents_whose_names_have_a_slash(tmp_path: Path) -> None:
     run = tmp_path / "run"
     games = "['leap_rl/CartPole-v1', 'leap_rl/CartPole-v1@length=1.0']"
     argv = ["--task.kind", "gymnasium", "--task.games", games, *SMALL, "--meta.batch_size", "2"]
-    argv += ["--meta.method", "finetune", "--meta.updates_per_round", "3", *LOCAL]
+    argv += ["--meta.method", "pretraining", "--meta.updates_per_round", "3", *LOCAL]
     assert main(["train", *argv, "--run_dir", str(run)]) == 0
     agents = {path.name for path in (run / "carried_over").glob("*/*")}
     assert agents == {

@@ -249,7 +249,7 @@ def test_each_method_equals_its_loop(method: str, tmp_path: Path) -> None:
         # Leap's way to the server, with one contribution for another.
         pytest.param("reptile", marks=pytest.mark.slow),
         pytest.param("fomaml", marks=pytest.mark.slow),
-        "finetune",  # whose agents travel; test_finetune.py has its loop
+        "pretraining",  # whose agents travel; test_pretraining.py has its loop
     ],
 )
 def test_each_method_gives_the_same_bits_on_ray(method: str, tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_a_round_is_not_closed_on_what_judges_alone(tmp_path: Path) -> None:
             ["--validation.every_meta_steps", "1", "--validation.games", "bowl_99"],
             "validation.games: 'bowl_99' is no game",
         ),
-        ([*JUDGED, "--meta.method", "finetune"], "with meta.method = finetune"),
+        ([*JUDGED, "--meta.method", "pretraining"], "with meta.method = pretraining"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(
