@@ -27,9 +27,9 @@ from pathlib import Path
 from benchmarks.harness.differences import differences
 from benchmarks.harness.experiment import EXIT_FAILED, EXIT_USAGE, positive
 from benchmarks.harness.faults import draw_faults, fired_of, visits_of, write_plan
-from leap_rl.config.parsing import TRUST_IMPORTS
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from leap_rl.compute.machine import cores
+from leap_rl.core.machine import cores
 
 HERE = Path(__file__).resolve().parent
 

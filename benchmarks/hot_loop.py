@@ -20,8 +20,10 @@ from typing import Any, Literal
 
 import torch
 
-from leap_rl.compute import determinism
-from leap_rl.compute.kernels import kernel
+from leap_rl.core import determinism
+from leap_rl.core.kernels import kernel
+from leap_rl.learners.a2c.rmsprop import RMSProp
+from leap_rl.learners.config import AgentConfig
 from leap_rl.meta import Leap
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.autograd import AutogradPasses
@@ -30,8 +32,6 @@ from leap_rl.networks.direct import DirectPasses, is_plain
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
 from leap_rl.networks.passes import Passes
-from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.rmsprop import RMSProp
 from leap_rl.tasks.config import TaskConfig
 
 TASK, AGENT = TaskConfig(), AgentConfig()

@@ -25,23 +25,23 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from leap_rl.learners.learner import Learner
 from torch import Tensor
 
 from benchmarks.harness import experiment
 from benchmarks.harness.agents import Curve, compared, learn, summary_of
 from benchmarks.harness.cells import Cell, key_of
-from leap_rl.config.parsing import parse_options
+from leap_rl.core.parsing import parse_options
 from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import reward_panels
+from leap_rl.learners.task import TaskSpec
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import Layout, load_parameters
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.initializations import find_initialization, read_theta0
 from leap_rl.runs.kinds import make_tasks
-from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.played import PlayedFamily
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 WHOLE: Final = "whole encoder"
@@ -139,7 +139,7 @@ def work(cell: Cell) -> Mapping[str, Any]:
     return {**curve.result(), "moved": moved, **{k: [one[k] for one in held] for k in held[0]}}
 
 
-def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
+def random_play(tasks: Learner, game: str) -> Tensor:
     """Return observations of random play, uint8 [N, H, W, C]; the same in each process."""
     draws, seen = np.random.default_rng(0), []
     with closing(tasks.make_envs(game)(0)) as envs:
@@ -152,7 +152,7 @@ def random_play(tasks: ConfiguredTasks, game: str) -> Tensor:
 
 @torch.no_grad()
 def features_hold(
-    tasks: ConfiguredTasks, parameters: Mapping[str, Tensor], observations: Tensor
+    tasks: Learner, parameters: Mapping[str, Tensor], observations: Tensor
 ) -> dict[str, float]:
     """Return the share of dead units in an encoder's last layer, and its effective rank."""
     encoder = make_encoder(tasks.agent.encoder_spec, tasks.observation_shape)

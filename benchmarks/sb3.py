@@ -27,6 +27,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from leap_rl.learners.registry import make_learner
+
 from benchmarks.harness import experiment
 from benchmarks.harness.agents import Curve, compared, summary_of
 from benchmarks.harness.agents import learn as learn_task
@@ -34,9 +36,8 @@ from benchmarks.harness.cells import Cell
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.evaluation.verdict import verdict_of
+from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.config import TrainConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "sb3_minatar.py"
@@ -105,7 +106,7 @@ def config_of(game: str, agent_steps: int) -> TrainConfig:
 def learn_ours(cell: Cell, curve: Curve) -> None:
     """Have our A2C learn."""
     config = config_of(cell["game"], curve.budget)
-    tasks = ConfiguredTasks(task=config.task, agent=config.agent)
+    tasks = make_learner(task=config.task, agent=config.agent)
     with closing(tasks(TaskSpec(game=cell["game"], seed=cell["seed"]))) as task:
         learn_task(task, tasks.random_initialization(cell["seed"]), curve)
 

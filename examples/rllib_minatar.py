@@ -13,7 +13,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from leap_rl.rllib import LeapEncoderModule, LeapEnv
+from leap_rl.learners.rllib import LeapEncoderModule, LeapEnv
 
 CONFIGS = {"ppo": PPOConfig, "appo": APPOConfig, "impala": IMPALAConfig}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from leap_rl.core.errors import RunFailedError
     from leap_rl.runs.api import (
         Evaluation,
         Run,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         train,
     )
     from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
-    from leap_rl.training.errors import RunFailedError
 
     __version__: str
 
@@ -45,7 +45,7 @@ _HOMES = {
     "EvaluateConfig": "leap_rl.runs.config",
     "LearnConfig": "leap_rl.runs.config",
     "TrainConfig": "leap_rl.runs.config",
-    "RunFailedError": "leap_rl.training.errors",
+    "RunFailedError": "leap_rl.core.errors",
 }
 
 

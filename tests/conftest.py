@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.compute.determinism import configure_torch, prepare_environment
+from leap_rl.core.determinism import configure_torch, prepare_environment
 
 prepare_environment()
 configure_torch()

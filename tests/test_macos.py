@@ -22,8 +22,8 @@ import pytest
 import torch
 
 from leap_rl.cli import main
-from leap_rl.compute import determinism
-from leap_rl.compute.processor import has_bfloat16_units
+from leap_rl.core import determinism
+from leap_rl.core.processor import has_bfloat16_units
 from leap_rl.storage import run_lock
 from leap_rl.training.runtime.ray.private_folder import private_folder
 

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.core.seeding import Purpose, derive_seed
 
 
 def test_a_stream_is_a_function_of_its_path_in_every_process() -> None:
     code = (
-        "from leap_rl.seeding import Purpose, derive_seed;"
+        "from leap_rl.core.seeding import Purpose, derive_seed;"
         "print(derive_seed(7, Purpose.TASK, 3, 11))"
     )
     outputs = {

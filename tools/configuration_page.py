@@ -26,8 +26,8 @@ from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.envs.atari.settings import PRESETS
+from leap_rl.learners.config import AgentConfig
 from leap_rl.meta.config import MetaConfig
-from leap_rl.rl.config import AgentConfig
 from leap_rl.runs.config import COMMANDS as RUNS
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.fingerprint import OPERATIONAL

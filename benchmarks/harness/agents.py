@@ -14,7 +14,7 @@ from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.results import Evaluation, LearningCurve
 from leap_rl.evaluation.statistics import shown
 from leap_rl.evaluation.summary import Comparison, Summary
-from leap_rl.tasks.task import Task
+from leap_rl.learners.task import Task
 
 INTERVALS: Final = 100
 """Intervals of the budget whose rewards are summed up, R."""

@@ -21,8 +21,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from leap_rl.compute.determinism import configure_torch, prepare_environment
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.determinism import configure_torch, prepare_environment
+from leap_rl.core.errors import RunFailedError
 
 Cell = Mapping[str, Any]
 """Names one piece of an experiment: plain values by name."""

@@ -14,8 +14,8 @@ from statistics import fmean
 
 from torch import Tensor
 
+from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.meta.point import Point
-from leap_rl.tasks.task import Task, TaskSpec
 
 
 @dataclass(frozen=True)

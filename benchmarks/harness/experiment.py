@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.cells import Cell, CellFile, compute_cells
-from leap_rl.compute.machine import cores
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.machine import cores
 from leap_rl.evaluation.statistics import FloatArray
-from leap_rl.training.errors import RunFailedError
 
 Results = Mapping[str, Mapping[str, Any]]
 """Of finished cells, by `benchmarks.harness.cells.key_of` their names."""

@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from leap_rl.tasks.images.data import read_omniglot
+
 from benchmarks.harness.cells import Cell
 from benchmarks.harness.experiment import add_processes, positive
-from leap_rl.tasks.omniglot.data import read_omniglot
 
 
 def parser(description: str | None, *, out: str) -> argparse.ArgumentParser:
@@ -46,8 +47,8 @@ def training(cell: Cell, data: str) -> dict[str, Any]:
         "task.kind": "omniglot",
         "task.data": data,
         "task.omniglot.updates": cell["updates"],
-        "task.omniglot.share": cell["share"],
-        "task.omniglot.precision": cell["precision"],
+        "agent.classifier.share": cell["share"],
+        "agent.classifier.precision": cell["precision"],
         "task.omniglot.split": cell["repeat"],
         "task.omniglot.held_out": cell["held_out"],
         "task.omniglot.pretraining": cell["pretraining"],

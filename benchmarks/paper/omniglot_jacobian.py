@@ -16,20 +16,21 @@ import time
 from functools import partial
 from typing import Any
 
+from leap_rl.learners.registry import make_learner
+from leap_rl.tasks.images.config import OmniglotConfig
+from leap_rl.tasks.images.splits import with_alphabets
+
 from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.jacobian import jacobian_blocks, relative_precision
 from benchmarks.harness.tables import write_table
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import mean_interval, shown
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.learners.classifier.task import OmniglotTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.splits import with_alphabets
-from leap_rl.tasks.omniglot.task import OmniglotTask
-from leap_rl.tasks.task import TaskSpec
 
 FIRST_LAYER = "encoder.conv1.weight"
 
@@ -41,7 +42,7 @@ def run_cell(cell: Cell, *, data: str) -> dict[str, Any]:
     config = with_alphabets(
         TaskConfig(kind="omniglot", games=[cell["alphabet"]], data=data, omniglot=omniglot)
     )
-    tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+    tasks = make_learner(task=config, agent=AgentConfig())
     seed = derive_seed(cell["seed"], Purpose.TASK, cell["alphabet"])
     task = tasks(TaskSpec(game=cell["alphabet"], seed=seed))
     assert isinstance(task, OmniglotTask)

@@ -21,6 +21,9 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from leap_rl.learners.registry import make_learner
+from leap_rl.tasks.images.config import OmniglotConfig
+from leap_rl.tasks.images.splits import with_alphabets
 from numpy.typing import NDArray
 
 from benchmarks.harness import experiment, omniglot_options
@@ -28,16 +31,13 @@ from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
 from benchmarks.harness.tables import write_table
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import Estimate, mean_interval, shown
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
+from leap_rl.sharing.initialization import read_initialization
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.splits import with_alphabets
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import read_initialization
 
 METHODS = ("leap", "reptile", "finetune", "maml", "fomaml", "none")
 """`none` learns from random starts."""
@@ -75,7 +75,7 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     """Meta-train, then learn the held-out alphabets; returns plain values."""
     began_s = time.monotonic()
     task = _task(cell, data)
-    tasks = ConfiguredTasks(task=task, agent=AgentConfig())
+    tasks = make_learner(task=task, agent=AgentConfig())
     theta0 = None
     if cell["method"] != "none":
         # Without the meta-steps: more of them continue the same run.

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.system import config
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.cli.bench import run
-from leap_rl.compute.determinism import prepare_environment
+from leap_rl.core.determinism import prepare_environment
 
 PROGRAM = "python -m benchmarks.system"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leap_rl.bench.config import AgentBench
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from leap_rl.learners.registry import make_learner
+from leap_rl.tasks.images.config import CLASSES, OmniglotConfig
+from leap_rl.tasks.images.data import DRAWERS, SIDE
 from torch import Tensor
 
 from benchmarks.harness.medians import estimate
 from benchmarks.system.config import OmniglotBench
 from leap_rl.bench.machine import circumstances
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
+from leap_rl.learners.classifier.task import OmniglotTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.meta.leap import Leap
 from leap_rl.networks.classifier import make_classifier
-from leap_rl.rl.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import CLASSES, OmniglotConfig
-from leap_rl.tasks.omniglot.data import DRAWERS, SIDE
-from leap_rl.tasks.omniglot.task import OmniglotTask
-from leap_rl.tasks.task import Task, TaskSpec
 
 UPDATES_A_BLOCK = 5
 """Few, so that a block and its neighbor see the same machine."""
@@ -50,7 +50,7 @@ class RandomImages:
     def random_initialization(self, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P]."""
         task = TaskConfig(kind="omniglot", omniglot=self.config)
-        tasks = ConfiguredTasks(task=task, agent=AgentConfig())
+        tasks = make_learner(task=task, agent=AgentConfig())
         return tasks.random_initialization(seed)
 
 

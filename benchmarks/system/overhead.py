@@ -21,10 +21,10 @@ from benchmarks.system.config import OverheadConfig
 from leap_rl.bench.agent import BenchAgent, Window
 from leap_rl.bench.machine import Quiet, circumstances
 from leap_rl.bench.stopwatch import Stopwatch
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
+from leap_rl.learners.hardware import check_machine
 from leap_rl.meta.gradient_path import Method, NoMethod
 from leap_rl.meta.leap import Leap
-from leap_rl.rl.hardware import check_machine
 
 KINDS: Final[dict[str, Method]] = {
     "none": NoMethod(),

@@ -16,13 +16,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
+from leap_rl.learners.registry import make_learner
+
 from benchmarks.system.config import ServerConfig
 from benchmarks.system.streaming import LOG, CountedRunSpec, OneRound, StreamingTasks
 from leap_rl.bench.machine import MB, circumstances
 from leap_rl.meta.gradient_path import NoMethod
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.open_round import LeasePolicy
 
@@ -42,7 +43,7 @@ def measure(config: ServerConfig, progress: Callable[[str], None]) -> dict[str, 
     Returns:
         The metrics by name, all of them plain values; one of `loads` for each number of trainers.
     """
-    layout = ConfiguredTasks(task=TaskConfig(), agent=config.agent).shared_layout()
+    layout = make_learner(task=TaskConfig(), agent=config.agent).shared_layout()
     loads = []
     for trainers in config.trainers:
         progress(f"streaming from {trainers} trainers for {config.seconds:.0f} s, on Ray")

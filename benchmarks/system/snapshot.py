@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
+from leap_rl.learners.registry import make_learner
+
 from benchmarks.system.config import SnapshotConfig
 from leap_rl.bench.agent import BenchAgent
 from leap_rl.bench.machine import MB, Quiet, circumstances
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
+from leap_rl.learners.hardware import check_machine
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.leap import Leap
-from leap_rl.rl.hardware import check_machine
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.config import RuntimeConfig
 from leap_rl.training.server.slot_files import SlotFiles, SlotSnapshot
 from leap_rl.training.trainer.recorder import TaskRecorder
@@ -84,7 +85,7 @@ def measure(config: SnapshotConfig, progress: Callable[[str], None]) -> dict[str
                     SlotSnapshot(restarts=0, n=1, contribution=contribution, snapshot=snapshot)
                 )
         for _ in range(LEAST_REPEATS):
-            fresh = ConfiguredTasks(task=config.task, agent=config.agent)(spec)
+            fresh = make_learner(task=config.task, agent=config.agent)(spec)
             path = Leap().start(agent.path_start.clone())
             with restoring:
                 restore_snapshot(snapshot, fresh, path, TaskRecorder(config.task.agent_steps))

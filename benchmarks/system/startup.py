@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from benchmarks.system.config import StartupConfig
 from leap_rl.bench.machine import circumstances
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 
 RUNTIMES: Final = ("local", "ray")
 LONGEST_S = 300.0

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leap_rl.learners.task import Observe, Progress, TaskSpec
 from leap_rl.meta.point import Point
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import Observe, Progress, TaskSpec
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream
 from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.runtime.run_spec import RunSpec

@@ -15,22 +15,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from leap_rl.core.choices import LossDifference
+from leap_rl.learners.learner import Learner
 from torch import Tensor, nn
 
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.episodes import EpisodeAccounting
 from leap_rl.envs.vector import GameVector
+from leap_rl.learners.a2c.categorical import Categorical
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.descent import DescentTask
+from leap_rl.learners.task import EpisodeEnd, Observe, Progress, Task, TaskSpec, TaskState
 from leap_rl.meta.point import Point
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import flatten_parameters, layout_of
-from leap_rl.rl.categorical import Categorical
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.config import LossDifference, TaskConfig
-from leap_rl.tasks.descent import DescentTask
-from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.gymnasium import GymnasiumFamily
-from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, Task, TaskSpec, TaskState
 
 
 class ReinforceFamily(GymnasiumFamily):
@@ -48,7 +49,7 @@ class ReinforceFamily(GymnasiumFamily):
         if unknown := task.options.keys() - {"rate"}:
             raise ValueError(f"task.options = {sorted(unknown)}: reinforce has rate alone")
 
-    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+    def make(self, tasks: Learner, spec: TaskSpec) -> Task:
         """Make the task of an agent that learns the game."""
         return ReinforceTask(
             spec,

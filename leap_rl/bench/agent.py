@@ -10,15 +10,16 @@ from typing import Any, Final
 
 from leap_rl.bench.machine import MB, circumstances
 from leap_rl.bench.stopwatch import Stopwatch
-from leap_rl.compute.machine import cpu_s, resident_bytes
+from leap_rl.core.choices import LossDifference
+from leap_rl.core.machine import cpu_s, resident_bytes
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.workers import WorkerEnvs
+from leap_rl.learners.a2c.task import ActorCriticTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_learner
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.gradient_path import GradientPath, Method
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.actor_critic import ActorCriticTask
-from leap_rl.tasks.config import LossDifference, TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
+from leap_rl.tasks.config import TaskConfig
 
 PARTS: Final = (
     "emulation",
@@ -71,7 +72,7 @@ class BenchAgent:
         loss_difference: LossDifference = "next_batch",
         env_processes: int = 1,
     ) -> None:
-        tasks = ConfiguredTasks(
+        tasks = make_learner(
             task=config, agent=agent, loss_difference=loss_difference, env_processes=env_processes
         )
         (game,) = config.resolved_games

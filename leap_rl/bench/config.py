@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from leap_rl.compute.machine import cores
-from leap_rl.rl.config import AgentConfig
-from leap_rl.tasks.atari import AtariConfig
+from leap_rl.core.machine import cores
+from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.envs.gymnasium.config import GymnasiumConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.gymnasium import GymnasiumConfig
 
 LONGEST_S = 1e6
 

@@ -12,16 +12,16 @@ from leap_rl.bench.config import ThroughputConfig
 from leap_rl.envs.atari.emulator import Emulator
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.games import random_actions
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.registry import make_learner
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
 
 
 class BareEnvironments:
     """Gymnasium's environments of a task of one game, stepped with random actions."""
 
     def __init__(self, config: TaskConfig) -> None:
-        tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+        tasks = make_learner(task=config, agent=AgentConfig())
         (game,) = config.resolved_games
         self._envs = tasks.make_envs(game)(0)
         self._random = np.random.default_rng(0)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from leap_rl.compute.determinism import processor_kind
-from leap_rl.compute.machine import busy_s, cores
+from leap_rl.core.determinism import processor_kind
+from leap_rl.core.machine import busy_s, cores
 
 MB = 1e6
 

@@ -22,10 +22,10 @@ from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.limit import make_limit
 from leap_rl.bench.machine import Quiet
 from leap_rl.bench.worker_pool import WorkerPool
+from leap_rl.core.choices import LossDifference
+from leap_rl.learners.registry import make_learner
 from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
-from leap_rl.tasks.config import LossDifference
-from leap_rl.tasks.factory import ConfiguredTasks
 
 ROUNDS = 5
 """Windows of each kind."""
@@ -61,7 +61,7 @@ def measure(
     rates: dict[str, list[float]] = {"agent": [], "limit": []}
     cpu_rates: dict[str, list[float]] = {"agent": [], "limit": []}
     splits: list[dict[str, float]] = []
-    tasks = ConfiguredTasks(task=config.task, agent=config.agent)
+    tasks = make_learner(task=config.task, agent=config.agent)
     tasks.check_machine()
     tasks.shared_layout()  # refuses an encoder that does not fit here, and not in each process
     trainers, game = config.trainers_counted, config.task.resolved_games[0]

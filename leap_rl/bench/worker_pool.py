@@ -14,8 +14,8 @@ from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from typing import Any
 
-from leap_rl.compute.determinism import configure_torch, prepare_environment
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.determinism import configure_torch, prepare_environment
+from leap_rl.core.errors import RunFailedError
 
 _worker: Any = None
 """The worker of this process, where it is one of a pool."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from leap_rl.compute.determinism import prepare_environment
+from leap_rl.core.determinism import prepare_environment
+from leap_rl.core.urls import redacted
 from leap_rl.runs.invocation import Invocation
-from leap_rl.storage.urls import redacted
 
 if TYPE_CHECKING:
     from leap_rl.runs.header import LoadedRun
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(error, EXIT_FAILED)
     except RuntimeError as error:
-        from leap_rl.training.errors import RunFailedError
+        from leap_rl.core.errors import RunFailedError
 
         if not isinstance(error, RunFailedError):
             raise
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str], started_s: float) -> int:
     """Run a command; its errors are raised."""
     # Imported here, as it takes a third of a second, in which somebody may press Ctrl-C.
-    from leap_rl.config.parsing import TRUST_IMPORTS
+    from leap_rl.core.parsing import TRUST_IMPORTS
 
     call = Invocation(started_s=started_s, trusts_imports=TRUST_IMPORTS in arguments)
     command, *rest = [word for word in arguments if word != TRUST_IMPORTS] or ["--help"]
@@ -84,7 +84,7 @@ def _run(arguments: Sequence[str], started_s: float) -> int:
         print(_usage())
         return 0
     if command == "--version":
-        from leap_rl import __version__
+        from leap_rl.core.version import __version__
 
         print(f"leap-rl {__version__}")
         return 0
@@ -123,7 +123,7 @@ def options_over(
 
     `--help` and `--print_config` show both together and leave, as they do in `parse`.
     """
-    from leap_rl.config.parsing import config_parser, options_given, parse
+    from leap_rl.core.parsing import config_parser, options_given, parse
 
     if is_shown(argv):
         parser = config_parser(config, program=program)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import jsonargparse
 
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.runs.invocation import Invocation
 
 BENCHES: Final[dict[str, Any]] = {"throughput": ThroughputConfig}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from leap_rl import __version__
 from leap_rl.cli import command_parser
-from leap_rl.compute.machine import cores, memory
+from leap_rl.core.machine import cores, memory
+from leap_rl.core.version import __version__
 from leap_rl.runs.invocation import Invocation
 
 GIB = 2**30
@@ -87,7 +87,7 @@ def _package(requirement: Requirement) -> str:
 
 
 def _processor() -> str:
-    from leap_rl.compute.determinism import processor_kind
+    from leap_rl.core.determinism import processor_kind
 
     return f"{cores()} cores, {processor_kind()}"
 
@@ -122,7 +122,7 @@ def _roms() -> str:
 
 
 def _ray() -> str:
-    from leap_rl.training.errors import RunFailedError
+    from leap_rl.core.errors import RunFailedError
     from leap_rl.training.runtime.ray.environment import probe_own_cluster
 
     try:

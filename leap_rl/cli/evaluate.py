@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from leap_rl.cli import carry_out_and_announce, is_shown
-from leap_rl.config.parsing import config_parser, options_given, parse
+from leap_rl.core.parsing import config_parser, options_given, parse
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.runs.evaluation import configure, create_evaluation, defaults_of
 from leap_rl.runs.initializations import find_group

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leap_rl import __version__
 from leap_rl.cli import command_parser
+from leap_rl.core import plain_yaml
+from leap_rl.core.version import __version__
 from leap_rl.networks.custom import check_trust
-from leap_rl.pretrained.card import CARD, ONNX, OPTIONS, Card, write_card
-from leap_rl.pretrained.exported import encoder_of
-from leap_rl.pretrained.onnx_file import onnx_of
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import shown
 from leap_rl.runs.fingerprint import OPERATIONAL, to_mapping
@@ -21,7 +19,9 @@ from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import FoundInitialization, find_initialization
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.kinds import make_tasks
-from leap_rl.storage import plain_yaml
+from leap_rl.sharing.card import CARD, ONNX, OPTIONS, Card, write_card
+from leap_rl.sharing.exported import encoder_of
+from leap_rl.sharing.onnx_file import onnx_of
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.storage.run_folders import run_folder

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from leap_rl.bench.config import ThroughputConfig, check_count, check_seconds, trainers_here
 from leap_rl.cli.bench import bench_parser, print_metrics, tell
-from leap_rl.config.parsing import parse
+from leap_rl.core.parsing import parse
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.invocation import Invocation
 
@@ -105,7 +105,7 @@ def _measured_rates(config: PlanConfig) -> tuple[dict[str, float], dict[str, Any
         ValueError: The tasks are no games, or an environment cannot be made.
     """
     from leap_rl.bench import plan, throughput
-    from leap_rl.tasks.factory import ConfiguredTasks
+    from leap_rl.learners.registry import make_learner
 
     task, meta, env_processes = config.task, config.meta, config.runtime.env_processes
     if task.kind not in ("atari", "gymnasium"):
@@ -115,7 +115,7 @@ def _measured_rates(config: PlanConfig) -> tuple[dict[str, float], dict[str, Any
         )
     gymnasium = task.gymnasium
     if not task.has_emulators:
-        shape = ConfiguredTasks(task=task, agent=config.agent).observation_shape
+        shape = make_learner(task=task, agent=config.agent).observation_shape
         gymnasium = replace(gymnasium, observation_shape=list(shape))
     rates: dict[str, float] = {}
     metrics: dict[str, Any] = {}

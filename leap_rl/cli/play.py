@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leap_rl.cli import EXIT_USAGE
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.seeding import SEED_BITS
+from leap_rl.envs.atari.config import AtariConfig
 from leap_rl.envs.atari.games import resolve_games
-from leap_rl.rl.config import AgentConfig, AutoPrecision, Device
+from leap_rl.learners.config import AgentConfig, AutoPrecision, Device
 from leap_rl.runs.display import shown
 from leap_rl.runs.header import read_run
 from leap_rl.runs.invocation import Invocation
-from leap_rl.seeding import SEED_BITS
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.atari import AtariConfig
 
 if TYPE_CHECKING:
     from leap_rl.video.playing import Frame
@@ -153,7 +153,7 @@ def _resolve(game: str | None, path: Path) -> str:
 
 def _record(path: Path, game: str, config: PlayConfig) -> None:
     """Play, and write the clip."""
-    from leap_rl.rl.hardware import check_machine, resolve
+    from leap_rl.learners.hardware import check_machine, resolve
     from leap_rl.video.recording import record_video
 
     out, longest = _out(path, game, config)

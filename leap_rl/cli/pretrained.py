@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from leap_rl.cli import command_parser
-from leap_rl.pretrained import PREFIX, locate, names
-from leap_rl.pretrained.card import CARD, read_card
 from leap_rl.runs.invocation import Invocation
+from leap_rl.sharing.card import CARD, read_card
+from leap_rl.sharing.pretrained import PREFIX, locate, names
 
 _DESCRIPTION = """\
 List the initializations that come with leap_rl: what each was meta-trained on, and what was

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 from leap_rl.cli import command_parser
 from leap_rl.cli.export import add_evaluation, export
-from leap_rl.pretrained import hub
-from leap_rl.pretrained.exported import find
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.runs.invocation import Invocation
+from leap_rl.sharing import hub
+from leap_rl.sharing.exported import find
 
 _DESCRIPTION = """\
 Upload a run's initialization to a repository of Hugging Face's hub, which is made if there is none:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leap_rl.cli import command_parser
+from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.report import announce_report, write_report
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.storage.urls import is_url, redacted
 
 _DESCRIPTION = """\
 Write one self-contained HTML page on meta-training runs and evaluations: a verdict in plain words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leap_rl.cli import carry_out_and_announce
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.runs.config import LearnConfig, TrainConfig
 from leap_rl.runs.creation import create_run, resolve
 from leap_rl.runs.invocation import Invocation

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.measures import (
     final_performance,
     first_performance,
@@ -45,7 +46,6 @@ from leap_rl.evaluation.summary import (
 )
 from leap_rl.evaluation.two_level import two_level_mean
 from leap_rl.evaluation.verdict import notes_of, verdict_of
-from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 

@@ -11,13 +11,13 @@ from functools import partial
 
 import numpy as np
 
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.comparison import normalized_scores
 from leap_rl.evaluation.measures import grid, on_grid
 from leap_rl.evaluation.plots import AnyPanel, IntervalPanel, Line, Panel, title_of
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import Estimate, FloatArray, bootstrap, performance_profile
 from leap_rl.evaluation.summary import Measure, Summary, Yardstick
-from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.training.rounds.validation import RATE_UNIT
 
 THRESHOLDS = 61

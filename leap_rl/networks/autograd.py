@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leap_rl.compute.processor import Precision
+from leap_rl.core.processor import Precision
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.direct import DirectPasses, is_plain
 from leap_rl.networks.parameters import FlatParameters

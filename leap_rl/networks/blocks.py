@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 from leap_rl.networks.passes import through_relu
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.direct import PIXEL_SCALE, given, is_plain
 from leap_rl.networks.passes import Outputs, Passes, heads_gradient, through_relu

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from leap_rl.config.parsing import parse_options
+from leap_rl.core.parsing import parse_options
 from leap_rl.runs.validation import ValidationConfig
 from leap_rl.meta.config import MetaConfig
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import SEED_BITS
+from leap_rl.learners.config import AgentConfig
+from leap_rl.core.seeding import SEED_BITS
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig

@@ -14,12 +14,12 @@ from leap_rl.runs.kinds import kind_of, make_tasks
 from leap_rl.runs.header import LoadedRun, Origin, RunHeader, computes_here, versions_here
 from leap_rl.runs.config import Config
 from leap_rl.runs.fingerprint import fingerprint
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.storage.urls import redacted
+from leap_rl.core.urls import redacted
 from leap_rl.tracking.wandb_folder import note_sources
 from leap_rl.training.rounds.learning import LearningFactory
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory

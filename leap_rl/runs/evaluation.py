@@ -20,7 +20,7 @@ from leap_rl.runs.initializations import (
 from leap_rl.runs.display import tell
 from leap_rl.runs.header import LoadedRun
 from leap_rl.runs.kinds import EVALUATING, make_tasks
-from leap_rl.config.parsing import flatten, parse_options
+from leap_rl.core.parsing import flatten, parse_options
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.networks.parameters import Layout
 from leap_rl.tasks.families import family_of

@@ -13,14 +13,14 @@ from leap_rl.runs.kinds import kind_of, make_tasks
 from leap_rl.runs.supervise import supervise
 from leap_rl.runs.config import Config
 from leap_rl.runs.fingerprint import to_mapping
-from leap_rl.config.parsing import TRUST_IMPORTS
+from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import Console, make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import Tracker, open_tracker
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime

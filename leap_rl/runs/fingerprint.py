@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from leap_rl.runs.config import Config
-from leap_rl.config.parsing import flatten
+from leap_rl.core.parsing import flatten
 
 OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data", "clips"})
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from leap_rl.config.parsing import parse_options
+from leap_rl.core.parsing import parse_options
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.creation import make_run, resolve
 from leap_rl.runs.display import shown, tell

@@ -9,9 +9,9 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from leap_rl import __version__
-from leap_rl.compute.determinism import processor_kind
-from leap_rl.config.parsing import flatten, parse_options
+from leap_rl.core.version import __version__
+from leap_rl.core.determinism import processor_kind
+from leap_rl.core.parsing import flatten, parse_options
 from leap_rl.runs.config import COMMANDS, Config
 from leap_rl.runs.fingerprint import defining_options, fingerprint, to_mapping
 from leap_rl.storage.checked import checked

@@ -11,19 +11,19 @@ from typing import Any
 
 from torch import Tensor
 
-from leap_rl import pretrained
+from leap_rl.sharing import pretrained
 from leap_rl.runs.header import read_run
 from leap_rl.runs.kinds import meta_trains
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.fingerprint import to_mapping
 from leap_rl.networks.parameters import Layout
-from leap_rl.config.parsing import parse_options
-from leap_rl.pretrained.card import OPTIONS
-from leap_rl.storage import plain_yaml
+from leap_rl.core.parsing import parse_options
+from leap_rl.sharing.card import OPTIONS
+from leap_rl.core import plain_yaml
 from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, RunFolder
 from leap_rl.storage.run_folders import run_folder
-from leap_rl.storage.urls import file_in, is_url, redacted, refuse_password
-from leap_rl.training.initialization import read_initialization
+from leap_rl.core.urls import file_in, is_url, redacted, refuse_password
+from leap_rl.sharing.initialization import read_initialization
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 """Of a group: what stands before the first `=` is a name if it is one, and a path otherwise."""

@@ -10,7 +10,8 @@ from leap_rl.meta.gradient_path import Method, NoMethod
 from leap_rl.runs.announcement import announce_agents, announce_evaluation, announce_initialization
 from leap_rl.runs.config import Config, EvaluateConfig, LearnConfig, TrainConfig
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.factory import ConfiguredTasks
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.tracker import Tracker
 from leap_rl.training.interrupts import Interrupts
@@ -234,10 +235,10 @@ def meta_trains(config: Config) -> TypeGuard[TrainConfig]:
     return config.command == TrainConfig.command
 
 
-def make_tasks(config: Config) -> ConfiguredTasks:
+def make_tasks(config: Config) -> Learner:
     """Return what makes a run's tasks."""
     meta = kind_of(config).meta(config)
-    return ConfiguredTasks(
+    return make_learner(
         task=config.task,
         agent=config.agent,
         loss_difference=meta.loss_difference if meta else "next_batch",

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.object_store import StoreError
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 from leap_rl.training.interrupts import StopReason
 
 POLL_EVERY_S: Final = 0.2

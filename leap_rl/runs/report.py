@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from leap_rl import __version__
+from leap_rl.core.version import __version__
 from leap_rl.runs.clips import clip_path
 from leap_rl.runs.display import program, quoted, shown
 from leap_rl.runs.header import LoadedRun, read_run
-from leap_rl.config.parsing import flatten
+from leap_rl.core.parsing import flatten
 from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.runs.fingerprint import to_mapping
 from leap_rl.evaluation.comparison import read_summary

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leap_rl import __version__
-from leap_rl.config.parsing import parse_options
+from leap_rl.core.version import __version__
+from leap_rl.core.parsing import parse_options
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import program, shown, tell
 from leap_rl.runs.fingerprint import defining_options

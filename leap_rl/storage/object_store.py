@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from leap_rl.storage.urls import is_url, redacted, refuse_password
+from leap_rl.core.urls import is_url, redacted, refuse_password
 
 SCHEMES: Final = ("s3", "gs", "memory")
 """Besides file://, which is a path."""

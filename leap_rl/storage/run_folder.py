@@ -31,7 +31,7 @@ from typing import Any
 
 import yaml
 
-from leap_rl.storage import plain_yaml
+from leap_rl.core import plain_yaml
 from leap_rl.storage.durable_files import write_folder
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import LockedFolder, RunFolderError

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from leap_rl.core.urls import is_url, redacted, refuse_password
 from leap_rl.storage.locked_folder import LOCK, SERVER, RunFolderError
 from leap_rl.storage.mirror import CONFIG, Mirror
 from leap_rl.storage.object_store import ObjectStore, StoreError
 from leap_rl.storage.run_folder import MIRRORED, RunFolder
 from leap_rl.storage.run_lock import Holder, LockedError, beat, living_holder, locked
 from leap_rl.storage.store_lock import DeposedError, Record, StoreLock
-from leap_rl.storage.urls import is_url, redacted, refuse_password
 
 PUSH_EVERY_S: Final = 2.0
 

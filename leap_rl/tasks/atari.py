@@ -12,8 +12,8 @@ from leap_rl.tasks.played import PlayedFamily
 
 if TYPE_CHECKING:
     from leap_rl.envs.vector import GameVector
+    from leap_rl.learners.learner import Learner
     from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
 
 AtariPreset = Literal["paper", "machado", "noframeskip"]
 """Settings of the emulator by name."""
@@ -108,7 +108,7 @@ class AtariFamily(PlayedFamily):
         """Return height, width and channels of a preprocessed screen."""
         return task.atari.settings.observation_shape
 
-    def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
+    def make_envs(self, tasks: Learner, game: str) -> Callable[[int], GameVector]:
         """Return what makes a game's B emulators from a seed."""
         from leap_rl.envs.atari.envs import make_atari
 

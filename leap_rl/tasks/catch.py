@@ -10,8 +10,8 @@ from leap_rl.tasks.played import PlayedFamily
 
 if TYPE_CHECKING:
     from leap_rl.envs.vector import GameVector
+    from leap_rl.learners.learner import Learner
     from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
 
 CATCH_GAMES = ("catch", "catch_mirrored", "catch_up", "catch_dark")
 """The variants, see `leap_rl.envs.small.catch`."""
@@ -33,7 +33,7 @@ class CatchFamily(PlayedFamily):
         """Return height, width and channels of a screen."""
         return (84, 84, 3)
 
-    def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
+    def make_envs(self, tasks: Learner, game: str) -> Callable[[int], GameVector]:
         """Return what makes a variant's B environments from a seed."""
         from leap_rl.envs.small.catch import make_catch
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, get_args
 
+from leap_rl.envs.atari.config import AtariConfig
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.tasks.atari import AtariConfig
+from leap_rl.envs.gymnasium.config import GymnasiumConfig
+from leap_rl.learners.rllib_config import RllibConfig
 from leap_rl.tasks.families import OPTIONS, family_of
 from leap_rl.tasks.family import Family
-from leap_rl.tasks.gymnasium import GymnasiumConfig
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.rllib import RllibConfig
+from leap_rl.tasks.images.config import OmniglotConfig
 
 LossDifference = Literal["next_batch", "same_batch"]
 """From which batches the change of the loss along a segment is taken."""
@@ -128,7 +128,7 @@ class TaskConfig:
     @property
     def unit(self) -> Literal["agent_steps", "examples"]:
         """What a task's budget counts: agent steps, or images that an update learns from."""
-        return self.family.unit
+        return self.suite.unit
 
     @property
     def budget(self) -> int:

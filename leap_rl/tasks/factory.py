@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from leap_rl.core.choices import LossDifference
 from leap_rl.envs.vector import GameVector
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.networks.parameters import Layout
-from leap_rl.rl.config import AgentConfig
-from leap_rl.tasks.config import LossDifference, TaskConfig
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.played import PlayedFamily
-from leap_rl.tasks.task import Task, TaskSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfiguredTasks:
+class Learner:
     """The task factory of a config."""
 
     task: TaskConfig

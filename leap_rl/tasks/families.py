@@ -6,13 +6,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from leap_rl.learners.rllib_config import RllibFamily
 from leap_rl.tasks.atari import AtariFamily
 from leap_rl.tasks.catch import CatchFamily
 from leap_rl.tasks.family import Family
 from leap_rl.tasks.gymnasium import GymnasiumFamily
 from leap_rl.tasks.omniglot.family import OmniglotFamily
-from leap_rl.tasks.quadratic.family import QuadraticFamily
-from leap_rl.tasks.rllib import RllibFamily
+from leap_rl.tasks.quadratic import QuadraticFamily
 
 FAMILIES: dict[str, Family] = {
     family.kind: family

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from leap_rl.learners.config import AgentConfig
+    from leap_rl.learners.learner import Learner
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.networks.parameters import Layout
-    from leap_rl.rl.config import AgentConfig
     from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 class Family(ABC):
@@ -98,19 +98,19 @@ class Family(ABC):
         """Return the config with what data or environments know; ValueError if they lack it."""
         return task
 
-    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def resolve_agent(self, tasks: Learner) -> AgentConfig:
         """Return the agents' settings with each `auto` resolved for this machine."""
-        from leap_rl.rl.hardware import resolve
+        from leap_rl.learners.hardware import resolve
 
         return resolve(tasks.agent)
 
-    def check_processor(self, tasks: ConfiguredTasks) -> None:
+    def check_processor(self, tasks: Learner) -> None:
         """Raise ValueError for a machine without the device, or the precision's units."""
-        from leap_rl.rl.hardware import check_machine
+        from leap_rl.learners.hardware import check_machine
 
         check_machine(tasks.agent)
 
-    def check_machine(self, tasks: ConfiguredTasks) -> None:
+    def check_machine(self, tasks: Learner) -> None:
         """Raise ValueError for a machine that cannot make the tasks; trainers call it first.
 
         It lacks what `check_processor` asks for, or data, or a game.
@@ -122,15 +122,15 @@ class Family(ABC):
         return None
 
     @abstractmethod
-    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+    def make(self, tasks: Learner, spec: TaskSpec) -> Task:
         """Make a task."""
 
     @abstractmethod
-    def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
+    def shared_layout(self, tasks: Learner) -> Layout:
         """Return the names and places of the shared parameters in the flat vector."""
 
     @abstractmethod
-    def random_initialization(self, tasks: ConfiguredTasks, seed: int) -> Tensor:
+    def random_initialization(self, tasks: Learner, seed: int) -> Tensor:
         """Draw shared parameters, float32 [P], from the stream of `seed`."""
 
 

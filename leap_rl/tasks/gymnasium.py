@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from leap_rl.envs.gymnasium.ids import parse_game
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
 
 if TYPE_CHECKING:
     from leap_rl.envs.vector import GameVector
+    from leap_rl.learners.learner import Learner
     from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
 
 Pad = Literal["refuse", "zeros"]
 """What happens to observations that are smaller than others of the pool."""
@@ -124,13 +124,13 @@ class GymnasiumFamily(PlayedFamily):
             check_repeats(game, remake=task.gymnasium.remake, palette=task.gymnasium.palette)
         return replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
 
-    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def resolve_agent(self, tasks: Learner) -> AgentConfig:
         """Return the agents' settings with an encoder that fits the observations."""
-        from leap_rl.rl.hardware import resolve
+        from leap_rl.learners.hardware import resolve
 
         return resolve(_with_fitting_encoder(tasks.agent, self.observation_shape(tasks.task)))
 
-    def check_machine(self, tasks: ConfiguredTasks) -> None:
+    def check_machine(self, tasks: Learner) -> None:
         """Refuse a machine on which one of the games cannot be made, too."""
         self._common_shape(tasks.task)
         self.check_processor(tasks)
@@ -139,12 +139,12 @@ class GymnasiumFamily(PlayedFamily):
         """Return the shape that was written down, or else the games' own."""
         return task.gymnasium.shape or self._common_shape(task)
 
-    def player(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def player(self, tasks: Learner) -> AgentConfig:
         """Return the agents' settings with the games' bound of rewards and a fitting encoder."""
         clipped = replace(tasks.agent, reward_clip=tasks.task.gymnasium.reward_clip)
         return _with_fitting_encoder(clipped, self.observation_shape(tasks.task))
 
-    def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
+    def make_envs(self, tasks: Learner, game: str) -> Callable[[int], GameVector]:
         """Return what makes a game's B environments from a seed."""
         from leap_rl.envs.replayed import make_gymnasium
 

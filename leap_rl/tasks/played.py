@@ -7,17 +7,17 @@ from collections.abc import Callable
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from leap_rl.rl.config import GAINS, AgentConfig
+from leap_rl.learners.config import GAINS, AgentConfig
 from leap_rl.tasks.family import Family
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from leap_rl.envs.vector import GameVector
+    from leap_rl.learners.learner import Learner
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.networks.parameters import Layout
     from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 class PlayedFamily(Family):
@@ -40,16 +40,16 @@ class PlayedFamily(Family):
         )
 
     @abstractmethod
-    def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
+    def make_envs(self, tasks: Learner, game: str) -> Callable[[int], GameVector]:
         """Return what makes a game's B environments from a seed."""
 
-    def player(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def player(self, tasks: Learner) -> AgentConfig:
         """Return the agents' settings, where the games have a say in them."""
         return tasks.agent
 
-    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+    def make(self, tasks: Learner, spec: TaskSpec) -> Task:
         """Make the task of an agent that learns the game."""
-        from leap_rl.tasks.actor_critic import ActorCriticTask
+        from leap_rl.learners.a2c.task import ActorCriticTask
 
         return ActorCriticTask(
             spec,
@@ -59,7 +59,7 @@ class PlayedFamily(Family):
             loss_difference=tasks.loss_difference,
         )
 
-    def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
+    def shared_layout(self, tasks: Learner) -> Layout:
         """Return the layout of what the agents share of the encoder."""
         from leap_rl.networks.encoders import make_encoder, shared_part
         from leap_rl.networks.parameters import layout_of
@@ -67,7 +67,7 @@ class PlayedFamily(Family):
         spec, shape = self.player(tasks).encoder_spec, self.observation_shape(tasks.task)
         return shared_part(layout_of(make_encoder(spec, shape)), tasks.agent.share)
 
-    def random_initialization(self, tasks: ConfiguredTasks, seed: int) -> Tensor:
+    def random_initialization(self, tasks: Learner, seed: int) -> Tensor:
         """Draw an encoder, and return what is shared of it."""
         import torch
 

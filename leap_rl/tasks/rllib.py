@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.gymnasium import GymnasiumFamily
 
 if TYPE_CHECKING:
+    from leap_rl.learners.learner import Learner
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class RllibConfig:
     def __post_init__(self) -> None:
         for name in ("num_epochs", "minibatch_size"):
             if getattr(self, name) < 1:
-                raise ValueError(f"task.rllib.{name} = {getattr(self, name)}: must be at least 1")
+                raise ValueError(f"agent.rllib.{name} = {getattr(self, name)}: must be at least 1")
         if not 0 <= self.gae_lambda <= 1:
-            raise ValueError(f"task.rllib.gae_lambda = {self.gae_lambda}: must lie in [0, 1]")
+            raise ValueError(f"agent.rllib.gae_lambda = {self.gae_lambda}: must lie in [0, 1]")
         for name in ("clip", "value_clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(
-                    f"task.rllib.{name} = {getattr(self, name)}: must be greater than 0"
+                    f"agent.rllib.{name} = {getattr(self, name)}: must be greater than 0"
                 )
 
 
@@ -77,20 +77,20 @@ class RllibFamily(GymnasiumFamily):
         """Refuse options that RLlib's agent does not have, and batches that it cannot split."""
         super().check(task, agent, env_processes)
         batch = task.agent_steps_per_update
-        if task.rllib.minibatch_size > batch:
+        if agent.rllib.minibatch_size > batch:
             raise ValueError(
-                f"task.rllib.minibatch_size = {task.rllib.minibatch_size}: must be at most "
+                f"agent.rllib.minibatch_size = {agent.rllib.minibatch_size}: must be at most "
                 f"task.num_envs × task.unroll_length = {batch} agent steps"
             )
 
-    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def resolve_agent(self, tasks: Learner) -> AgentConfig:
         """Return the agents' settings with an encoder that fits, in float32 on the CPU."""
         return replace(super().resolve_agent(tasks), precision="float32", device="cpu")
 
-    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+    def make(self, tasks: Learner, spec: TaskSpec) -> Task:
         """Make the task of a PPO agent that learns the game."""
         # By its name, and when it is needed: it takes Ray, and knows this package itself.
-        make: type[Task] = import_module("leap_rl.rllib.task").PPOTask
+        make: type[Task] = import_module("leap_rl.learners.rllib.task").PPOTask
         return make(  # type: ignore[call-arg]
             spec,
             config=tasks.task,

@@ -31,7 +31,7 @@ from typing import Any
 
 import wandb
 
-from leap_rl.compute.machine import kill_children_from
+from leap_rl.core.machine import kill_children_from
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.metrics import AXES, Axis, Row, axis_of
 from leap_rl.tracking.sink import Cell, Sink, TrackingError

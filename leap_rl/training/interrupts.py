@@ -25,7 +25,7 @@ from enum import Enum
 from types import FrameType
 from typing import Any, Final
 
-from leap_rl.compute.machine import kill_descendants
+from leap_rl.core.machine import kill_descendants
 
 STOP_WITHIN_S: Final = 6.0
 """A run that has not stopped by then is left at once."""

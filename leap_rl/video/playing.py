@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.atari.camera import RecordedAtari
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.state import Observations
 from leap_rl.envs.vector import GameVector
-from leap_rl.rl.a2c import A2CLearner
-from leap_rl.rl.categorical import Categorical
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.learners.a2c.a2c import A2CLearner
+from leap_rl.learners.a2c.categorical import Categorical
+from leap_rl.learners.config import AgentConfig
 
 
 class Player:

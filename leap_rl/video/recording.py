@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
 from leap_rl.envs.atari.camera import frames_per_s
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
-from leap_rl.rl.config import AgentConfig
-from leap_rl.training.initialization import load_tensors
+from leap_rl.learners.config import AgentConfig
+from leap_rl.sharing.initialization import load_tensors
 from leap_rl.video.clip import write_clip
 from leap_rl.video.playing import Frame, Player, play
 from leap_rl.video.renderer import Drawing

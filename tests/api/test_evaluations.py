@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import leap_rl
 from leap_rl import Evaluation, Run
 from leap_rl.cli import main
-from leap_rl.config.parsing import to_cli_args
+from leap_rl.core.parsing import to_cli_args
 from leap_rl.runs.child import serve
 from tests.end_to_end.whole_runs import stopped_after
 

@@ -4,12 +4,12 @@ import time
 from typing import Any
 
 import pytest
+from leap_rl.envs.atari.config import AtariConfig
 
 from leap_rl.bench.agent import BenchAgent
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.limit import make_limit
 from leap_rl.meta.leap import Leap
-from leap_rl.tasks.atari import AtariConfig
 
 ASLEEP_S = 0.05
 

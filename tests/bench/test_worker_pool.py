@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from leap_rl.bench.worker_pool import WorkerPool
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.cells import CellFile, compute_cells, key_of
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -95,7 +95,7 @@ def test_bad_input_gets_one_line(
 A2C_ON_ATARI = "--config chaos --meta.meta_steps 3 --task.agent_steps 1200"
 PPO_OF_RLLIB = (
     "--config minatar_ppo --meta.meta_steps 3 --meta.batch_size 2 --task.agent_steps 8192 "
-    "--task.num_envs 8 --task.unroll_length 64 --task.rllib.num_epochs 2 --runtime.trainers 2 "
+    "--task.num_envs 8 --task.unroll_length 64 --agent.rllib.num_epochs 2 --runtime.trainers 2 "
     "--runtime.stream_every_s 0.3 --runtime.snapshot_every_s 1 --runtime.lease_s 30 "
     "--runtime.max_attempts 100"
 )

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from leap_rl.learners.registry import make_learner
+from leap_rl.tasks.images.config import OmniglotConfig
 
 from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.task import TaskSpec
 from tests.tasks.omniglot_images import write_zip
 
 
@@ -27,7 +27,7 @@ def test_an_alphabet_is_learned_to_the_metrics_of_its_task(tmp_path: Path) -> No
     write_zip(tmp_path / "images_background.zip", {"Latin": 20})
     omniglot = OmniglotConfig(updates=3, batch_size=10)
     config = TaskConfig(kind="omniglot", games=["Latin"], data=str(tmp_path), omniglot=omniglot)
-    tasks = ConfiguredTasks(task=config, agent=AgentConfig())
+    tasks = make_learner(task=config, agent=AgentConfig())
     spec, theta0 = TaskSpec(game="Latin", seed=1), tasks.random_initialization(0)
     curve = learn(tasks, spec, theta0)
     task = tasks(spec)

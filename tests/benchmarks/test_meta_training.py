@@ -19,7 +19,7 @@ from benchmarks.harness.protocol import (
     training_cells,
 )
 from benchmarks.harness.protocol_runs import cosines_of, run_cell
-from leap_rl.config.parsing import parse_options
+from leap_rl.core.parsing import parse_options
 from leap_rl.runs.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]

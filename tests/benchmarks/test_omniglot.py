@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from leap_rl.tasks.images.config import OmniglotConfig
 
 from benchmarks.system import omniglot
 from benchmarks.system.omniglot import (
@@ -10,9 +11,8 @@ from benchmarks.system.omniglot import (
     PlainLoop,
     RandomImages,
 )
+from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.task import Task
 
 MAKE = RandomImages(OmniglotConfig(updates=3, batch_size=5))
 

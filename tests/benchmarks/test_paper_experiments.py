@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.harness.runs import meta_train
 from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scores
-from leap_rl.config.parsing import parse_options
+from leap_rl.core.parsing import parse_options
 from leap_rl.runs.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from tests.tasks.omniglot_images import write_zip
@@ -34,7 +34,7 @@ def test_every_method_is_trained_as_the_paper_says() -> None:
         assert (config.seed, config.task.omniglot.split) == (1, 1)
         assert (config.meta.batch_size, config.task.omniglot.pretraining) == (3, 3)
         assert (config.task.data, config.task.omniglot.held_out) == ("images", 2)
-        assert (config.task.omniglot.lr, config.task.omniglot.batch_size) == (0.1, 20)
+        assert (config.agent.classifier.lr, config.task.omniglot.batch_size) == (0.1, 20)
         assert config.task.games == "pretraining"
         rounds = omniglot_scores.rounds(cell)
         meta = config.meta

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leap_rl.learners.gradient_descent.task import bowl
 
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.tasks.quadratic.family import QUADRATIC_GAMES
-from leap_rl.tasks.quadratic.task import bowl
+from leap_rl.tasks.quadratic import QUADRATIC_GAMES
 
 LR = 1.36
 """Gradient descent on a bowl of curvatures a diverges where LR · max a > 2."""

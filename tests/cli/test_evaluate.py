@@ -13,19 +13,19 @@ import torch
 
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.evaluate import take_inits
-from leap_rl.config.parsing import options_given
+from leap_rl.core.parsing import options_given
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
+from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.runs.evaluation import configure, warnings_of
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_group
 from leap_rl.runs.kinds import EVALUATING, make_tasks
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.sharing.initialization import save_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import save_tensors
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 from leap_rl.training.trainer.recorder import TaskRecorder
 from tests.end_to_end.whole_runs import stopped_after

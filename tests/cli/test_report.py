@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.evaluation import plots
 from leap_rl.evaluation.meta_run_text import closed_slots, history_sentence, run_verdict
 from leap_rl.runs.config import COMMANDS, TrainConfig

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
+from leap_rl.core.errors import RunFailedError
 from leap_rl.runs import execution
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import read_live
-from leap_rl.training.errors import RunFailedError
 
 BOWLS = ["--config", "debug", "--tracking.tensorboard", "false"]
 LONG = [*BOWLS, "--task.agent_steps", "4000", "--meta.meta_steps", "1000"]
@@ -156,7 +156,7 @@ def test_a_second_ctrl_c_leaves_a_cluster_at_once(tmp_path: Path) -> None:
 
 
 def family(pid: int) -> list[int]:
-    from leap_rl.compute.machine import descendants
+    from leap_rl.core.machine import descendants
 
     return descendants(pid)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leap_rl.cli import EXIT_TERMINATED, main
-from leap_rl.compute.machine import descendants
+from leap_rl.core.machine import descendants
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import LoadedRun, RunHeader
 from leap_rl.runs.invocation import Invocation

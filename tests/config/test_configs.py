@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.config.parsing import config_parser, flatten, parse
+from leap_rl.core.parsing import config_parser, flatten, parse
 from leap_rl.envs.atari.settings import PRESETS
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.fingerprint import OPERATIONAL, defining_options, fingerprint, to_mapping
@@ -139,8 +139,8 @@ def _changed(name: str, value: object) -> list[str] | None:
         (["--task.data_sha256", "1" * 64], False),
         (["--task.games", "[Latin]"], False),
         (["--task.omniglot.updates", "5"], False),
-        (["--task.omniglot.lr", "0.5"], False),
-        (["--task.omniglot.share", "all"], False),
+        (["--agent.classifier.lr", "0.5"], False),
+        (["--agent.classifier.share", "all"], False),
         (["--task.omniglot.split", "1"], False),
         (["--meta.method", "maml"], False),
     ],
@@ -162,7 +162,7 @@ def test_options_without_effect_are_neither_taken_nor_written_down() -> None:
     for argv, message in (
         (
             ["--agent.lr", "0.5"],
-            "agent.lr = 0.5: has no effect with task.kind = omniglot; set task.omniglot.lr",
+            "agent.lr = 0.5: has no effect with task.kind = omniglot; set agent.classifier.lr",
         ),
         (["--agent.device", "cuda"], "agent.device = cuda: has no effect"),
         (["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect"),

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from leap_rl.tasks.images.data import read_omniglot
 
 from leap_rl.cli import main
-from leap_rl.compute import processor
+from leap_rl.core import processor
+from leap_rl.learners.classifier.task import OmniglotTask
+from leap_rl.learners.classifier.unrolled import gradient_through_descent
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import read_run
 from leap_rl.runs.kinds import make_tasks
+from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.supervised.unrolled import gradient_through_descent
-from leap_rl.tasks.omniglot.data import read_omniglot
-from leap_rl.tasks.omniglot.task import OmniglotTask
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import load_tensors
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.runtime.local import LocalLink
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
@@ -179,7 +179,7 @@ def test_a_held_out_alphabet_is_learned_from_an_initialization(
     argv, run = trained
     init = run / "checkpoints/000001" / INITIALIZATION
     learn = ["--task.kind", "omniglot", "--task.games", "held_out", "--init", str(init)]
-    learn += ["--task.omniglot.updates", "3", "--task.omniglot.validate_every", "1"]
+    learn += ["--task.omniglot.updates", "3", "--agent.classifier.validate_every", "1"]
     where = ["--task.data", argv[argv.index("--task.data") + 1], "--run_dir", str(tmp_path / "run")]
     assert main(["learn", *learn, *where, *LOCALLY]) == 0
     assert "final validation error" in capsys.readouterr().out
@@ -214,10 +214,10 @@ def test_bfloat16_needs_a_processor_that_has_it(
 ) -> None:
     monkeypatch.setattr(processor, "has_bfloat16_units", lambda: units)
     run = tmp_path / "run"
-    precise = ["--task.omniglot.precision", "bfloat16", "--meta.meta_steps", "1"]
+    precise = ["--agent.classifier.precision", "bfloat16", "--meta.meta_steps", "1"]
     status = main(["train", *options(data, *precise), *LOCALLY, "--run_dir", str(run)])
     assert status == (0 if units else 2)
     assert run.exists() == units
     if not units:
         error = capsys.readouterr().err
-        assert "task.omniglot.precision = bfloat16: this processor has no units" in error
+        assert "agent.classifier.precision = bfloat16: this processor has no units" in error

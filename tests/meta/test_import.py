@@ -43,7 +43,7 @@ def test_configs_are_read_without_torch() -> None:
     python(
         "import sys\n"
         "from leap_rl.meta import MetaConfig\n"
-        "from leap_rl.rl.config import AgentConfig\n"
+        "from leap_rl.learners.config import AgentConfig\n"
         "from leap_rl.tasks.config import TaskConfig\n"
         "MetaConfig(), AgentConfig(), TaskConfig()\n"
         "sys.exit('torch' in sys.modules)\n"

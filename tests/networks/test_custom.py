@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.hardware import check_machine, resolve
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.autograd import AutogradPasses, make_passes
 from leap_rl.networks.custom import EncoderSpec, source_sha256
 from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
 from leap_rl.networks.parameters import flatten_parameters, load_parameters
-from leap_rl.rl.config import AgentConfig
-from leap_rl.rl.hardware import check_machine, resolve
 from tests.networks.custom_encoders import MODULE
 
 SHAPE = (10, 10, 3)

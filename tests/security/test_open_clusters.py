@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 from leap_rl.training.runtime.ray.security import (
     is_loopback,
     refuse_open_cluster,

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.compute.machine import descendants
+from leap_rl.core.machine import descendants
+from leap_rl.core.urls import redacted
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.urls import redacted
 from tests.security.runs import BOWLS, contents, files_below, make
 
 pytestmark = pytest.mark.usefixtures("without_plots")

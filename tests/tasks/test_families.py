@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 
 from leap_rl.envs.small.catch import make_catch
 from leap_rl.envs.vector import GameVector
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
 from leap_rl.tasks.families import FAMILIES, OPTIONS
 from leap_rl.tasks.family import check_games
 from leap_rl.tasks.played import PlayedFamily
-from leap_rl.tasks.task import TaskSpec
 
 
 class Balls(PlayedFamily):
@@ -28,7 +29,7 @@ class Balls(PlayedFamily):
     def observation_shape(self, task: TaskConfig) -> tuple[int, ...]:
         return (84, 84, 3)
 
-    def make_envs(self, tasks: ConfiguredTasks, game: str) -> Callable[[int], GameVector]:
+    def make_envs(self, tasks: Learner, game: str) -> Callable[[int], GameVector]:
         name = {"falling": "catch", "rising": "catch_up"}[game]
         return lambda seed: make_catch(name, num_envs=tasks.task.num_envs, seed=seed)
 
@@ -57,7 +58,7 @@ def test_a_new_family_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> 
         kind="balls", games=["falling", "rising"], agent_steps=80, num_envs=4, unroll_length=5
     )
     assert config.without_effect[0] == "atari"
-    tasks = ConfiguredTasks(task=config, agent=AgentConfig(precision="float32"))
+    tasks = make_learner(task=config, agent=AgentConfig(precision="float32"))
     tasks.check_machine()
     theta0 = tasks.random_initialization(1)
     assert theta0.shape == (tasks.shared_layout().size,)

@@ -10,15 +10,15 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
+from leap_rl.envs.gymnasium.config import GymnasiumConfig
+from leap_rl.learners.registry import make_learner
 from numpy.typing import NDArray
 
 from leap_rl.envs.vector import VectorStep
-from leap_rl.rl.config import AgentConfig
-from leap_rl.tasks.actor_critic import ActorCriticTask
+from leap_rl.learners.a2c.task import ActorCriticTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import EpisodeEnd, TaskSpec
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.gymnasium import GymnasiumConfig
-from leap_rl.tasks.task import EpisodeEnd, TaskSpec
 from tests.envs.own_games import MODULE, WALK
 
 UPDATES = 8
@@ -36,12 +36,12 @@ def config(*games: str, **options: object) -> TaskConfig:
 
 
 def make(task: TaskConfig, *, seed: int = 0, **agent: object) -> ActorCriticTask:
-    tasks = ConfiguredTasks(task=task, agent=AgentConfig(**agent))  # type: ignore[arg-type]
+    tasks = make_learner(task=task, agent=AgentConfig(**agent))  # type: ignore[arg-type]
     return cast(ActorCriticTask, tasks(TaskSpec(game=task.resolved_games[0], seed=seed)))
 
 
 def started(task: TaskConfig, **agent: object) -> ActorCriticTask:
-    tasks = ConfiguredTasks(task=task, agent=AgentConfig(**agent))  # type: ignore[arg-type]
+    tasks = make_learner(task=task, agent=AgentConfig(**agent))  # type: ignore[arg-type]
     one = make(task, **agent)
     one.start(tasks.random_initialization(1))
     return one
@@ -136,7 +136,7 @@ def test_a_settled_config_names_its_shape_and_its_games_their_actions() -> None:
     settled = settle(task)
     assert settled.gymnasium.observation_shape == [6]
     assert settle(settled) == settled
-    tasks = ConfiguredTasks(task=settled, agent=AgentConfig())
+    tasks = make_learner(task=settled, agent=AgentConfig())
     counts = []
     for game in settled.resolved_games:
         one = cast(ActorCriticTask, tasks(TaskSpec(game=game, seed=0)))
@@ -210,7 +210,7 @@ def learned_return(
         entropy_coefficient=0.0,
         value_coefficient=0.02,
     )
-    tasks = ConfiguredTasks(task=task, agent=agent)
+    tasks = make_learner(task=task, agent=agent)
     one = cast(ActorCriticTask, tasks(TaskSpec(game=game, seed=seed)))
     one.start(tasks.random_initialization(seed))
     episodes = []

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
-from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.omniglot.config import OmniglotConfig
-from leap_rl.tasks.omniglot.data import decode, downsample, read_omniglot
-from leap_rl.tasks.omniglot.splits import (
+from leap_rl.tasks.images.config import OmniglotConfig
+from leap_rl.tasks.images.data import decode, downsample, read_omniglot
+from leap_rl.tasks.images.splits import (
     alphabet_pools,
     open_data,
     resolve_alphabets,
     task_images,
     with_alphabets,
 )
+from PIL import Image
+
+from leap_rl.tasks.config import TaskConfig
 from tests.tasks.omniglot_images import write_folder, write_zip
 
 REAL = Path(__file__).parents[1] / "data/omniglot/images_background_small1/Greek"

@@ -273,7 +273,7 @@ def test_the_death_of_wandbs_own_process_stops_nothing(tmp_path: Path) -> None:
 from pathlib import Path
 import wandb
 import psutil
-from leap_rl.compute.machine import kill_children_from
+from leap_rl.core.machine import kill_children_from
 from tests.tracking.test_wandb import OFFLINE, ROWS, open_run
 with open_run(OFFLINE, Path({str(tmp_path / "run")!r})) as tracker:
     tracker.log(ROWS[0], axis="meta_step")

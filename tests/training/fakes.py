@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from leap_rl.core.choices import OnDivergence
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.meta.point import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.config import OnDivergence
-from leap_rl.tasks.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
 from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
     Assignment,

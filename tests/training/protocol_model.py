@@ -20,9 +20,9 @@ from unittest import mock
 
 import numpy as np
 
+from leap_rl.learners.task import TaskSpec
 from leap_rl.storage import durable_files, links
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import (
     Abandon,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from leap_rl.core.choices import OnDivergence
 
+from leap_rl.core.errors import ProtocolError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.config import OnDivergence
-from leap_rl.training.errors import ProtocolError
 from leap_rl.training.messages import Abandon, Continue, Counted, Diverged, Finished, Ticket
 from leap_rl.training.server.parameter_server import MAX_RESTARTS, ParameterServer
 from tests.training.fakes import (

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leap_rl.compute.machine import descendants, kill_descendants
+from leap_rl.core.machine import descendants, kill_descendants
 from leap_rl.training import interrupts
 from leap_rl.training.interrupts import Interrupts, StopReason
 

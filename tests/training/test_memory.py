@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.faults import visits_of, write_plan
-from leap_rl.compute.machine import descendants
+from leap_rl.core.machine import descendants
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from leap_rl.learners.task import TaskSpec
+from leap_rl.sharing.initialization import load_tensors, read_initialization
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import load_tensors, read_initialization
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory, draw_games, task_seed
 from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot
 from tests.training.fakes import SIZE, FakeTasks, claim, complete

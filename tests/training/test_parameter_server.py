@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from leap_rl.core.errors import ProtocolError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.errors import ProtocolError
 from leap_rl.training.messages import Abandon, Continue, Counted, Finished, Ticket, Wait
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.training.fakes import (

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.creation import create_run
 from leap_rl.runs.header import read_run

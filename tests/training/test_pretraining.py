@@ -10,26 +10,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from leap_rl.learners.gradient_descent.task import QuadraticTask, bowl
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 from safetensors.numpy import load_file
 from torch import Tensor
 
 from leap_rl.cli import main
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.a2c.task import ActorCriticTask
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import OuterStep, Pretraining
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks.actor_critic import ActorCriticTask
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.quadratic.task import QuadraticTask, bowl
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import Bytes
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.trainer.snapshot import agent_to_carry, carry_over
 
 LR = 0.01
-BOWLS = ConfiguredTasks(
+BOWLS = make_learner(
     task=TaskConfig(
         kind="quadratic",
         games=["bowl_0", "bowl_1", "bowl_2"],
@@ -39,18 +40,18 @@ BOWLS = ConfiguredTasks(
     ),
     agent=AgentConfig(lr=LR),
 )
-CATCH = ConfiguredTasks(
+CATCH = make_learner(
     task=TaskConfig(kind="catch", games="all", agent_steps=20, num_envs=4, unroll_length=5),
     agent=AgentConfig(lr=1e-3, max_grad_norm=0.5),
 )
 
 
-def with_updates(make: ConfiguredTasks, updates: int) -> ConfiguredTasks:
+def with_updates(make: Learner, updates: int) -> Learner:
     budget = updates * make.task.agent_steps_per_update
     return replace(make, task=replace(make.task, agent_steps=budget))
 
 
-def finetune(make: ConfiguredTasks, rounds: list[list[str]]) -> list[Tensor]:
+def finetune(make: Learner, rounds: list[list[str]]) -> list[Tensor]:
     """The encoders after each round, by what the trainers and the parameter server do."""
     outer = OuterStep(make.random_initialization(1), optimizer="sgd", meta_lr=1.0)
     agents: dict[str, Bytes] = {}
@@ -78,7 +79,7 @@ def finetune(make: ConfiguredTasks, rounds: list[list[str]]) -> list[Tensor]:
 
 
 def multi_task_loop(
-    make: ConfiguredTasks,
+    make: Learner,
     rounds: list[list[str]],
     *,
     seeds: Mapping[str, int] | None = None,
@@ -126,9 +127,7 @@ def shared_of(agent: object) -> Tensor:
 @pytest.mark.parametrize(
     ("make", "updates"), [(BOWLS, 1), (BOWLS, 3), (CATCH, 3)], ids=["bowls-1", "bowls-3", "catch-3"]
 )
-def test_rounds_give_the_bits_of_a_loop_over_live_agents(
-    make: ConfiguredTasks, updates: int
-) -> None:
+def test_rounds_give_the_bits_of_a_loop_over_live_agents(make: Learner, updates: int) -> None:
     make = with_updates(make, updates)
     games = make.task.resolved_games
     assert len(games) > 1
@@ -173,7 +172,7 @@ def test_a_run_that_is_stopped_gives_the_bits_of_the_loop(tmp_path: Path) -> Non
 
 def test_one_update_a_round_is_synchronous_multi_task_sgd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: theta <- theta - lr mean_g a_g (theta - c_g), in float64."""
-    monkeypatch.setattr("leap_rl.tasks.quadratic.task.NOISE", 0.0)
+    monkeypatch.setattr("leap_rl.learners.gradient_descent.NOISE", 0.0)
     games = BOWLS.task.resolved_games
     theta = BOWLS.random_initialization(1).double().numpy()
     bowls = [bowl(game) for game in games]

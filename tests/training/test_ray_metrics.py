@@ -18,9 +18,9 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from leap_rl.core.errors import RunFailedError
 from leap_rl.tracking.prometheus import SERIES
 from leap_rl.tracking.status import RunStatus, TaskProgress, TaskStatus
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.counters import Counters
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leap_rl.training.errors import RunFailedError, UnfitMachineError
+from leap_rl.core.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.open_round import LeasePolicy

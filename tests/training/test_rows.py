@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.outer_step import OuterStepResult
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import CurvePoint, Episodes, TaskRecord
 from leap_rl.training.rounds.policy import DroppedSlot, FilledRound, FilledSlot
 from leap_rl.training.rounds.rows import dropped_row, learn_row, meta_step_row

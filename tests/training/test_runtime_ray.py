@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_TERMINATED, main
-from leap_rl.compute import processor
-from leap_rl.rl import hardware
+from leap_rl.core import processor
+from leap_rl.learners import hardware
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import unseal
 from leap_rl.tracking.live import LIVE, read_live

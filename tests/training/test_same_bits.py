@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from leap_rl.learners.registry import make_learner
 from safetensors.numpy import load_file
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
-from leap_rl.config.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.config import TrainConfig
-from leap_rl.seeding import Purpose, derive_seed
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import Abandon, Complete, Counted
 from leap_rl.training.rounds.meta_training import draw_games, task_seed
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
@@ -56,7 +56,7 @@ def ten_line_loop(config: TrainConfig) -> torch.Tensor:
     """Meta-training with no server, trainer or runtime: the paper's algorithm 1."""
     torch.set_deterministic_debug_mode("error")  # the other way imports torch's compiler
     torch.set_flush_denormal(True)
-    tasks = ConfiguredTasks(task=config.task, agent=config.agent)
+    tasks = make_learner(task=config.task, agent=config.agent)
     theta = tasks.random_initialization(derive_seed(config.seed, Purpose.INITIALIZATION))
     name, rate = config.meta.outer
     optimizer = torch.optim.Adam if name == "adam" else torch.optim.SGD
@@ -124,7 +124,7 @@ def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
     options, run = undisturbed
     expected = ten_line_loop(read_config(options))
     named = load_file(RunFolder(run).checkpoint(3) / INITIALIZATION)
-    layout = ConfiguredTasks(
+    layout = make_learner(
         task=read_config(options).task, agent=read_config(options).agent
     ).shared_layout()
     packed = layout.pack({name: torch.from_numpy(array) for name, array in named.items()})

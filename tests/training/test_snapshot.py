@@ -11,30 +11,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 
+from leap_rl.core.errors import RunFailedError
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import Progress, Task, TaskSpec
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod
-from leap_rl.rl.config import AgentConfig
 from leap_rl.storage.sealed import seal
-from leap_rl.tasks.atari import AtariConfig
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import Progress, Task, TaskSpec
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.trainer.recorder import TaskRecorder
 from leap_rl.training.trainer.snapshot import restore_snapshot, take_snapshot
 
-BOWLS = ConfiguredTasks(
+BOWLS = make_learner(
     task=TaskConfig(kind="quadratic", games="all", agent_steps=40, num_envs=1, unroll_length=1),
     agent=AgentConfig(lr=0.01),
 )
-CATCH = ConfiguredTasks(
+CATCH = make_learner(
     task=TaskConfig(kind="catch", games="all", agent_steps=300, num_envs=4, unroll_length=5),
     agent=AgentConfig(lr=1e-3, max_grad_norm=0.5),
 )
 # Random episodes of Breakout end after some 200 agent steps, one between any two snapshots.
-ATARI = ConfiguredTasks(
+ATARI = make_learner(
     task=TaskConfig(
         games=["breakout"],
         agent_steps=800,
@@ -48,9 +49,7 @@ ATARI = ConfiguredTasks(
 Ended = dict[str, Any]
 
 
-def begin(
-    make: ConfiguredTasks, method: Method, seed: int = 3
-) -> tuple[Task, GradientPath, TaskRecorder]:
+def begin(make: Learner, method: Method, seed: int = 3) -> tuple[Task, GradientPath, TaskRecorder]:
     """A fresh task, path and recorder, not started."""
     task = make(TaskSpec(game=make.task.resolved_games[0], seed=seed))
     path = method.start(make.random_initialization(1).clone(), borrow=True)
@@ -105,7 +104,7 @@ def assert_same(one: Ended, two: Ended) -> None:
 _undisturbed: dict[str, Ended] = {}
 
 
-def undisturbed(make: ConfiguredTasks, method: Method) -> Ended:
+def undisturbed(make: Learner, method: Method) -> Ended:
     """How a task ends that nothing disturbs; computed once for all tests."""
     key = f"{make} {method}"
     if key not in _undisturbed:
@@ -140,7 +139,7 @@ def test_a_snapshot_within_an_interval_holds_what_was_earned_in_it() -> None:
 
 
 @pytest.mark.parametrize(("make", "method"), CASES)
-def test_a_restored_task_ends_as_the_undisturbed_one(make: ConfiguredTasks, method: Method) -> None:
+def test_a_restored_task_ends_as_the_undisturbed_one(make: Learner, method: Method) -> None:
     expected = undisturbed(make, method)
     if make is not BOWLS:
         assert len(expected["episodes"][0]) > 0, "no episode has ended: the test shows too little"
@@ -197,7 +196,7 @@ def test_another_process_resumes_the_task(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "import numpy as np\n"
-        "from leap_rl.compute.determinism import configure_torch\n"
+        "from leap_rl.core.determinism import configure_torch\n"
         "configure_torch()\n"
         "from tests.training.test_snapshot import CATCH, Leap, begin, end, restore_snapshot\n"
         "parts = begin(CATCH, Leap(), seed=77)\n"
@@ -227,7 +226,7 @@ def test_time_spent_before_a_snapshot_counts() -> None:
 
 
 @pytest.mark.parametrize("other", [BOWLS, replace(CATCH, agent=AgentConfig(encoder="nature"))])
-def test_a_snapshot_of_another_task_is_one_line(other: ConfiguredTasks) -> None:
+def test_a_snapshot_of_another_task_is_one_line(other: Learner) -> None:
     task, path, recorder = begin(CATCH, Leap())
     task.start(CATCH.random_initialization(1))
     advance(task, path, recorder, 2)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from leap_rl.core.errors import RunFailedError
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import (
     Abandon,
     Assignment,

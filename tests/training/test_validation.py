@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.evaluation import warnings_of
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_group, find_initialization
 from leap_rl.runs.kinds import make_tasks
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.sharing.initialization import read_initialization
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.training.initialization import read_initialization
 from leap_rl.training.messages import Complete, CurvePoint, TaskRecord, Ticket
 from leap_rl.training.rounds.policy import FilledSlot
 from leap_rl.training.rounds.validation import Validation, ValidationState, learning_curve

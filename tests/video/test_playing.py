@@ -3,17 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.learners.learner import Learner
+from leap_rl.learners.registry import make_learner
 
-from leap_rl.compute.processor import Precision, has_bfloat16_units
+from leap_rl.core.processor import Precision, has_bfloat16_units
+from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.rl.config import AgentConfig
-from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.atari import AtariConfig
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.factory import ConfiguredTasks
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.video.playing import Frame, Player, play
 
 SETTINGS = AtariSettings(max_frames=64, sticky=0.25)
@@ -22,10 +23,10 @@ if has_bfloat16_units():
     PRECISIONS.append("bfloat16")
 
 
-def trained(precision: Precision, game: str = "breakout") -> tuple[ConfiguredTasks, TaskSpec]:
+def trained(precision: Precision, game: str = "breakout") -> tuple[Learner, TaskSpec]:
     atari = AtariConfig(max_frames=64, sticky=0.25)
     task = TaskConfig(games=[game], agent_steps=20, num_envs=2, atari=atari)
-    return ConfiguredTasks(task=task, agent=AgentConfig(precision=precision, lr=0.01)), TaskSpec(
+    return make_learner(task=task, agent=AgentConfig(precision=precision, lr=0.01)), TaskSpec(
         game=game, seed=0
     )
 

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 from leap_rl.envs.atari.settings import SCREEN
 
 WIDTH = 160

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 
 COLORS: dict[str, tuple[int, int, int]] = {
     # What shows which way something goes, or how fast.

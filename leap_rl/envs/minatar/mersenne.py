@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 
 WORDS = 624
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 from leap_rl.envs.minatar.common import FIRE, LEFT, NOTHING, RIGHT, begin, put, record, taken
 
 THINGS = ("cannon", "alien", "alien_left", "alien_right", "friendly_bullet", "enemy_bullet")

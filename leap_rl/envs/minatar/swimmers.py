@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from leap_rl.compute.kernels import kernel
+from leap_rl.core.kernels import kernel
 
 COLUMN, ROW, MOVE, MOVE_IN, SHOT_IN = range(5)
 NUMBERS = 5

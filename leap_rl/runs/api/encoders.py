@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_rl import pretrained
+from leap_rl.sharing import pretrained
 from leap_rl.runs.api.runs import Run, place_of
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.runs.kinds import make_tasks
@@ -15,7 +15,7 @@ from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import load_parameters
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tasks.played import PlayedFamily
-from leap_rl.training.initialization import load_tensors
+from leap_rl.sharing.initialization import load_tensors
 
 if TYPE_CHECKING:
     from torch import nn

@@ -11,7 +11,7 @@ from leap_rl.runs.process import Request, call
 from leap_rl.runs.api.runs import Callback, Run, follow, place_for, place_of
 from leap_rl.runs.evaluation_tables import AGENTS, COMPARISONS, agents_of, comparisons_of
 from leap_rl.runs.config import EvaluateConfig
-from leap_rl.config.parsing import typed_options
+from leap_rl.core.parsing import typed_options
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.summary import Summary
 

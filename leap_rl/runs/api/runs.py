@@ -13,7 +13,7 @@ from leap_rl.runs.creation import new_folder
 from leap_rl.runs.header import read_run
 from leap_rl.runs.config import Config, LearnConfig, TrainConfig
 from leap_rl.runs.fingerprint import to_mapping
-from leap_rl.config.parsing import typed_options
+from leap_rl.core.parsing import typed_options
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.storage.run_folders import run_folder
 from leap_rl.tracking.jsonl import read_rows

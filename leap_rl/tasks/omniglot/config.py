@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from leap_rl.compute.processor import Precision
+from leap_rl.core.processor import Precision
 
 CLASSES = 20
 """Characters in a task. Paper; alphabets with fewer are left out."""
@@ -78,7 +78,7 @@ class OmniglotConfig:
         if self.split < 0:
             raise ValueError(f"task.omniglot.split = {self.split}: must be at least 0")
         if not (math.isfinite(self.lr) and self.lr > 0):
-            raise ValueError(f"task.omniglot.lr = {self.lr}: must be greater than 0 and finite")
+            raise ValueError(f"agent.classifier.lr = {self.lr}: must be greater than 0 and finite")
         for name, choices in (("share", get_args(Share)), ("precision", get_args(Precision))):
             if (value := getattr(self, name)) not in choices:
                 raise ValueError(

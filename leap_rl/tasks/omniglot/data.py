@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tasks.omniglot.config import SOURCE, TRAINING_IMAGES, VALIDATION_IMAGES
+from leap_rl.tasks.images.config import SOURCE, TRAINING_IMAGES, VALIDATION_IMAGES
 
 DRAWERS = TRAINING_IMAGES + VALIDATION_IMAGES
 """Who drew each character once."""

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leap_rl.rl.config import AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.family import Family
-from leap_rl.tasks.omniglot.config import CLASSES, POOLS, OmniglotConfig
+from leap_rl.tasks.images.config import CLASSES, POOLS, OmniglotConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from leap_rl.learners.learner import Learner
+    from leap_rl.learners.task import Task, TaskSpec
     from leap_rl.networks.parameters import Layout
     from leap_rl.tasks.config import TaskConfig
-    from leap_rl.tasks.factory import ConfiguredTasks
-    from leap_rl.tasks.task import Task, TaskSpec
 
 
 class OmniglotFamily(Family):
@@ -48,23 +48,23 @@ class OmniglotFamily(Family):
 
     def resolve_task(self, task: TaskConfig) -> TaskConfig:
         """Return the config with its alphabets and its data's SHA-256."""
-        from leap_rl.tasks.omniglot.splits import with_alphabets
+        from leap_rl.tasks.images.splits import with_alphabets
 
         return with_alphabets(task)
 
-    def resolve_agent(self, tasks: ConfiguredTasks) -> AgentConfig:
+    def resolve_agent(self, tasks: Learner) -> AgentConfig:
         """Return the settings of agents as they are: there are none."""
         return tasks.agent
 
-    def check_processor(self, tasks: ConfiguredTasks) -> None:
+    def check_processor(self, tasks: Learner) -> None:
         """Refuse a machine without the precision's units."""
-        from leap_rl.compute.processor import check_precision
+        from leap_rl.core.processor import check_precision
 
-        check_precision("task.omniglot.precision", tasks.task.omniglot.precision)
+        check_precision("agent.classifier.precision", tasks.agent.classifier.precision)
 
-    def check_machine(self, tasks: ConfiguredTasks) -> None:
+    def check_machine(self, tasks: Learner) -> None:
         """Refuse a machine without the images, too."""
-        from leap_rl.tasks.omniglot.splits import open_data
+        from leap_rl.tasks.images.splits import open_data
 
         open_data(tasks.task)
         self.check_processor(tasks)
@@ -83,10 +83,10 @@ class OmniglotFamily(Family):
             f"--task.data {task.data}{more}",
         )
 
-    def make(self, tasks: ConfiguredTasks, spec: TaskSpec) -> Task:
+    def make(self, tasks: Learner, spec: TaskSpec) -> Task:
         """Make the task of learning an alphabet."""
-        from leap_rl.tasks.omniglot.splits import task_images
-        from leap_rl.tasks.omniglot.task import OmniglotTask
+        from leap_rl.learners.classifier.task import OmniglotTask
+        from leap_rl.tasks.images.splits import task_images
 
         assert tasks.task.data is not None
         config = tasks.task.omniglot
@@ -98,15 +98,15 @@ class OmniglotFamily(Family):
             second_order=tasks.second_order,
         )
 
-    def shared_layout(self, tasks: ConfiguredTasks) -> Layout:
+    def shared_layout(self, tasks: Learner) -> Layout:
         """Return the layout of what the classifiers share."""
+        from leap_rl.learners.classifier.classifier import shared_layout
         from leap_rl.networks.classifier import make_classifier
         from leap_rl.networks.parameters import layout_of
-        from leap_rl.supervised.classifier import shared_layout
 
-        return shared_layout(layout_of(make_classifier(CLASSES)), tasks.task.omniglot.share)
+        return shared_layout(layout_of(make_classifier(CLASSES)), tasks.agent.classifier.share)
 
-    def random_initialization(self, tasks: ConfiguredTasks, seed: int) -> Tensor:
+    def random_initialization(self, tasks: Learner, seed: int) -> Tensor:
         """Draw a classifier, and return what is shared of it."""
         import torch
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.omniglot.config import (
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.tasks.images.config import (
     CLASSES,
     MOST_PRETRAINING,
     POOLS,
@@ -24,7 +24,7 @@ from leap_rl.tasks.omniglot.config import (
     SOURCE,
     OmniglotConfig,
 )
-from leap_rl.tasks.omniglot.data import DRAWERS, SIDE, Omniglot, decode, read_omniglot
+from leap_rl.tasks.images.data import DRAWERS, SIDE, Omniglot, decode, read_omniglot
 
 if TYPE_CHECKING:
     from leap_rl.tasks.config import TaskConfig

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from leap_rl.learners.task import TaskSpec
 from leap_rl.networks.parameters import Layout
+from leap_rl.sharing.initialization import load_tensors, save_tensors
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
-from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.meta_training import task_seed
 from leap_rl.training.rounds.policy import ClosedRound, FilledRound

@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.gradient_path import NonFiniteError
 from leap_rl.meta.outer_step import OuterStep
 from leap_rl.networks.parameters import Layout
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.sharing.initialization import load_tensors, save_tensors
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Unit
-from leap_rl.training.errors import RunFailedError
-from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.policy import ClosedRound, FilledRound
 from leap_rl.training.rounds.rows import meta_step_row, norm

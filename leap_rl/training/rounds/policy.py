@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from leap_rl.learners.task import TaskSpec
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.tracking.metrics import Axis
 from leap_rl.training.messages import Bytes, Episodes, FloatVector, TaskRecord
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
 from leap_rl.networks.parameters import Layout
-from leap_rl.seeding import Purpose, derive_seed
+from leap_rl.sharing.initialization import load_tensors, save_tensors
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import TaskSpec
-from leap_rl.training.initialization import load_tensors, save_tensors
 from leap_rl.training.messages import CurvePoint, FloatVector
 from leap_rl.training.rounds.evaluation_slots import RANDOM, REWARDS, Agent, agents_of, rewards_file
 from leap_rl.training.rounds.policy import ClosedRound, FilledRound

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, pstdev
 from typing import Any
 
-from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.task import TaskSpec
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
 from leap_rl.training.messages import TaskRecord
 from leap_rl.training.rounds.policy import FilledSlot
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
+from leap_rl.core.errors import RunFailedError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.messages import (
     Abandon,

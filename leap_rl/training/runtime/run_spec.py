@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from leap_rl.core.errors import UnfitMachineError
+from leap_rl.learners.task import TaskFactory
 from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tasks.task import TaskFactory
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.errors import UnfitMachineError
 from leap_rl.training.faults import OnFaultPoint, no_fault
 from leap_rl.training.rounds.policy import RoundPolicyFactory
 from leap_rl.training.server.open_round import LeasePolicy
@@ -20,7 +20,7 @@ from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.trainer import Due, Link, Trainer
 
 if TYPE_CHECKING:
-    from leap_rl.tasks.config import OnDivergence
+    from leap_rl.core.choices import OnDivergence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors.numpy import save
 
-from leap_rl.training.errors import ProtocolError
+from leap_rl.core.errors import ProtocolError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.messages import (
     Abandon,
@@ -39,7 +39,7 @@ from leap_rl.training.server.run_rounds import RunRounds
 from leap_rl.training.server.slots import Slot, SlotState
 
 if TYPE_CHECKING:
-    from leap_rl.tasks.config import OnDivergence
+    from leap_rl.core.choices import OnDivergence
 
 MAX_RESTARTS = 3
 """Seeds tried in place of one whose numbers went bad, before the run stops."""

@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from leap_rl.learners.task import TaskSpec
 from leap_rl.storage.checked import checked
 from leap_rl.storage.links import read_regular
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.sealed import Arrays, SealError, seal, unseal
-from leap_rl.tasks.task import TaskSpec
 from leap_rl.training.messages import Bytes, CurvePoint, Episodes, FloatVector, TaskRecord
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot
 

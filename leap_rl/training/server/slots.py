@@ -15,8 +15,8 @@ from enum import Enum
 
 import numpy as np
 
-from leap_rl.seeding import Purpose, derive_seed
-from leap_rl.tasks.task import TaskSpec
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.task import TaskSpec
 from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import Bytes, Claim, Episodes, FloatVector, Stream, TaskRecord
 from leap_rl.training.rounds.policy import DroppedSlot, FilledSlot

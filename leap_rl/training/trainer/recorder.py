@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tasks.task import EpisodeEnd, Progress
+from leap_rl.learners.task import EpisodeEnd, Progress
 from leap_rl.tracking.status import TaskProgress
 from leap_rl.training.messages import CurvePoint, Episodes
 

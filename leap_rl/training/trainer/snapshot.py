@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from leap_rl.core.errors import RunFailedError
+from leap_rl.learners.task import Task
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.storage.sealed import SealError, seal, unseal
-from leap_rl.tasks.task import Task
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.messages import Bytes
 from leap_rl.training.trainer.recorder import TaskRecorder
 

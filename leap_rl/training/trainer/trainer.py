@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from leap_rl.compute.determinism import processor_kind
+from leap_rl.core.determinism import processor_kind
+from leap_rl.core.errors import RunFailedError
+from leap_rl.learners.task import Task, TaskFactory, TaskSpec
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
 from leap_rl.meta.point import Point
-from leap_rl.tasks.task import Task, TaskFactory, TaskSpec
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
     Abandon,

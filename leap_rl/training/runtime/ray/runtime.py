@@ -14,9 +14,9 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from leap_rl.compute.machine import cores
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.machine import cores
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.errors import RunFailedError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line

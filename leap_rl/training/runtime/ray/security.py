@@ -10,7 +10,7 @@ import ipaddress
 import os
 import socket
 
-from leap_rl.training.errors import RunFailedError
+from leap_rl.core.errors import RunFailedError
 
 MODE = "RAY_AUTH_MODE"
 ANSWER_WITHIN_S = 10.0

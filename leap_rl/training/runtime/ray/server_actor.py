@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ray
 
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.messages import (

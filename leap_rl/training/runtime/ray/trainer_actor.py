@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
-from leap_rl.compute.determinism import configure_torch
+from leap_rl.core.determinism import configure_torch
 from leap_rl.training.messages import (
     Abandon,
     Claim,

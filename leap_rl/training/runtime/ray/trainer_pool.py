@@ -19,7 +19,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from leap_rl.training.errors import RunFailedError, UnfitMachineError
+from leap_rl.core.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults import FaultPoint
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
 from leap_rl.training.runtime.ray.trainer_actor import TrainerActor

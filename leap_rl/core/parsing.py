@@ -1,0 +1,323 @@
+"""Parsers made from the configs; their errors are one line that names the option."""
+
+from __future__ import annotations
+
+import json
+import re
+from argparse import ArgumentError, RawDescriptionHelpFormatter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import asdict, fields
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from inspect import getdoc
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import jsonargparse
+import yaml
+
+from leap_rl.core import plain_yaml
+from leap_rl.core.urls import refuse_passwords
+
+jsonargparse.set_parsing_settings(
+    docstring_parse_attribute_docstrings=True,
+    # No option names a class, so that a stranger's config can make nothing be imported.
+    import_path_denylist=["*"],
+)
+
+_load_yaml = jsonargparse.get_loader("yaml")
+
+
+def _load_plain(text: str) -> Any:
+    """Load as jsonargparse does, which takes 1e-3 for a number, but no more than is plain.
+
+    It loads some texts in what it has loaded once more.
+    """
+    _check_plain(text)
+    loaded = _load_yaml(text)
+    for value in _texts(loaded):
+        with suppress(yaml.scanner.ScannerError, yaml.parser.ParserError):
+            _check_plain(value)
+    return loaded
+
+
+@lru_cache(maxsize=512)
+def _check_plain(text: str) -> None:
+    """Check a text, most of which come several times: each default of each parser."""
+    plain_yaml.check(text)
+
+
+def _texts(loaded: Any) -> Iterable[str]:
+    if isinstance(loaded, str):
+        yield loaded
+    elif isinstance(loaded, Mapping):
+        yield from chain.from_iterable(map(_texts, loaded.values()))
+    elif isinstance(loaded, list):
+        yield from chain.from_iterable(map(_texts, loaded))
+
+
+jsonargparse.set_loader("yaml", _load_plain, exceptions=(yaml.YAMLError,))
+
+C = TypeVar("C")
+
+TRUST_IMPORTS: Final = "--trust_imports"
+"""The word, of any command, without which no module is imported that a config names."""
+
+_FILES: Final = Path(__file__).parents[1] / "configs"
+
+_TYPES = {
+    "<class 'int'>": "a whole number",
+    "<class 'float'>": "a number",
+    "<class 'bool'>": "true or false",
+    "<class 'str'>": "a text",
+    "<class 'list'>": "a list",
+    "<class 'tuple'>": "a list",
+    "<class 'NoneType'>": "null",
+}
+
+
+def names() -> list[str]:
+    """Return the names of the configs that come with leap_rl."""
+    return sorted(path.stem for path in _FILES.glob("*.yaml"))
+
+
+def find(config: str) -> Path:
+    """Return the file of a config that is named by its path, or that comes with leap_rl.
+
+    Raises:
+        ValueError: There is none.
+    """
+    path = Path(config)
+    if not path.is_file() and config in names():
+        path = _FILES / f"{config}.yaml"
+    if not path.is_file():
+        raise ValueError(
+            f"config = {config}: there is no such file; leap_rl comes with {', '.join(names())}"
+        )
+    return path
+
+
+def to_cli_args(options: Mapping[str, Any]) -> list[str]:
+    """Return options by dotted name as the command line has them."""
+    return [
+        f"--{name}={value if isinstance(value, str | Path) else json.dumps(value, default=str)}"
+        for name, value in options.items()
+    ]
+
+
+def flatten(
+    options: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return nested options by dotted name; mappings that are the value of one stay whole."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        dotted = prefix + name
+        if isinstance(value, Mapping) and dotted not in whole:
+            flat |= flatten(value, f"{dotted}.", whole=whole)
+        else:
+            flat[dotted] = value
+    return flat
+
+
+def config_parser(config: type[C], *, program: str) -> jsonargparse.ArgumentParser:
+    """Return a parser of all options of a config, with `--config FILE` and `--print_config`."""
+    parser = deepcopy(_parser_of(cast(Any, config)))
+    parser.prog = program
+    return parser
+
+
+class _HelpFormatter(jsonargparse.DefaultHelpFormatter, RawDescriptionHelpFormatter):
+    """Keeps the line breaks of descriptions."""
+
+
+@cache
+def _parser_of(config: type[Any]) -> jsonargparse.ArgumentParser:
+    """Return a parser to copy: making one takes 0.2 s, and an evaluation reads many configs."""
+    parser = jsonargparse.ArgumentParser(
+        description=getdoc(config),
+        exit_on_error=False,
+        formatter_class=_HelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config",
+        action="config",
+        help="YAML file of options, or the name of one that comes with leap_rl "
+        f"({', '.join(names())}); what follows it overrides it",
+    )
+    parser.add_class_arguments(config, None, as_group=False)
+    return parser
+
+
+@cache
+def _options_of_mappings(config: type[Any]) -> Collection[str]:
+    """Return the options whose value is a mapping, by dotted name."""
+    defaults = _parser_of(cast(Any, config)).get_defaults()
+    return {name for name, value in defaults.items() if isinstance(value, dict)}
+
+
+def parse(
+    parser: jsonargparse.ArgumentParser,
+    config: type[C],
+    argv: Sequence[str],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    trusts_imports: bool = False,
+) -> C:
+    """Return the config that the command line and its files ask for.
+
+    Args:
+        parser: What `config_parser` returned.
+        config: The config's class.
+        argv: The command's arguments.
+        defaults: Nested options that take the place of the config's own defaults.
+        trusts_imports: Whether it may name modules that its run imports.
+
+    Raises:
+        ValueError: Something in it cannot be; one line.
+    """
+    with _in_one_line(parser):
+        if defaults is not None:
+            whole = _options_of_mappings(cast(Any, config))
+            parser.set_defaults(flatten(defaults, whole=whole))
+        options = parser.instantiate(parser.parse_args(_with_files(argv)))
+    named = [field.name for field in fields(config)]  # type: ignore[arg-type]
+    made: Any = config(**{name: options[name] for name in named if name in options})
+    refuse_passwords(flatten(asdict(made)))
+    if not trusts_imports:
+        _refuse_imports(getattr(made, "imports", {}))
+    return cast(C, made)
+
+
+def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
+    """Return the options that a command line and its files give, none of the config's defaults.
+
+    Args:
+        config: The config's class.
+        argv: The command's arguments.
+
+    Returns:
+        What was given, by dotted name.
+
+    Raises:
+        ValueError: Something in it cannot be; one line.
+    """
+    parser = config_parser(config, program="leap-rl")
+    printing = ("-h", "--help", "--print_config")
+    words = [word for word in _with_files(argv) if word.split("=")[0] not in printing]
+    with _in_one_line(parser):
+        given = parser.parse_args(words, defaults=False).as_dict()
+        given.pop("config", None)  # whose options are among the others
+    return flatten(given, whole=_options_of_mappings(cast(Any, config)))
+
+
+def typed_options(config: type[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options by dotted name as `options_given` does, whose errors it raises."""
+    return options_given(config, to_cli_args(options))
+
+
+def parse_options(
+    config: type[C],
+    options: Mapping[str, Any],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    trusts_imports: bool = False,
+) -> C:
+    """Return the config of options by dotted name, over nested ones; args and errors of `parse`."""
+    parser, words = config_parser(config, program="leap-rl"), to_cli_args(options)
+    return parse(parser, config, words, defaults=defaults, trusts_imports=trusts_imports)
+
+
+@contextmanager
+def _in_one_line(parser: jsonargparse.ArgumentParser) -> Iterator[None]:
+    """Raise what a parser raises as a ValueError of one line, in the words of the options."""
+    try:
+        yield
+    except (ArgumentError, ValueError, KeyError) as error:
+        raise ValueError(_one_line(str(error), parser)) from None
+    except TypeError:
+        raise ValueError(
+            "config: a group of options, such as meta or task, must be a mapping of its options"
+        ) from None
+
+
+def _refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
+    """Refuse options whose run imports modules."""
+    for option, modules in imports.items():
+        if modules:
+            raise ValueError(
+                f"{option}: names the module {', '.join(modules)}, which would be imported, and so "
+                f"run; add {TRUST_IMPORTS} to the command line if you trust it"
+            )
+
+
+def _with_files(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with the path of each config that is named, which holds options."""
+    words = list(argv)
+    for index, word in enumerate(words):
+        if index and words[index - 1] == "--config":
+            words[index] = str(_checked(find(word)))
+        elif word.startswith("--config="):
+            words[index] = f"--config={_checked(find(word.removeprefix('--config=')))}"
+    return words
+
+
+def _checked(path: Path) -> Path:
+    """Return a config's file, whose text is a mapping; ValueError names the file and the line."""
+    try:
+        options = plain_yaml.load(path.read_text())
+        problem = None if isinstance(options, Mapping) else "must hold a mapping of options"
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        problem = "is no text"
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
+        problem = f"{line}is no YAML: {error.problem}"
+    except yaml.YAMLError as error:
+        problem = str(error)
+    if problem is not None:
+        raise ValueError(f"config = {path}: {problem}")
+    return path
+
+
+def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
+    """Say what the parser says in one line, in the words of the options."""
+    if match := re.match(r'Parser key "(.+?)":\s+Expected an? (.+?)\. Got value: (.*)', message):
+        return f"{match[1]} = {match[3]}: must be {_type_name(match[2])}"
+    if match := re.match(
+        r'Parser key "(.+?)":\s+Does not validate.+?Errors:(.+)Given value: (.*)',
+        message,
+        re.DOTALL,
+    ):
+        kinds = re.findall(r"- Expected an? (.+?)(?:\. Got value.*)?$", match[2], re.MULTILINE)
+        return f"{match[1]} = {match[3]}: must be {' or '.join(map(_type_name, kinds))}"
+    if match := re.match(r"Importing '(.+?)' is not allowed", message):
+        return f"class_path = {match[1]}: a config names options, never classes"
+    for pattern in (
+        r"Group '(?P<group>.+?)' does not accept option '(?P<name>.+?)'",
+        r"Option '(?P<name>.+?)' is not accepted",
+        r"No action for key \"(?P<name>.+?)\" to set its default",
+        r"unrecognized arguments: -*(?P<name>[^\s=]+)",
+    ):
+        if match := re.match(pattern, message):
+            parts = match.groupdict()
+            name = ".".join(part for part in (parts.get("group"), parts["name"]) if part)
+            return f"{name}: no such option{_suggestion(name, parser)} (--help lists all)"
+    return " ".join(message.split())
+
+
+def _type_name(kind: str) -> str:
+    if match := re.fullmatch(r"typing\.Literal\[(.+)\]", kind.strip()):
+        choices = [choice.strip().strip("'") for choice in match[1].split(",")]
+        return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
+    return _TYPES.get(kind.strip(), kind.strip())
+
+
+def _suggestion(name: str, parser: jsonargparse.ArgumentParser) -> str:
+    known = [action.dest for action in parser._actions]
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

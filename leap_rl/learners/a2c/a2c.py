@@ -1,0 +1,276 @@
+"""Advantage actor-critic: everything the agent is except its environments.
+
+Synchronous n-step actor-critic (Mnih et al. 2016, one learner for all environments), as the Leap
+paper's appendix "Experiment details: Atari" sets it.
+
+P: flattened shared parameters, the encoder's. T: unroll. B: environments. D: numbers of a
+continuous action. H, W, C: an observation's height, width and channels; where it is a vector,
+float32 [B, length] takes the place of uint8 [B, H, W, C].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from leap_rl.core.determinism import leave_cuda_undetermined
+from leap_rl.learners.a2c.loss import (
+    A2CLoss,
+    Distribution,
+    Targets,
+    Weights,
+    a2c_gradient,
+    a2c_loss,
+)
+from leap_rl.learners.a2c.rmsprop import RMSProp, check_same_shape, norm
+from leap_rl.learners.a2c.unroll import Batch, Unroll
+from leap_rl.learners.config import GAINS, AgentConfig, PathLoss
+from leap_rl.learners.hardware import resolve
+from leap_rl.networks.actor_critic import ActorCritic
+from leap_rl.networks.autograd import make_passes
+from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
+from leap_rl.networks.parameters import flatten_parameters, layout_of
+from leap_rl.networks.passes import Outputs
+
+
+class A2CLearner:
+    """An agent that acts, and learns from the outcome.
+
+    One update, with the environments and the gradient path in the caller's hands::
+
+        for _ in range(unroll):
+            actions = learner.act(observations)
+            ... step the environments with the actions ...
+            learner.record(rewards, terminated=..., truncated=..., last_observations=...)
+        loss, batch = learner.losses(observations)
+        gradient = learner.backward()
+        path.observe(learner.shared, loss.path_loss(config.path_loss), gradient,
+                     step_length=learner.step_length)
+        learner.step()
+
+    The pass that chose the actions is the pass that is differentiated. The parameters and the
+    gradient of an update stay readable until the next one is done. Between `step` and the next
+    `act` the learner is its `state_dict` and nothing else.
+
+    Attributes:
+        config: What it was built with, each `auto` resolved.
+        policies: What its policies are.
+        network: The encoder and the heads.
+        flat: The network's parameters and gradients as vectors; the first P are the shared ones.
+        optimizer: RMSProp on `flat`.
+        action_generator: The random stream that actions are drawn from, on the CPU.
+        step_length: Length of the last step of the shared parameters; none before the first.
+        shared_size: P.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        observation_shape: tuple[int, ...],
+        policies: Distribution,
+        head_generator: torch.Generator,
+        action_generator: torch.Generator,
+    ) -> None:
+        """Draw the heads; what is shared is zero until `load_shared`.
+
+        Args:
+            config: The agent's settings; what is `auto` in them is resolved here.
+            observation_shape: (H, W, C), or (length,) of vectors.
+            policies: `Categorical` over so many actions, or `Gaussian` over actions of so many
+                numbers.
+            head_generator: For the heads, and for the encoder's linear layer where that is not
+                shared; used here alone.
+            action_generator: Drawn from by each `act`.
+
+        Raises:
+            ValueError: The observations are too small for the encoder, or of another kind.
+        """
+        self.config = config = resolve(config)
+        assert config.precision != "auto"
+        self.policies = policies
+        self.action_generator = action_generator
+        self.network = ActorCritic(
+            config.encoder_spec,
+            observation_shape=observation_shape,
+            num_logits=policies.num_logits,
+        )
+        gains = GAINS[config.initial_weights]
+        initialize(self.network.policy, head_generator, gain=gains["policy"])
+        value_gain = gains["value"] if config.value_gain is None else config.value_gain
+        initialize(self.network.value, head_generator, gain=value_gain)
+        encoder = self.network.encoder
+        encoder_layout = layout_of(encoder)
+        self.shared_size = shared_part(encoder_layout, config.share).size
+        if self.shared_size < encoder_layout.size:
+            linear = encoder.get_submodule(LAST_LAYER)
+            initialize(linear, head_generator, gain=gains["encoder"])
+        if config.device == "cuda":
+            leave_cuda_undetermined()
+        self.network.to(config.device)
+        self.flat = flatten_parameters(self.network, device=config.device)
+        self.step_length: float | None = None
+        self.optimizer = RMSProp(
+            self.flat,
+            lr=config.lr,
+            alpha=config.rmsprop_alpha,
+            eps=config.rmsprop_eps,
+            start=config.rmsprop_start,
+        )
+        self.passes = make_passes(self.network, self.flat, precision=config.precision)
+        self._weights: dict[PathLoss, Weights] = {
+            "total": Weights(1.0, config.value_coefficient, -config.entropy_coefficient),
+            "policy": Weights(policy=1.0),
+            "value": Weights(value=1.0),
+        }
+        self._unroll = Unroll()
+        self._unrolled: tuple[Outputs, Targets] | None = None
+
+    @property
+    def shared(self) -> Tensor:
+        """float32 [P], a view of the shared parameters; each update has a new one."""
+        return self.flat.vector[: self.shared_size]
+
+    def load_shared(self, theta: Tensor) -> None:
+        """Copy the shared parameters in, float32 [P]. Heads and optimizer stay as they are.
+
+        Only between updates.
+        """
+        assert not self._unroll, "an unroll is under way"
+        assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
+        self.shared.copy_(theta)
+        self.step_length = None  # no step of the optimizer led here
+        self.passes.refresh()
+
+    def act(self, observations: Tensor) -> Tensor:
+        """Draw actions for observations uint8 [B, H, W, C].
+
+        Returns:
+            int64 [B], or float32 [B, D], on the CPU.
+
+        The observations are not copied: they must not change as long as a `Batch` holds them.
+        """
+        if not self._unroll:
+            self.passes.forget()  # an unroll whose gradient was not taken
+        predictions = _on_cpu(self.passes.record(observations))
+        # Drawn on the CPU, from a stream that is the same on every device.
+        actions = self.policies.sample(predictions.logits, self.action_generator)
+        self._unroll.act(observations, predictions, actions)
+        return actions
+
+    def record(
+        self,
+        rewards: Tensor,
+        *,
+        terminated: Tensor,
+        truncated: Tensor,
+        last_observations: Mapping[int, Tensor],
+    ) -> None:
+        """Take the outcome of the last `act`.
+
+        Args:
+            rewards: float32 [B], raw.
+            terminated: bool [B], the episode ended.
+            truncated: bool [B], the episode was cut off and did not end by itself.
+            last_observations: For each environment that was cut off, by index, that episode's own
+                last observation, uint8 [H, W, C].
+        """
+        self._unroll.record(rewards, terminated, truncated, last_observations)
+
+    def losses(self, next_observations: Tensor) -> tuple[A2CLoss, Batch]:
+        """Return the loss of the unroll since the last call, and its batch.
+
+        Clips the rewards, bootstraps from `next_observations`, uint8 [B, H, W, C], those to be
+        acted on next, and forgets the unroll.
+        """
+        predictions, batch = self._unroll.finish(
+            next_observations,
+            value_of=lambda observations: self.passes.forward(observations).values.cpu(),
+            reward_clip=self.config.reward_clip,
+            gamma=self.config.gamma,
+        )
+        self._unroll = Unroll()
+        self._unrolled = (predictions, batch.targets)
+        loss = a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
+        return loss, batch
+
+    def backward(self) -> Tensor:
+        """Return the gradient of the path loss by the shared parameters, float32 [P].
+
+        The gradient of the total loss is left in `flat.grad` for `step`. If the path loss is the
+        total loss, what is returned is a view of that, valid until the next but one `step`.
+        """
+        path_loss = self.config.path_loss
+        path_gradient = self.flat.grad[: self.shared_size]
+        if path_loss != "total":
+            self._backward(path_loss, forget=False)
+            path_gradient = path_gradient.clone()
+        self._backward("total", forget=True)
+        return path_gradient
+
+    def step(self) -> None:
+        """Change all parameters by one step of RMSProp."""
+        scale = 1.0
+        if math.isfinite(self.config.max_grad_norm):
+            length = norm(self.flat.grad)
+            if length > self.config.max_grad_norm:  # not if it is NaN, which the step finds
+                scale = self.config.max_grad_norm / length
+        # The gradient itself stays as it is: a gradient path keeps a view of it.
+        self.step_length = self.optimizer.step(self.shared_size, grad_scale=scale)
+        self.passes.refresh()
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> A2CLoss:
+        """Return the loss of a batch at the current parameters, without gradient.
+
+        Actions, returns and advantages stay those of the batch: this is the function whose gradient
+        the update took, at another point.
+        """
+        passes = [_on_cpu(self.passes.forward(each)) for each in batch.observations]
+        predictions = Outputs(*(torch.stack(parts) for parts in zip(*passes, strict=True)))
+        return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return copies of all that the future depends on; only between updates."""
+        assert not self._unroll, "an unroll is under way"
+        state = {
+            "parameters": self.flat.vector.clone(),
+            "actions": self.action_generator.get_state(),
+            **{f"optimizer.{name}": part for name, part in self.optimizer.state_dict().items()},
+        }
+        if self.step_length is not None:
+            state["step_length"] = torch.tensor(self.step_length, dtype=torch.float64)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state in place of `load_shared`; ValueError if of another network."""
+        assert not self._unroll, "an unroll is under way"
+        check_same_shape("parameters", state["parameters"], self.flat.vector)
+        prefix = "optimizer."
+        parts = {
+            name.removeprefix(prefix): part
+            for name, part in state.items()
+            if name.startswith(prefix)
+        }
+        self.optimizer.load_state_dict(parts)
+        self.flat.vector.copy_(state["parameters"])
+        self.action_generator.set_state(state["actions"])
+        length = state.get("step_length")
+        self.step_length = None if length is None else float(length)
+        self.passes.refresh()
+
+    def _backward(self, part: PathLoss, *, forget: bool) -> None:
+        """Overwrite `flat.grad` with the gradient of a part of the loss."""
+        assert self._unrolled is not None, "losses comes before its gradient"
+        gradient = a2c_gradient(self.policies, *self._unrolled, self._weights[part])
+        device = self.flat.vector.device
+        self.passes.backward(*(each.to(device) for each in gradient), forget=forget)
+        if forget:
+            self._unrolled = None
+
+
+def _on_cpu(outputs: Outputs) -> Outputs:
+    return Outputs(outputs.logits.cpu(), outputs.values.cpu())

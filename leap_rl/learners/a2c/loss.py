@@ -1,0 +1,140 @@
+"""The loss of advantage actor-critic (Mnih et al. 2016, section 4 and supplement), as a mean.
+
+    policy  = −mean(log π(a)·(R − V))       value = mean((R − V)²)       entropy = mean(H(π))
+
+The advantages R − V that weigh the policy's term are constants, as the returns R are. The gradients
+of one agent step's terms are ∂(R − V)²/∂V = 2·(V − R) and those of `categorical.py` or
+`gaussian.py`. They are written out, in compiled loops: a batch of 80 agent steps costs autograd a
+hundred calls.
+
+N: agent steps in the batch, the unroll times the environments. L: logits, the numbers that make up
+a policy: one an action, or a mean and a log standard deviation for each of an action's numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from leap_rl.core.kernels import kernel
+from leap_rl.learners.config import PathLoss
+from leap_rl.networks.passes import Outputs
+
+
+class A2CLoss(NamedTuple):
+    """The loss and its parts, each float64, 0-d, without gradient, and a mean over the batch."""
+
+    total: Tensor
+    """policy + c_v·value − c_e·entropy, what the updates descend."""
+    policy: Tensor
+    """−mean(log π(a)·(R − V)), the advantage R − V taken as a constant."""
+    value: Tensor
+    """mean((R − V)²)."""
+    entropy: Tensor
+    """Mean entropy of the policy, in nats."""
+
+    def path_loss(self, name: PathLoss) -> Tensor:
+        """Return the part that is the f of the gradient path."""
+        part: Tensor = getattr(self, name)
+        return part
+
+
+class Distribution(Protocol):
+    """What policies are: how actions are drawn from logits, and what they add to the loss."""
+
+    @property
+    def num_logits(self) -> int:
+        """L."""
+
+    def sample(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw one action for each row of logits, float32 [N, L]."""
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """Return the most probable action of each row of logits."""
+
+    def add_losses(self, logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
+        """Add the agent steps' terms of the policy and of the entropy to the sums [2]."""
+
+    def write_gradient(
+        self, logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
+    ) -> None:
+        """Write the gradient by the logits, [N, L], of the means of both, weighted by two."""
+
+
+class Targets(NamedTuple):
+    """What the loss measures the predictions by, on the CPU; its constants."""
+
+    actions: Tensor
+    """Those taken: int64 [...], or float32 [..., D] of D numbers each."""
+    returns: Tensor
+    """float32 [...], R, bootstrapped from the values at the parameters that acted."""
+    advantages: Tensor
+    """float32 [...], R − V at the parameters that acted."""
+
+
+class Weights(NamedTuple):
+    """How much each part of a loss counts."""
+
+    policy: float = 0.0
+    """1 in the total."""
+    value: float = 0.0
+    """c_v in the total."""
+    entropy: float = 0.0
+    """−c_e in the total."""
+
+
+def a2c_loss(
+    policies: Distribution, predictions: Outputs, targets: Targets, total: Weights
+) -> A2CLoss:
+    """Return the loss of a batch of agent steps, its parts weighted as given in the total."""
+    logits, values, actions, returns, advantages = _arrays(predictions, targets)
+    sums = torch.zeros(3, dtype=torch.float64)
+    # Of policy, value and entropy: the distribution adds to the first and the last.
+    of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
+    policies.add_losses(logits, actions, advantages, of_policies)
+    _add_losses(values, returns, of_values)
+    parts = sums.div_(predictions.values.numel()).unbind()
+    policy, value, entropy = (weight * part for weight, part in zip(total, parts, strict=True))
+    return A2CLoss(policy + value + entropy, *parts)
+
+
+def a2c_gradient(
+    policies: Distribution, predictions: Outputs, targets: Targets, weights: Weights
+) -> Outputs:
+    """Return the gradient of the weighted sum of the loss's parts by the predictions."""
+    logits, values, actions, returns, advantages = _arrays(predictions, targets)
+    gradient = Outputs(*(torch.empty(part.shape) for part in predictions))
+    logits_grad = gradient.logits.flatten(0, -2).numpy()
+    of_policies = (weights.policy, weights.entropy)
+    policies.write_gradient(logits, actions, advantages, of_policies, logits_grad)
+    _write_gradient(values, returns, weights.value, gradient.values.view(-1).numpy())
+    return gradient
+
+
+def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
+    """Return logits [N, L], values, actions, returns and advantages [N, ...], contiguous."""
+    logits = predictions.logits.contiguous().flatten(0, -2)
+    actions = targets.actions.contiguous().flatten(0, targets.returns.dim() - 1)
+    values, returns, advantages = (
+        vector.contiguous().view(-1).numpy()
+        for vector in (predictions.values, targets.returns, targets.advantages)
+    )
+    return logits.numpy(), values, actions.numpy(), returns, advantages
+
+
+@kernel
+def _add_losses(values: Any, returns: Any, sums: Any) -> None:
+    """Add each agent step's term of the values to the sum [1]."""
+    for n in range(len(values)):
+        error = 1.0 * returns[n] - values[n]
+        sums[0] += error * error
+
+
+@kernel
+def _write_gradient(values: Any, returns: Any, weight: float, values_grad: Any) -> None:
+    """Write the gradients of the terms of `_add_losses`, weighted, over N."""
+    count = len(values)
+    for n in range(count):
+        values_grad[n] = weight * 2.0 * (1.0 * values[n] - returns[n]) / count

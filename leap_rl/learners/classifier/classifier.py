@@ -1,0 +1,145 @@
+"""A classifier that learns by plain gradient descent.
+
+P: flattened shared parameters. N: images in a batch.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from leap_rl.core.processor import Precision
+from leap_rl.networks.classifier import make_classifier
+from leap_rl.networks.encoders import initialize
+from leap_rl.networks.parameters import Layout, flatten_parameters
+
+Share = Literal["all_but_last", "all"]
+
+
+class Batch(NamedTuple):
+    """Images and their classes."""
+
+    images: Tensor
+    """float32 [N, 1, H, W], 0 for paper and 1 for ink."""
+    labels: Tensor
+    """int64 [N], the classes' numbers."""
+
+
+class Metrics(NamedTuple):
+    """How well a batch is classified."""
+
+    loss: Tensor
+    """Mean cross-entropy, 0-d; the f of the task's gradient path."""
+    error: Tensor
+    """Share of the images that are taken for another class, float64, 0-d."""
+
+
+class ClassifierLearner:
+    """A network, its parameters in one vector, and gradient descent on them.
+
+    One update, with the gradient path in the caller's hands::
+
+        metrics = learner.metrics(batch)
+        gradient = learner.backward(metrics.loss)
+        path.observe(learner.shared, metrics.loss.detach(), gradient)
+        learner.step()
+
+    The parameters and the gradient of an update stay readable until the next one is done. Between
+    `step` and the next `backward` the learner is its `parameters` and nothing else.
+
+    Attributes:
+        network: Encoder and last layer.
+        flat: Their parameters and gradients as vectors; the first P are the shared ones.
+        shared_size: P.
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: int,
+        share: Share,
+        lr: float,
+        head_generator: torch.Generator,
+        precision: Precision = "float32",
+    ) -> None:
+        """Draw the last layer from `head_generator`; the encoder is zero until `load_shared`.
+
+        `share` says which parameters are the shared ones. bfloat16 casts as torch's autocast does.
+        """
+        self._lr = lr
+        self._casting = partial(
+            torch.autocast, "cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"
+        )
+        self.network = make_classifier(classes)
+        initialize(self.network.head, head_generator)
+        self.flat = flatten_parameters(self.network)
+        self.shared_size = shared_layout(self.flat.layout, share).size
+
+    @property
+    def shared(self) -> Tensor:
+        """float32 [P], a view of the shared parameters; each update has a new one."""
+        return self.flat.vector[: self.shared_size]
+
+    @property
+    def parameters(self) -> Tensor:
+        """All parameters as a vector, float32; each update has a new one."""
+        return self.flat.vector
+
+    def load_shared(self, theta: Tensor) -> None:
+        """Copy the shared parameters in, float32 [P]; the others stay as they are."""
+        assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
+        self.shared.copy_(theta)
+
+    def load_parameters(self, vector: Tensor) -> None:
+        """Copy all parameters in; ValueError if they are those of another network."""
+        if vector.shape != self.flat.vector.shape:
+            raise ValueError(
+                f"parameters: {tuple(vector.shape)}, and this network's are "
+                f"{tuple(self.flat.vector.shape)}; they are another network's"
+            )
+        self.flat.vector.copy_(vector)
+
+    def metrics(self, batch: Batch) -> Metrics:
+        """Return the loss of a batch, with its graph, and its error."""
+        with self._casting():
+            logits = self.network(batch.images)
+        return metrics(logits.to(self.parameters.dtype), batch.labels)
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """Compute the gradient and return its shared part, [P], a view until the next but one."""
+        self.flat.zero_grad()
+        torch.autograd.backward(loss)
+        return self.flat.grad[: self.shared_size]
+
+    def step(self) -> None:
+        """Take one step of gradient descent: θ − lr·∇f."""
+        flat = self.flat
+        torch.sub(flat.vector, flat.grad, alpha=self._lr, out=flat.spare)
+        flat.swap()
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> Metrics:
+        """Return loss and error of a batch, without a graph."""
+        return self.metrics(batch)
+
+    def loss_at(self, vector: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of a batch at other parameters, as a function that torch.func takes."""
+        with self._casting():
+            logits = functional_call(self.network, self.flat.layout.named(vector), (batch.images,))
+        return metrics(logits.to(vector.dtype), batch.labels).loss
+
+
+def metrics(logits: Tensor, labels: Tensor) -> Metrics:
+    """Return how well logits [N, classes] say the labels [N]."""
+    wrong = logits.detach().argmax(dim=1) != labels
+    return Metrics(F.cross_entropy(logits, labels), wrong.double().mean())
+
+
+def shared_layout(layout: Layout, share: Share) -> Layout:
+    """Return the shared part of a classifier's layout."""
+    return layout if share == "all" else layout.prefix("encoder")

@@ -1,0 +1,167 @@
+"""An alphabet to tell the characters of: the paper's image experiment, one task of it.
+
+Everything random is a function of the task's seed and of which update it is for: the order of the
+images, and how each is turned, scaled and shifted. A task's snapshot is therefore its parameters
+and its count of updates.
+
+Dimensions: P flattened shared parameters, N images in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.learners.classifier.augmentation import random_affine
+from leap_rl.learners.classifier.classifier import Batch, ClassifierLearner
+from leap_rl.learners.classifier.unrolled import gradient_through_descent
+from leap_rl.learners.descent import DescentTask
+from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
+from leap_rl.meta.point import Point
+from leap_rl.tasks.images.config import (
+    CLASSES,
+    TRAINING_IMAGES,
+    VALIDATION_IMAGES,
+    OmniglotConfig,
+)
+
+if TYPE_CHECKING:
+    from leap_rl.core.choices import LossDifference
+
+
+class OmniglotTask(DescentTask):
+    """Learns to tell 20 characters of one alphabet.
+
+    Args:
+        spec: The alphabet, and the seed that the last layer, batches and augmentation come from.
+        images: uint8 [20 characters, 20 drawers, H, W], the last five drawers for validation.
+        config: The budget and how it is learned.
+        loss_difference: Whether to compute each batch's loss after the update too.
+        second_order: Whether the end's gradient is by the start, through all updates, on the
+            validation images ("MAML differs from Leap in that it evaluates the meta objective on
+            a held-out test set"), rather than by the end, on one more batch.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        images: NDArray[np.uint8],
+        config: OmniglotConfig,
+        loss_difference: LossDifference = "next_batch",
+        second_order: bool = False,
+    ) -> None:
+        super().__init__(
+            updates=config.updates,
+            agent_steps_per_update=config.batch_size,
+            loss_difference=loss_difference,
+        )
+        self._seed = spec.seed
+        self.config = config
+        self._second_order = second_order
+        shown = torch.from_numpy(images.astype(np.float32)).div_(255.0)
+        training, validating = torch.split(shown, [TRAINING_IMAGES, VALIDATION_IMAGES], dim=1)
+        self._training = training.reshape(-1, 1, *shown.shape[2:])
+        self._labels = torch.arange(CLASSES).repeat_interleave(TRAINING_IMAGES)
+        self.learner = ClassifierLearner(
+            classes=CLASSES,
+            share=config.share,
+            lr=config.lr,
+            head_generator=self._generator(Purpose.HEADS),
+            precision=config.precision,
+        )
+        self._validation = Batch(
+            # Turned once and for all: the same images then judge a task at any time.
+            self._augmented(validating.reshape(-1, 1, *shown.shape[2:]), "validation"),
+            torch.arange(CLASSES).repeat_interleave(VALIDATION_IMAGES),
+        )
+        self._end_batches = 0
+        self._start: Tensor | None = None
+        self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    def advance(self, observe: Observe) -> Progress:
+        """Take one step of gradient descent; validate where it is due."""
+        batch = self.batch(self._updates)
+        metrics = self.learner.metrics(batch)
+        gradient = self.learner.backward(metrics.loss)
+        loss = metrics.loss.detach()
+        observe(self._point(self.learner.shared, loss, gradient))
+        self.learner.step()
+        self._count_update(lambda: self.learner.evaluate(batch).loss)
+        losses = {"total": float(loss), "training_error": float(metrics.error)}
+        every = self.config.validate_every
+        if self.done or (every is not None and self._updates % every == 0):
+            validation = self.learner.evaluate(self._validation)
+            losses["validation"] = float(validation.loss)
+            losses["validation_error"] = float(validation.error)
+        return self._progress(losses)
+
+    def end_point(self, *, with_grad: bool) -> Point:
+        """Return the last point with one more batch's loss, or what MAML asks for in its place."""
+        if self._second_order:
+            return self._end_by_the_start()
+        metrics = self.learner.metrics(self.batch(self._updates + self._end_batches))
+        self._end_batches += 1
+        gradient = self.learner.backward(metrics.loss) if with_grad else None
+        return self._point(self.learner.shared, metrics.loss.detach(), gradient)
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Return copies of the parameters, named encoder.* and head.*."""
+        return self.learner.flat.copies()
+
+    def _load_shared(self, shared: Tensor) -> None:
+        self.learner.load_shared(shared)
+        if self._second_order:
+            self._start = self.learner.parameters.clone()
+
+    def _own_state(self) -> TaskState:
+        state = {"parameters": self.learner.parameters.numpy().copy()}
+        if self._start is not None:
+            state["start"] = self._start.numpy().copy()
+        return state
+
+    def _restore_own(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.learner.load_parameters(torch.from_numpy(state["parameters"].copy()))
+        if self._second_order:
+            self._start = torch.from_numpy(state["start"].copy())
+
+    def batch(self, update: int) -> Batch:
+        """Return the batch of an update, from 0: images in a random order, all before any again."""
+        size, count = self.config.batch_size, len(self._training)
+        places = range(update * size, (update + 1) * size)
+        indices = torch.stack([self._order(place // count)[place % count] for place in places])
+        images = self._augmented(self._training[indices], "training", update)
+        return Batch(images, self._labels[indices])
+
+    def _order(self, epoch: int) -> Tensor:
+        """Return the order in which one round through the training images shows them."""
+        if self._epoch[0] != epoch:
+            generator = self._generator(Purpose.DATA, "order", epoch)
+            self._epoch = (epoch, torch.randperm(len(self._training), generator=generator))
+        return self._epoch[1]
+
+    def _augmented(self, images: Tensor, *path: int | str) -> Tensor:
+        if not self.config.augment:
+            return images
+        return random_affine(images, self._generator(Purpose.DATA, "augmentation", *path))
+
+    def _generator(self, purpose: Purpose, *path: int | str) -> torch.Generator:
+        return torch.Generator().manual_seed(derive_seed(self._seed, purpose, *path))
+
+    def _end_by_the_start(self) -> Point:
+        assert self._start is not None
+        gradient, loss = gradient_through_descent(
+            self.learner.loss_at,
+            self._start,
+            batches=[self.batch(update) for update in range(self._updates)],
+            last_batch=self._validation,
+            lr=self.config.lr,
+        )
+        gradient = gradient.detach()[: self.learner.shared_size].contiguous()
+        return self._point(self.learner.shared, loss.detach(), gradient)

@@ -1,0 +1,188 @@
+"""What can be set about the agent. Importing this costs no import of torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from leap_rl.core.processor import Precision
+from leap_rl.networks.custom import ENCODERS, EncoderSpec, is_custom
+
+LARGEST = 1e6
+"""Rates and coefficients beyond this overflow float32 somewhere along the way."""
+
+Share = Literal["encoder", "convolutions"]
+"""Which parameters the tasks share."""
+
+InitialWeights = Literal["torch", "he"]
+"""How random weights are drawn."""
+
+GAINS: dict[InitialWeights, dict[str, float | None]] = {
+    "torch": {"encoder": None, "value": None, "policy": None},
+    "he": {"encoder": math.sqrt(2.0), "value": 1.0, "policy": 0.01},
+}
+"""The gains of `networks.encoders.initialize`, by part of the network."""
+
+RMSPropStart = Literal["zero", "one", "bias_corrected"]
+"""What the running mean of squared gradients is before the first update."""
+
+PathLoss = Literal["total", "policy", "value"]
+"""Which part of the loss is the f of a task's gradient path."""
+
+AutoPrecision = Literal["auto", Precision]
+"""Type of weights and activations within the network."""
+
+Device = Literal["auto", "cpu", "cuda"]
+"""Where the network is computed."""
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """An advantage actor-critic agent. "Paper" is Leap's appendix "Experiment details: Atari"."""
+
+    encoder: str = "mnih2013"
+    """The encoder, whose parameters the tasks share. mnih2013: paper ("the same network as in Mnih
+    et al. 2013"). nature: Mnih et al. 2015. impala: Espeholt et al. 2018's deep one. minatar: Young
+    and Tian 2019's, for pictures of 10 × 10. mlp: two layers of 64 tanh (Schulman et al. 2017), for
+    observations that are vectors, which take it in place of mnih2013. module:name is one of your
+    own, which needs --trust_imports on the command line."""
+
+    encoder_arguments: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of an encoder of your own, such as '{"width": 64}'."""
+
+    encoder_sha256: str | None = None
+    """SHA-256 of the file that defines an encoder of your own. Found when the run is made, and
+    written down; what is given must be met."""
+
+    share: Share = "encoder"
+    """Which of its parameters the tasks share and the initialization holds. encoder: all. The
+    linear layer, which has most of them, may be thought of as each game's own: convolutions shares
+    all that comes before it, and each task draws its linear layer as it draws its heads. Not given
+    in the paper."""
+
+    initial_weights: InitialWeights = "torch"
+    """How random weights are drawn. torch: weights and biases uniform within 1/√inputs, torch's
+    default. he: weights uniform with deviations of √2/√inputs in the encoder (He et al. 2015),
+    1/√inputs in the value's head and 0.01/√inputs in the policy's, biases zero; the gains are
+    those of OpenAI Baselines' A2C. Not given in the paper."""
+
+    value_gain: float | None = None
+    """Gain of the first weights of the value's head: near 0 its first errors do not reach the
+    encoder. None: as initial_weights has it."""
+
+    lr: float = 1e-4
+    """Learning rate of the agent's RMSProp. Paper."""
+
+    rmsprop_alpha: float = 0.99
+    """Decay, for each update, of the running mean of squared gradients. Paper."""
+
+    rmsprop_eps: float = 1e-4
+    """Added to the root of that mean, outside the root. The value is the paper's; the place, not
+    given there, is torch's."""
+
+    rmsprop_start: RMSPropStart = "bias_corrected"
+    """How that mean starts. bias_corrected: at zero, divided by 1 - alpha^t at update t, as in
+    Adam. one: at one, as in TensorFlow, which the A2C literature used. zero: torch's own, whose
+    first update is ten rates long in every coordinate and destroys an initialization. Not given in
+    the paper."""
+
+    gamma: float = 0.99
+    """Discount for each agent step. Paper."""
+
+    entropy_coefficient: float = 0.01
+    """Weight of the policy's entropy, which the loss rewards. Paper ("entropy cost")."""
+
+    value_coefficient: float = 0.5
+    """Weight of the mean squared error of the values. Not given in the paper; 0.5 is
+    customary."""
+
+    reward_clip: float = 5.0
+    """Rewards are clipped to [-reward_clip, reward_clip] for learning, never for reporting. Paper.
+    Infinity clips nothing."""
+
+    max_grad_norm: float = math.inf
+    """The gradient that an update descends is scaled down to this norm where it is longer; the
+    gradient path's own is not. Infinity clips nothing. The paper mentions no clipping."""
+
+    precision: AutoPrecision = "auto"
+    """Weights and activations within the network; parameters, their gradients, the loss and the
+    path's sums are float32. auto, resolved when a run is made: bfloat16 for the encoders of screens
+    on a CPU with the units for it (AMX or AVX512_BF16), where it is much faster, otherwise float32,
+    as for minatar and mlp."""
+
+    device: Device = "auto"
+    """Where the network is computed. auto is cpu: what is measured, and what the promise of the
+    same bits holds for. cuda shares a GPU among trainers (runtime.gpus_per_trainer)."""
+
+    path_loss: PathLoss = "total"
+    """The loss f whose surface the gradient path runs over, and whose gradient it takes. total:
+    policy + value_coefficient·value − entropy_coefficient·entropy, what the updates descend.
+    policy or value: that part alone. Not given in the paper."""
+
+    @property
+    def encoder_spec(self) -> EncoderSpec:
+        """Which encoder, and what it is made with."""
+        return EncoderSpec(
+            name=self.encoder, arguments=self.encoder_arguments, sha256=self.encoder_sha256
+        )
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """The options that the encoder has no use for."""
+        return () if is_custom(self.encoder) else ("encoder_arguments", "encoder_sha256")
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that have to be imported to make the encoder."""
+        return (self.encoder.partition(":")[0],) if is_custom(self.encoder) else ()
+
+    def __post_init__(self) -> None:
+        self._check_encoder()
+        for name, known in _CHOICES.items():
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"agent.{name} = {value!r}: must be one of {', '.join(known)}")
+        rate = "be greater than 0 and finite, at most 1e6"
+        weight = "be at least 0 and finite, at most 1e6"
+        bound = "be greater than 0 (infinity clips nothing)"
+        gain = self.value_gain
+        for name, holds, demand in (
+            ("lr", 0 < self.lr <= LARGEST, rate),
+            ("rmsprop_alpha", 0 <= self.rmsprop_alpha < 1, "lie in [0, 1)"),
+            ("rmsprop_eps", 0 < self.rmsprop_eps <= LARGEST, rate),
+            ("gamma", 0 <= self.gamma <= 1, "lie in [0, 1]"),
+            ("entropy_coefficient", 0 <= self.entropy_coefficient <= LARGEST, weight),
+            ("value_coefficient", 0 <= self.value_coefficient <= LARGEST, weight),
+            ("value_gain", gain is None or 0 < gain <= LARGEST, f"{rate}, or null"),
+            ("reward_clip", self.reward_clip > 0, bound),
+            ("max_grad_norm", self.max_grad_norm > 0, bound),
+        ):
+            if not holds:
+                raise ValueError(f"agent.{name} = {getattr(self, name)}: must {demand}")
+
+    def _check_encoder(self) -> None:
+        if is_custom(self.encoder):
+            if self.share != "encoder":
+                raise ValueError(
+                    f"agent.share = {self.share}: which parameters these are is not known of "
+                    f"agent.encoder = {self.encoder}; take encoder"
+                )
+            return
+        if self.encoder not in ENCODERS:
+            raise ValueError(
+                f"agent.encoder = {self.encoder!r}: must be one of {', '.join(ENCODERS)}, or "
+                "module:name of one of your own"
+            )
+        for name in self.without_effect:
+            if value := getattr(self, name):
+                raise ValueError(
+                    f"agent.{name} = {value}: has no effect with agent.encoder = {self.encoder}; "
+                    "leave it out"
+                )
+
+
+_CHOICES = {
+    name: get_args(hint)
+    for name, hint in get_type_hints(AgentConfig).items()
+    if get_origin(hint) is Literal
+}

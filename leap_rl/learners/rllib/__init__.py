@@ -1,0 +1,23 @@
+"""Our encoders and games within RLlib's algorithms, and their agents observed for Leap.
+
+Names are loaded when first used: Ray takes seconds to import.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leap_rl.learners.rllib.env import LeapEnv
+    from leap_rl.learners.rllib.module import LeapEncoderModule
+
+__all__ = ["LeapEncoderModule", "LeapEnv"]
+
+_MODULE_OF = {"LeapEncoderModule": "module", "LeapEnv": "env"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

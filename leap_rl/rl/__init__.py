@@ -1,4 +1,0 @@
-"""Advantage actor-critic without its environments, in torch alone.
-
-Nothing is imported here, so that reading `leap_rl.rl.config` costs no import of torch.
-"""

@@ -1,0 +1,1 @@
+"""Initializations to share: by name, on the hub, as ONNX, with a model card."""

@@ -1,0 +1,134 @@
+"""Model cards: Markdown for a reader, front matter for programs, as Hugging Face's hub has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import yaml
+
+from leap_rl.core import plain_yaml
+from leap_rl.networks.custom import EncoderSpec
+from leap_rl.storage.run_folder import INITIALIZATION
+
+CARD = "README.md"
+OPTIONS = "config.yaml"
+FILES = (INITIALIZATION, OPTIONS, CARD)
+"""Of an exported initialization, all of which are there."""
+ONNX = "encoder.onnx"
+"""The encoder again, where it was asked for."""
+
+_FENCE = "---\n"
+_FRONT = {
+    "license": "apache-2.0",
+    "library_name": "leap-rl",
+    "pipeline_tag": "reinforcement-learning",
+    "tags": ["leap", "meta-learning", "reinforcement-learning"],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What is known of an exported initialization."""
+
+    name: str
+    encoder: str
+    """As `agent.encoder` names it."""
+    observation_shape: tuple[int, ...]
+    """Height, width and channels, or a vector's length."""
+    share: str
+    """As `agent.share` says it: the whole encoder, or its convolutions alone."""
+    method: str
+    """As `meta.method` names it."""
+    games: tuple[str, ...]
+    """That it was meta-trained on."""
+    meta_steps: int
+    agent_steps: int
+    """Of all its agents together."""
+    seed: int
+    leap_rl: str
+    """The version that made it."""
+    sha256: str
+    """Of the file of parameters."""
+    verdicts: tuple[str, ...]
+    """What evaluations found, a few sentences each."""
+    encoder_arguments: Mapping[str, Any] = field(default_factory=dict)
+    """As `agent.encoder_arguments` gives them."""
+    encoder_sha256: str | None = None
+    """Of the file that defines an encoder that is none of leap_rl's."""
+
+    @property
+    def encoder_spec(self) -> EncoderSpec:
+        """Which encoder, and what it is made with."""
+        return EncoderSpec(
+            name=self.encoder, arguments=self.encoder_arguments, sha256=self.encoder_sha256
+        )
+
+
+def write_card(card: Card) -> str:
+    """Return a card's text."""
+    known = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(card).items()
+    }
+    shape = " x ".join(map(str, card.observation_shape))
+    made = fill(
+        f"The starting weights of an encoder (`{card.encoder}`, observations of {shape}), "
+        f"meta-trained by leap_rl {card.leap_rl}: {card.method}, {card.meta_steps} meta-steps, "
+        f"{card.agent_steps:,} agent steps in all, on {', '.join(card.games)}; seed {card.seed}. "
+        f"`{OPTIONS}` has every option.",
+        width=100,
+    )
+    measured = "\n".join(
+        fill(verdict, width=100, initial_indent="* ", subsequent_indent="  ")
+        for verdict in card.verdicts
+    )
+    return f"""\
+{_FENCE}{plain_yaml.dump({**_FRONT, "leap_rl": known})}{_FENCE}
+# {card.name}
+
+{made}
+
+## Measured
+
+{measured or "Nothing yet: `leap-rl evaluate` compares it with a random start."}
+
+## Use
+
+`{INITIALIZATION}` has the parameters by name, as safetensors; its SHA-256 is
+`{card.sha256}`.
+
+`FOLDER` is this folder, or `hf://USER/REPO` where it lies on Hugging Face's hub.
+
+```bash
+leap-rl evaluate --init FOLDER --games GAMES    # against random starts
+```
+
+```python
+encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 features
+```
+"""
+
+
+def read_card(folder: Path) -> Card:
+    """Return the card in a folder.
+
+    Raises:
+        ValueError: There is none, or it is not as `write_card` writes it.
+    """
+    path = folder / CARD
+    try:
+        _, front, _ = path.read_text().split(_FENCE, 2)
+        known: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in plain_yaml.load(front)["leap_rl"].items()
+        }
+        return Card(**known)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: is no card that leap-rl export wrote: {reason}") from None

@@ -1,0 +1,153 @@
+"""Exported initializations by name: which folder a name stands for, and what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import exists
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from leap_rl.core.urls import is_url
+from leap_rl.networks.custom import check_trust
+from leap_rl.sharing import hub
+from leap_rl.sharing.card import CARD, FILES, OPTIONS, Card, read_card
+from leap_rl.storage.run_folder import INITIALIZATION
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PREFIX: Final = "pretrained:"
+"""What the name of one that comes with leap_rl starts with."""
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """An initialization in a folder on this machine, as ``leap-rl export`` writes it."""
+
+    place: str
+    """What names these very bytes in a record: the file, pretrained:NAME, or hf://USER/REPO@COMMIT
+    with the hash of the commit."""
+    name: str
+    """For tables and figures."""
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        """The file of parameters."""
+        return self.folder / INITIALIZATION
+
+    @cached_property
+    def card(self) -> Card:
+        """What is known of it.
+
+        Raises:
+            ValueError: There is no card, or it is not as ``leap-rl export`` writes it.
+        """
+        return read_card(self.folder)
+
+    def read(self) -> bytes:
+        """Return the file of parameters.
+
+        Raises:
+            ValueError: It cannot be read, or is not the one that the card was written for.
+        """
+        try:
+            data = self.file.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{self.file}: cannot be read: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != self.card.sha256:
+            raise ValueError(f"{self.file}: is not the file that its card was written for")
+        return data
+
+    def load(self, *, trust_imports: bool = False) -> nn.Module:
+        """Return the encoder, on the CPU; see `leap_rl.sharing.pretrained.load`."""
+        check_trust(self.card.encoder_spec, self.folder, trusts_imports=trust_imports)
+        if self.card.share != "encoder":
+            raise ValueError(
+                f"{self.folder}: holds the {self.card.share} alone, and the rest of an encoder "
+                "starts at random; leap-rl learn --init takes it"
+            )
+        return encoder_of(self.card, self.read())
+
+
+def names() -> list[str]:
+    """Return the names of those that come with leap_rl, in alphabetical order."""
+    return sorted(path.parent.name for path in _HERE.glob(f"*/{CARD}"))
+
+
+def locate(name: str) -> Path:
+    """Return the folder of one that comes with leap_rl; the prefix may stand before its name.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    name = name.removeprefix(PREFIX)
+    if name not in names():
+        raise ValueError(f"there is no pretrained {name!r}; there are {', '.join(names())}")
+    return _HERE / name
+
+
+def find(given: str | Path) -> Exported | None:
+    """Return the exported initialization that a name stands for; none if it names something else.
+
+    pretrained:NAME, hf://USER/REPO and hf://USER/REPO@REVISION (which are downloaded), and a folder
+    with parameters and the options of their run stand for one. A run has no parameters beside its
+    options, and a checkpoint no options beside its parameters.
+
+    Raises:
+        ValueError: There is none of that name, it cannot be downloaded, or what was downloaded is
+            damaged.
+    """
+    given = str(given)
+    if given.startswith(PREFIX):
+        folder = locate(given)
+        return Exported(place=given, name=folder.name, folder=folder)
+    if given.startswith(hub.PREFIX):
+        folder, place, name = hub.download(given)
+        found = Exported(place=place, name=name, folder=folder)
+        found.read()  # which checks it
+        return found
+    folder = Path(given)
+    if not is_url(given) and all(exists(folder / name) for name in (INITIALIZATION, OPTIONS)):
+        file = str(folder / INITIALIZATION)
+        return Exported(place=file, name=folder.absolute().name, folder=folder)
+    return None
+
+
+def named(given: str | Path) -> Exported:
+    """Return the exported initialization that a name stands for, as `find` does.
+
+    Raises:
+        ValueError: There is none, or what `find` raises.
+    """
+    found = find(given)
+    if found is None:
+        missing = [name for name in FILES if not exists(Path(given) / name)]
+        raise ValueError(
+            f"{given}: is no folder that leap-rl export wrote ({', '.join(missing)} is not there); "
+            f"those that come with leap_rl are {', '.join(names())}"
+        )
+    return found
+
+
+def encoder_of(card: Card, data: bytes) -> nn.Module:
+    """Return the encoder that a card and the bytes of a file of parameters describe, on the CPU.
+
+    Raises:
+        ValueError: The bytes are no parameters, or there is no such encoder.
+    """
+    from leap_rl.networks.encoders import make_encoder
+    from leap_rl.networks.parameters import load_parameters
+    from leap_rl.sharing.initialization import load_tensors
+
+    try:
+        encoder = make_encoder(card.encoder_spec, card.observation_shape)
+        load_parameters(encoder, load_tensors(data))
+    except (RuntimeError, TypeError) as error:  # torch's
+        reason = " ".join(str(error).split())
+        raise ValueError(f"the parameters are not those of the card's encoder: {reason}") from None
+    return encoder

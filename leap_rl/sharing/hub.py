@@ -1,0 +1,182 @@
+"""Exported initializations in repositories of Hugging Face's hub.
+
+Everything goes through huggingface_hub: its cache, its proxies, its token (HF_TOKEN or `hf auth
+login`), which is neither kept here nor shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from leap_rl.core.urls import redacted
+from leap_rl.core.version import __version__
+from leap_rl.sharing.card import FILES, ONNX
+
+PREFIX: Final = "hf://"
+"""What the name of a repository starts with wherever an initialization may be named."""
+
+_REPOSITORY = r"[\w-][\w.-]*/[\w-][\w.-]*"
+_NAME = re.compile(rf"{PREFIX}({_REPOSITORY})(?:@((?!.*\.\.)[\w./-]+))?", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_LOG_IN = "log in by `hf auth login`, or set HF_TOKEN"
+
+
+def download(given: str) -> tuple[Path, str, str]:
+    """Return the files that a name stands for, from the hub or from huggingface_hub's cache.
+
+    No other file of the repository is downloaded. Without a network the newest commit in the cache
+    counts.
+
+    Args:
+        given: hf://USER/REPO or hf://USER/REPO@REVISION.
+
+    Returns:
+        Their folder; what names these very bytes, hf://USER/REPO@COMMIT; a name for tables.
+
+    Raises:
+        ValueError: The name is none, huggingface_hub is missing, there is no such repository or
+            revision, the hub cannot be reached, or a file is missing there.
+    """
+    match = _NAME.fullmatch(given)
+    if match is None:
+        raise ValueError(
+            f"{redacted(given)}: must be {PREFIX}USER/REPO or {PREFIX}USER/REPO@REVISION"
+        )
+    repository, revision = match.groups()
+    library = _library()
+    with _telling(repository, revision):
+        folder = Path(
+            library.snapshot_download(
+                repository,
+                revision=revision,
+                allow_patterns=list(FILES),
+                library_name="leap-rl",
+                library_version=__version__,
+            )
+        )
+    commit = folder.name  # as its cache is laid out
+    assert _COMMIT.fullmatch(commit), folder
+    if missing := [name for name in FILES if not (folder / name).is_file()]:
+        raise ValueError(
+            f"the repository {repository} lacks {', '.join(missing)}, so it is none that `leap-rl "
+            "push` made"
+        )
+    name = repository.partition("/")[2]
+    if revision is not None:
+        name += f"@{revision[:7] if revision == commit else revision}"
+    return folder, f"{PREFIX}{repository}@{commit}", name
+
+
+def upload(folder: Path, repository: str, *, private: bool) -> str:
+    """Commit an exported folder's files to a repository, which is made if there is none.
+
+    Args:
+        folder: As ``leap-rl export`` writes it. No other file in it is uploaded.
+        repository: USER/REPO.
+        private: Whether others may not see it.
+
+    Returns:
+        The hash of the commit.
+
+    Raises:
+        ValueError: The name is none, huggingface_hub or a token is missing, the hub cannot be
+            reached or refuses, or the repository is to be private and is there already for all.
+    """
+    check_repository(repository)
+    library = _library()
+    with _telling(repository):
+        if library.get_token() is None:
+            raise ValueError(f"no token for the hub was found; {_LOG_IN}")
+        api = library.HfApi(library_name="leap-rl", library_version=__version__)
+        api.create_repo(repository, private=private or None, exist_ok=True)
+        if private and not api.model_info(repository).private:
+            raise ValueError(
+                f"--private: the repository {repository} is there already and public; make it "
+                "private in its settings, or name another"
+            )
+        commit: str = api.create_commit(
+            repository,
+            [
+                library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name)
+                for name in (*FILES, ONNX)
+                if (folder / name).exists()
+            ],
+            commit_message=f"Upload by leap_rl {__version__}",
+        ).oid
+    return commit
+
+
+def check_repository(repository: str) -> None:
+    """Raise ValueError for what cannot name a repository."""
+    if not re.fullmatch(_REPOSITORY, repository, re.ASCII):
+        raise ValueError(f"{repository}: must be USER/REPO, the name of a repository on the hub")
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ValueError(
+            "huggingface_hub is not installed, which repositories on the hub need; "
+            "`pip install 'leap-rl[hub]'` installs it"
+        ) from None
+    return huggingface_hub
+
+
+@contextmanager
+def _telling(repository: str, revision: str | None = None) -> Iterator[None]:
+    """Say in one line what the hub, or the way there, raises; show no progress bars.
+
+    The libraries below raise errors of their own, which have no base in common.
+    """
+    from huggingface_hub import errors, utils
+
+    bars = not utils.are_progress_bars_disabled()
+    try:
+        utils.disable_progress_bars()
+        yield
+    except errors.GatedRepoError:
+        raise ValueError(
+            f"{_endpoint()}/{repository} asks for consent first, in a browser; {_LOG_IN}"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise ValueError(f"the repository {repository} has no revision {revision}") from None
+    except errors.RepositoryNotFoundError:
+        raise ValueError(
+            f"{_endpoint()} has no repository {repository}, or a private one that you may not "
+            f"read; {_LOG_IN}"
+        ) from None
+    except Exception as error:
+        raise ValueError(_reason(error)) from None
+    finally:
+        if bars:
+            utils.enable_progress_bars()
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong, without the token, which a refused header would show."""
+    from huggingface_hub import errors
+
+    chain = [error]
+    while chain[-1].__cause__ is not None and not isinstance(chain[-1], errors.HfHubHTTPError):
+        chain.append(chain[-1].__cause__)
+    last = chain[-1]
+    text = str(last) or type(last).__name__
+    if isinstance(last, errors.HfHubHTTPError):
+        status = last.response.status_code
+        text = f"{_endpoint()} answers {status}: {last.server_message or text}"
+        text += f"; {_LOG_IN}" if status == 401 else ""
+    elif any(isinstance(one, OSError | errors.HTTPError) for one in chain):
+        text = f"{_endpoint()} cannot be reached: {text}"
+    elif not isinstance(last, ValueError):
+        text = f"{type(last).__name__}: {text}"
+    return redacted(" ".join(re.sub(r"Bearer .*", "Bearer ...", text).split()))
+
+
+def _endpoint() -> str:
+    """Return the hub's address (HF_ENDPOINT)."""
+    return str(_library().constants.ENDPOINT)

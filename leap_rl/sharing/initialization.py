@@ -1,0 +1,58 @@
+"""Initializations on disk: shared parameters by name, as safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+from torch import Tensor
+
+from leap_rl.core.urls import redacted
+from leap_rl.networks.parameters import Layout
+from leap_rl.storage.object_store import read_file
+
+
+def save_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the bytes of a safetensors file; equal tensors give equal bytes."""
+    arrays = {name: np.array(tensor.numpy(), order="C") for name, tensor in tensors.items()}
+    return bytes(save(arrays))
+
+
+def load_tensors(data: bytes) -> dict[str, Tensor]:
+    """Return the tensors in the bytes of a safetensors file.
+
+    Raises:
+        ValueError: The bytes are no safetensors file, or one of numbers that NumPy does not have.
+    """
+    try:
+        arrays = load(data)
+    except SafetensorError as error:
+        raise ValueError(f"no safetensors file ({error})") from None
+    except KeyError as error:
+        raise ValueError(f"holds numbers of type {error.args[0]}; convert them to F32") from None
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+
+def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
+    """Read shared parameters from a file, by its path or URL.
+
+    Returns:
+        The parameters, float32 [P], and the file's SHA-256 in hexadecimal.
+
+    Raises:
+        ValueError: There is no such file, or its parameters are not those of ``layout``, or
+            not finite.
+    """
+    try:
+        data = read_file(url)
+    except (OSError, ValueError, ImportError) as error:
+        reason = redacted(" ".join(str(error).split()))
+        raise ValueError(f"cannot be read: {reason}") from None
+    vector = layout.pack(load_tensors(data))
+    if not torch.isfinite(vector).all():
+        raise ValueError("holds NaN or infinity")
+    return vector, hashlib.sha256(data).hexdigest()

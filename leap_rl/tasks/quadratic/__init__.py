@@ -1,1 +1,0 @@
-"""Noisy quadratic bowls, for tests and for debugging."""
