@@ -30,10 +30,7 @@ from torch import Tensor
 from benchmarks.harness import experiment
 from benchmarks.harness.agents import Curve, compared, learn, summary_of
 from benchmarks.harness.cells import Cell, key_of
-from leap_rl.app.initializations import find_initialization, read_theta0
-from leap_rl.app.policies import make_tasks
-from leap_rl.config import TrainConfig
-from leap_rl.core.parsing import config_parser, parse, spelled
+from leap_rl.core.parsing import parse_options
 from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import reward_panels
@@ -42,6 +39,9 @@ from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import Layout, load_parameters
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.initializations import find_initialization, read_theta0
+from leap_rl.runs.kinds import make_tasks
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 WHOLE: Final = "whole encoder"
@@ -73,8 +73,7 @@ def config_of(init: str, games: Sequence[str], agent_steps: int) -> TrainConfig:
     if made is None:
         raise ValueError(f"--init {init}: lies in no run, so its network is not known")
     changed = {"task.games": list(games), "task.agent_steps": agent_steps}
-    parser = config_parser(TrainConfig, program=TrainConfig.command)
-    config = parse(parser, TrainConfig, spelled(changed), defaults=made)
+    config = parse_options(TrainConfig, changed, defaults=made)
     if encoder_shared_by(config.task, config.agent) is None or config.agent.share != "encoder":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"--init {init}: is no whole encoder of an agent of ours ({what})")

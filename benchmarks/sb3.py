@@ -31,12 +31,12 @@ from benchmarks.harness import experiment
 from benchmarks.harness.agents import Curve, compared, summary_of
 from benchmarks.harness.agents import learn as learn_task
 from benchmarks.harness.cells import Cell
-from leap_rl.config import TrainConfig
 from leap_rl.evaluation.plots import draw
 from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
 from leap_rl.evaluation.verdict import verdict_of
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
+from leap_rl.runs.config import TrainConfig
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "sb3_minatar.py"

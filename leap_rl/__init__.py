@@ -10,10 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leap_rl.api import Evaluation, Run, StopRun, evaluate, learn, load_encoder, resume, train
-    from leap_rl.config import EvaluateConfig, LearnConfig, TrainConfig
     from leap_rl.core.errors import RunFailedError
     from leap_rl.core.version import __version__
+    from leap_rl.runs.api import (
+        Evaluation,
+        Run,
+        StopRun,
+        evaluate,
+        learn,
+        load_encoder,
+        resume,
+        train,
+    )
+    from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
     from leap_rl.sharing import pretrained
 
 __all__ = [
@@ -34,9 +43,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "EvaluateConfig": "leap_rl.config",
-    "LearnConfig": "leap_rl.config",
-    "TrainConfig": "leap_rl.config",
+    "EvaluateConfig": "leap_rl.runs.config",
+    "LearnConfig": "leap_rl.runs.config",
+    "TrainConfig": "leap_rl.runs.config",
     "RunFailedError": "leap_rl.core.errors",
     "__version__": "leap_rl.core.version",
 }
@@ -50,7 +59,7 @@ def __getattr__(name: str) -> Any:
 
     if name == "pretrained":
         return import_module("leap_rl.sharing.pretrained")
-    return getattr(import_module(_HOMES.get(name, "leap_rl.api")), name)
+    return getattr(import_module(_HOMES.get(name, "leap_rl.runs.api")), name)
 
 
 def __dir__() -> list[str]:

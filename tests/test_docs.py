@@ -28,8 +28,8 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.cli.push import options as push_options
 from leap_rl.cli.report import options as report_options
-from leap_rl.config import COMMANDS as RUNS
 from leap_rl.core.parsing import TRUST_IMPORTS, config_parser, find, parse
+from leap_rl.runs.config import COMMANDS as RUNS
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
 OTHERS = ("resume", "fork", "report", "bench", "plan", "play", "export", "push")

@@ -7,7 +7,6 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 from leap_rl import pretrained
-from leap_rl.cli import main
+from leap_rl.runs.child import serve
+from leap_rl.runs.process import Request
 
 ROOT = Path(__file__).parents[1]
 
@@ -63,8 +63,8 @@ TINY = {
 }
 
 
-def in_this_process(words: Sequence[str], **_: object) -> None:
-    assert main(list(words)) == 0
+def in_this_process(request: Request, on_row: Any = lambda row: None) -> None:
+    assert serve(request, on_row) == 0
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -89,9 +89,9 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     if parameters:  # tests/api has the processes that evaluations run in
-        monkeypatch.setattr("leap_rl.api.runs.call", in_this_process)
-        monkeypatch.setattr("leap_rl.api.evaluations.call", in_this_process)
-        monkeypatch.setattr("leap_rl.app.clips.LONGEST_S", 1)
+        monkeypatch.setattr("leap_rl.runs.api.runs.call", in_this_process)
+        monkeypatch.setattr("leap_rl.runs.api.evaluations.call", in_this_process)
+        monkeypatch.setattr("leap_rl.runs.clips.LONGEST_S", 1)
     notebook = json.loads((ROOT / "examples/first_hour.ipynb").read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["metadata"].get("tags") for cell in cells].index(["parameters"]) == 0

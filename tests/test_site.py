@@ -20,8 +20,8 @@ from leap_rl.cli import COMMANDS
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
-from leap_rl.config import COMMANDS as RUNS
 from leap_rl.core.parsing import config_parser
+from leap_rl.runs.config import COMMANDS as RUNS
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = {**RUNS, "plan": PlanConfig, "play": PlayConfig}

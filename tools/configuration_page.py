@@ -25,11 +25,13 @@ from leap_rl.cli import COMMANDS, evaluate, main
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
-from leap_rl.config import COMMANDS as RUNS
-from leap_rl.config import OPERATIONAL, TrainConfig, ValidationConfig
 from leap_rl.envs.atari.settings import PRESETS
 from leap_rl.learners.config import AgentConfig
 from leap_rl.meta.config import MetaConfig
+from leap_rl.runs.config import COMMANDS as RUNS
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.fingerprint import OPERATIONAL
+from leap_rl.runs.validation import ValidationConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig

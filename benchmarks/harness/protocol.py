@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from benchmarks.harness.cells import Cell
-from leap_rl.config import flatten
+from leap_rl.core.parsing import flatten
 
 Protocol = Mapping[str, Any]
 

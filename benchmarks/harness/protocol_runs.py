@@ -15,7 +15,6 @@ from pyarrow.parquet import read_table
 
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import evaluate, meta_train, rows_of
-from leap_rl.core.parsing import spelled
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.meta_plots import cosine_table
 from leap_rl.evaluation.results import LearningCurve
@@ -53,7 +52,7 @@ def train_run(cell: Cell, *, out: Path) -> dict[str, Any]:
     options = dict(cell["options"])
     meta_steps = options.pop("meta.meta_steps")
     run = run_of(cell, out=out)
-    meta_train(run, [*spelled(options), "--seed", str(cell["seed"])], meta_steps=meta_steps)
+    meta_train(run, {**options, "seed": cell["seed"]}, meta_steps=meta_steps)
     rows = rows_of(run)[:meta_steps]
     budget = options["task.agent_steps"]
     ends = [final_returns(run, meta_step, budget) for meta_step in range(meta_steps)]
@@ -86,14 +85,14 @@ def evaluate_runs(cell: Cell, *, out: Path, trainers: int) -> dict[str, Any]:
     name = hashlib.sha256(key_of(cell).encode()).hexdigest()
     found = evaluate(
         out / "evaluations" / name[:16],
-        [
-            *(word for init in inits for word in ("--init", init)),
-            *("--games", json.dumps(asked["games"])),
-            *("--seeds", str(asked["agents"])),
-            *("--agent_steps", str(asked["agent_steps"])),
-            *("--own_start", json.dumps(asked.get("own_start", False))),
-            *("--seed", str(EVALUATION_SEED)),
-        ],
+        inits,
+        {
+            "task.games": asked["games"],
+            "seeds": asked["agents"],
+            "task.agent_steps": asked["agent_steps"],
+            "own_start": asked.get("own_start", False),
+            "seed": EVALUATION_SEED,
+        },
         trainers=trainers,
     )
     summary = summarize(found)

@@ -26,7 +26,6 @@ from benchmarks.harness import experiment, omniglot_options
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import meta_train, rows_of
 from benchmarks.harness.tables import write_table
-from leap_rl.core.parsing import spelled
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import mean_interval, shown
 from leap_rl.tracking.metrics import by_game
@@ -72,18 +71,15 @@ def run_cell(cell: Cell, *, data: str, out: Path) -> dict[str, Any]:
     return {**series, "trained_s": time.monotonic() - began_s}
 
 
-def training_options(cell: Cell, data: str) -> list[str]:
+def training_options(cell: Cell, data: str) -> dict[str, Any]:
     """Return the options of `leap-rl train` for a cell's configuration."""
-    return spelled(
-        omniglot_options.training(cell, data)
-        | {
-            "meta.p": cell["p"],
-            "meta.loss_in_path": cell["loss_in_path"],
-            "meta.stabilizer": cell["stabilizer"],
-            "meta.optimizer": "sgd",
-            "meta.meta_lr": META_LR[cell["p"]],
-        }
-    )
+    return omniglot_options.training(cell, data) | {
+        "meta.p": cell["p"],
+        "meta.loss_in_path": cell["loss_in_path"],
+        "meta.stabilizer": cell["stabilizer"],
+        "meta.optimizer": "sgd",
+        "meta.meta_lr": META_LR[cell["p"]],
+    }
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:

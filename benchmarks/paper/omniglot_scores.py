@@ -28,7 +28,6 @@ from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.curves import Curve, learn, moving_average
 from benchmarks.harness.runs import meta_train
 from benchmarks.harness.tables import write_table
-from leap_rl.core.parsing import spelled
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import IntervalEstimate, mean_interval, shown
@@ -133,10 +132,12 @@ def _task(cell: Cell, data: str) -> TaskConfig:
     return task.suite.resolve(task)
 
 
-def training_options(cell: Cell, data: str) -> list[str]:
+def training_options(cell: Cell, data: str) -> dict[str, Any]:
     """Return the options of `leap-rl train` for a cell's method."""
     method = cell["method"]
-    options = omniglot_options.training(cell, data) | {"meta.method": method}
+    options = omniglot_options.training(cell, data) | {
+        "meta.method": "pretraining" if method == "finetune" else method
+    }
     if method == "maml":
         options["task.omniglot.updates"] = MAML_UPDATES
     if method == "finetune":
@@ -145,7 +146,7 @@ def training_options(cell: Cell, data: str) -> list[str]:
         options |= {"meta.optimizer": "sgd", "meta.meta_lr": cell["meta_lr"]}
     if method == "leap":
         options["meta.p"] = 1
-    return spelled(options)
+    return options
 
 
 def cells_of(given: argparse.Namespace) -> list[Cell]:

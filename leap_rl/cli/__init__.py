@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from leap_rl.app.invocation import Invocation
 from leap_rl.core.determinism import prepare_environment
 from leap_rl.core.urls import redacted
+from leap_rl.runs.invocation import Invocation
+
+if TYPE_CHECKING:
+    from leap_rl.runs.header import LoadedRun
 
 COMMANDS: Final = {
     "train": "meta-train an initialization over many games",
@@ -111,6 +114,42 @@ def command_parser(command: str, description: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter,
         allow_abbrev=False,
     )
+
+
+def options_over(
+    config: type[Any], argv: Sequence[str], *, stored: Mapping[str, Any], program: str
+) -> Mapping[str, Any]:
+    """Return the options of a command line by dotted name, to be put over stored ones.
+
+    `--help` and `--print_config` show both together and leave, as they do in `parse`.
+    """
+    from leap_rl.core.parsing import config_parser, options_given, parse
+
+    if is_shown(argv):
+        parser = config_parser(config, program=program)
+        parse(parser, config, argv, defaults=stored, trusts_imports=True)
+    return options_given(config, argv)
+
+
+def is_shown(argv: Sequence[str]) -> bool:
+    """Whether the command line asks for options to be shown, and nothing else."""
+    return any(word.partition("=")[0] in ("-h", "--help", "--print_config") for word in argv)
+
+
+def carry_out_and_announce(
+    run: LoadedRun, call: Invocation, *, resumes: bool = False, opens: bool = False
+) -> int:
+    """Carry out a run, as `carry_out` does, and print what it came to; return the exit status.
+
+    With ``opens`` the report of an evaluation is shown in the browser.
+    """
+    from leap_rl.runs.execution import carry_out
+    from leap_rl.runs.kinds import kind_of
+
+    outcome = carry_out(run, call, resumes=resumes)
+    if outcome.status == 0:
+        kind_of(run.config).announce(run.folder, run.config, summary=outcome.summary, opens=opens)
+    return outcome.status
 
 
 def _fail(error: Exception | str, status: int) -> int:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import jsonargparse
 
-from leap_rl.app.invocation import Invocation
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.core.parsing import config_parser, parse
+from leap_rl.runs.invocation import Invocation
 
 BENCHES: Final[dict[str, Any]] = {"throughput": ThroughputConfig}
 """The config of each measurement."""

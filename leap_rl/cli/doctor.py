@@ -12,10 +12,10 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
 from leap_rl.core.machine import cores, memory
 from leap_rl.core.version import __version__
+from leap_rl.runs.invocation import Invocation
 
 GIB = 2**30
 LEAST_DISK_GIB = 5

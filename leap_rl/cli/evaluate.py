@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from leap_rl.app.display import tell
-from leap_rl.app.evaluation import configure, create_evaluation, warnings_of
-from leap_rl.app.execution import run
-from leap_rl.app.invocation import Invocation
-from leap_rl.config import EvaluateConfig
-from leap_rl.core.parsing import config_parser, parse
+from leap_rl.cli import carry_out_and_announce, is_shown
+from leap_rl.core.parsing import config_parser, options_given, parse
+from leap_rl.runs.config import EvaluateConfig
+from leap_rl.runs.evaluation import configure, create_evaluation, defaults_of
+from leap_rl.runs.initializations import find_group
+from leap_rl.runs.invocation import Invocation
 
 SHORT = {
     "--games": ["--task.games"],
@@ -51,22 +52,22 @@ page in its folder, which leap-rl report makes again at any time."""
 
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
-    inits, options = take_inits([word for word in argv if word != "--open"])
+    inits, words = take_inits([word for word in argv if word != "--open"])
+    parser = config_parser(EvaluateConfig, program="leap-rl evaluate")
+    parser.description = _DESCRIPTION
     if not inits:
-        shows = ("--help", "-h", "--print_config", "--config")
-        if not any(word.partition("=")[0] in shows for word in options):
+        if not is_shown(words) and not any(w.partition("=")[0] == "--config" for w in words):
             raise ValueError(_NO_INIT)
-        parser = config_parser(EvaluateConfig, program="leap-rl evaluate")
-        parser.description = _DESCRIPTION
         # It prints what is asked for, or a config names them.
-        inits = parse(parser, EvaluateConfig, options, trusts_imports=call.trusts_imports).init
-    config, groups = configure(
-        inits, options, description=_DESCRIPTION, trusts_imports=call.trusts_imports
-    )
-    for warning in warnings_of(groups):
-        tell(warning)
-    folder = create_evaluation(config, groups)
-    return run(config, folder, call, opens="--open" in argv)
+        inits = parse(parser, EvaluateConfig, words, trusts_imports=call.trusts_imports).init
+    options = options_given(EvaluateConfig, words)
+    if is_shown(words):
+        groups = [find_group(init) for init in inits]
+        shown = [*words, f"--init={json.dumps([group.option for group in groups])}"]
+        defaults = defaults_of(groups, options)
+        parse(parser, EvaluateConfig, shown, defaults=defaults, trusts_imports=call.trusts_imports)
+    config, groups = configure(inits, options, trusts_imports=call.trusts_imports)
+    return carry_out_and_announce(create_evaluation(config, groups), call, opens="--open" in argv)
 
 
 def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:

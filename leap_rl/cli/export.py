@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leap_rl.app.display import shown
-from leap_rl.app.initializations import FoundInitialization, find_initialization
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.record import read_run
 from leap_rl.cli import command_parser
-from leap_rl.config import OPERATIONAL, TrainConfig, to_mapping
 from leap_rl.core import plain_yaml
 from leap_rl.core.version import __version__
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.display import shown
+from leap_rl.runs.fingerprint import OPERATIONAL, to_mapping
+from leap_rl.runs.header import read_run
+from leap_rl.runs.initializations import FoundInitialization, find_initialization
+from leap_rl.runs.invocation import Invocation
 from leap_rl.sharing.card import CARD, ONNX, OPTIONS, Card, write_card
 from leap_rl.sharing.exported import encoder_of
 from leap_rl.sharing.onnx_file import onnx_of
@@ -172,7 +173,7 @@ def _verdicts(path: str, given: str, sha256: str) -> list[str]:
     evaluation = summary.evaluation
     if not evaluation.curves or not summary.comparisons:
         raise ValueError(f"--evaluation {path}: compares nothing yet")
-    if sha256 not in read_run(folder).record.initializations:
+    if sha256 not in read_run(folder).header.initializations:
         raise ValueError(
             f"--evaluation {path}: is of other initializations, not of {given}; leap-rl evaluate "
             f"--init {given} makes one"

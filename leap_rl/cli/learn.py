@@ -5,6 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from leap_rl.cli import train
-from leap_rl.config import LearnConfig
+from leap_rl.runs.config import LearnConfig
 
 main = partial(train.main, kind=LearnConfig)

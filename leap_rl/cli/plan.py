@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from leap_rl.app.invocation import Invocation
 from leap_rl.bench.config import ThroughputConfig, check_count, check_seconds, trainers_here
 from leap_rl.cli.bench import bench_parser, print_metrics, tell
-from leap_rl.config import TrainConfig
 from leap_rl.core.parsing import parse
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.invocation import Invocation
 
 MEASURED_GAMES = 3
 """Games of a config that are measured for a plan; games differ in speed by a factor of two."""

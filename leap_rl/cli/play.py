@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from leap_rl.app.display import shown
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE
-from leap_rl.config.commands import check_recordable
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.core.seeding import SEED_BITS
 from leap_rl.envs.atari.config import AtariConfig
 from leap_rl.envs.atari.games import resolve_games
 from leap_rl.learners.config import AgentConfig, AutoPrecision, Device
+from leap_rl.runs.config import check_recordable
+from leap_rl.runs.display import shown
+from leap_rl.runs.header import read_run
+from leap_rl.runs.invocation import Invocation
 from leap_rl.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:

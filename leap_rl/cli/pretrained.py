@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
+from leap_rl.runs.invocation import Invocation
 from leap_rl.sharing.card import CARD, read_card
 from leap_rl.sharing.pretrained import PREFIX, locate, names
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from leap_rl.app.initializations import find_initialization
-from leap_rl.app.invocation import Invocation
 from leap_rl.cli import command_parser
 from leap_rl.cli.export import add_evaluation, export
+from leap_rl.runs.initializations import find_initialization
+from leap_rl.runs.invocation import Invocation
 from leap_rl.sharing import hub
 from leap_rl.sharing.exported import find
 

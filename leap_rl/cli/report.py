@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.report import announce_report, write_report
 from leap_rl.cli import command_parser
 from leap_rl.core.urls import is_url, redacted
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.report import announce_report, write_report
 from leap_rl.storage.open_run import open_run
 
 _DESCRIPTION = """\

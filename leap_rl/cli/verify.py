@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from leap_rl.app.display import shown
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.record import StoredRun, read_run
 from leap_rl.cli import EXIT_FAILED, command_parser
-from leap_rl.config import TrainConfig
+from leap_rl.runs.display import shown
+from leap_rl.runs.header import LoadedRun, read_run
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.kinds import kind_of
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.open_run import open_run
@@ -66,7 +66,7 @@ def problems(folder: RunFolder) -> Iterator[str]:
         yield f"{path}: was set aside as damaged; what it held was computed again"
 
 
-def _checkpoints(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
+def _checkpoints(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[str]:
     """Check the checkpoints and that none is missing; note the states that are whole."""
     try:
         latest, best = folder.latest(), folder.best()
@@ -74,7 +74,7 @@ def _checkpoints(folder: RunFolder, run: StoredRun, states: States) -> Iterator[
         yield str(error)
         latest = best = None
     there = folder.checkpoints()
-    first = run.record.origin.at if run.record.origin else 0
+    first = run.header.first_checkpoint
     for number in range(first, max([first, *there]) + 1):
         try:
             states[number] = folder.read_state(number)
@@ -82,7 +82,7 @@ def _checkpoints(folder: RunFolder, run: StoredRun, states: States) -> Iterator[
                 folder.read_checkpoint(number)
             elif number in (first, latest, best):
                 yield f"{folder.checkpoint(number)}: its parameters are missing"
-            if states[number].get("fingerprint", run.record.fingerprint) != run.record.fingerprint:
+            if states[number].get("fingerprint", run.header.fingerprint) != run.header.fingerprint:
                 yield f"{folder.checkpoint(number)}: belongs to another run"
         except RunFolderError as error:
             yield str(error)
@@ -95,7 +95,7 @@ def _checkpoints(folder: RunFolder, run: StoredRun, states: States) -> Iterator[
         yield f"{pointers / 'best'}: is {best}, and there is no such checkpoint"
 
 
-def _rows(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
+def _rows(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[str]:
     """Compare metrics.jsonl with the rows of the checkpoints."""
     path = folder.path / "metrics.jsonl"
     try:
@@ -103,7 +103,7 @@ def _rows(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
     except (OSError, ValueError) as error:
         yield str(error)
         return
-    if not isinstance(run.config, TrainConfig):
+    if not kind_of(run.config).row_per_round:
         recorded = [row["values"] for state in states.values() for row in state["rows"]]
         if len(states) > 1 and rows != recorded[: len(rows)]:
             yield f"{path}: has other rows than the checkpoint's state.json"
@@ -125,7 +125,7 @@ def _rows(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
         yield f"{path}: has {len(rows) - len(logged)} rows twice"
 
 
-def _sealed_files(folder: RunFolder, run: StoredRun, states: States) -> Iterator[str]:
+def _sealed_files(folder: RunFolder, run: LoadedRun, states: States) -> Iterator[str]:
     """Check the files of open slots and the agents that continue from round to round."""
     slots = (folder.path / "slots").glob("[0-9]*/*")
     carried = (folder.path / "carried_over").glob("[0-9]*/*.safetensors")
@@ -136,7 +136,7 @@ def _sealed_files(folder: RunFolder, run: StoredRun, states: States) -> Iterator
         except (OSError, ChecksumError, ValueError) as error:
             yield f"{path}: {getattr(error, 'strerror', None) or error}"
             continue
-        if not isinstance(header, dict) or header.get("fingerprint") != run.record.fingerprint:
+        if not isinstance(header, dict) or header.get("fingerprint") != run.header.fingerprint:
             yield f"{path}: belongs to another run"
     newest = states.get(max(states, default=0), {})
     for game, number in newest.get("carried_over", {}).items():

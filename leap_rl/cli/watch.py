@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Sequence
 
-from leap_rl.app.display import program, quoted, shown
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.record import read_run
 from leap_rl.cli import command_parser
-from leap_rl.config import Config, TrainConfig
+from leap_rl.runs.config import Config
+from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.header import read_run
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.kinds import kind_of
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.run_lock import Holder
@@ -73,11 +74,10 @@ def _silent(folder: RunFolder, holder: Holder) -> str:
 
 def _ended(folder: RunFolder, config: Config) -> str:
     """Say in one line what became of a run that no process works on."""
-    run, done = shown(folder), folder.latest() or 0
-    train = isinstance(config, TrainConfig)
-    rounds = config.meta.meta_steps if isinstance(config, TrainConfig) else 1
-    made = f" after {done} of {rounds} meta-steps" if train else ""
-    if train and done > rounds:
+    kind, run, done = kind_of(config), shown(folder), folder.latest() or 0
+    rounds, progress = kind.rounds(config), kind.progress(config, done)
+    made = f" after {progress}" if progress else ""
+    if progress and done > rounds:
         return f"{run}: is damaged: it has {done} meta-steps, of {rounds} that were to be made"
     if done >= rounds:
         return f"{run}: finished{made}"

@@ -100,7 +100,7 @@ def find(config: str) -> Path:
     return path
 
 
-def spelled(options: Mapping[str, Any]) -> list[str]:
+def to_cli_args(options: Mapping[str, Any]) -> list[str]:
     """Return options by dotted name as the command line has them."""
     return [
         f"--{name}={value if isinstance(value, str | Path) else json.dumps(value, default=str)}"
@@ -209,7 +209,26 @@ def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
     printing = ("-h", "--help", "--print_config")
     words = [word for word in _with_files(argv, config) if word.split("=")[0] not in printing]
     with _in_one_line(parser):
-        return flatten(parser.parse_args(words, defaults=False).as_dict())
+        given = parser.parse_args(words, defaults=False).as_dict()
+        given.pop("config", None)  # whose options are among the others
+    return flatten(given, whole=_options_of_mappings(cast(Any, config)))
+
+
+def typed_options(config: type[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options by dotted name as `options_given` does, whose errors it raises."""
+    return options_given(config, to_cli_args(options))
+
+
+def parse_options(
+    config: type[C],
+    options: Mapping[str, Any],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    trusts_imports: bool = False,
+) -> C:
+    """Return the config of options by dotted name, over nested ones; args and errors of `parse`."""
+    parser, words = config_parser(config, program="leap-rl"), to_cli_args(options)
+    return parse(parser, config, words, defaults=defaults, trusts_imports=trusts_imports)
 
 
 @contextmanager

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from leap_rl.meta.gradient_path import GradientPath, Method, NoMethod, NullPath
     from leap_rl.meta.leap import Leap, LeapPath
     from leap_rl.meta.outer_step import OuterStep, OuterStepResult
-    from leap_rl.meta.relatives import FOMAML, MAML, DisplacementPath, Finetune, FOMAMLPath, Reptile
+    from leap_rl.meta.relatives import (
+        FOMAML,
+        MAML,
+        DisplacementPath,
+        FOMAMLPath,
+        Pretraining,
+        Reptile,
+    )
     from leap_rl.meta.vectors import NonFiniteError
 
 __all__ = [
@@ -21,7 +28,6 @@ __all__ = [
     "MAML",
     "DisplacementPath",
     "FOMAMLPath",
-    "Finetune",
     "GradientPath",
     "Leap",
     "LeapPath",
@@ -32,6 +38,7 @@ __all__ = [
     "NullPath",
     "OuterStep",
     "OuterStepResult",
+    "Pretraining",
     "Reptile",
 ]
 

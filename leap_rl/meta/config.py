@@ -18,7 +18,7 @@ OPTIONS_OF: Final[Mapping[str, tuple[str, ...]]] = {
         *("loss_scale", "stabilizer", "loss_difference"),
     ),
     "fomaml": ("end_batches",),
-    "finetune": ("updates_per_round",),
+    "pretraining": ("updates_per_round",),
 }
 """Options that have an effect on one method alone."""
 
@@ -27,12 +27,12 @@ OPTIONS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 class MetaConfig:
     """What is learned across tasks, and how the initialization is stepped."""
 
-    method: Literal["leap", "reptile", "fomaml", "maml", "finetune"] = "leap"
+    method: Literal["leap", "reptile", "fomaml", "maml", "pretraining"] = "leap"
     """What a task contributes to the meta-gradient. leap: the gradient of its path's length or
     energy (Flennerhag et al., ICLR 2019). reptile: where its agent started less where it ended
     (Nichol et al. 2018). fomaml: the gradient of the loss where it ended (Finn et al. 2017, first
     order). maml: that gradient by where it started, through all of its updates (second order), for
-    short supervised tasks. finetune: as reptile, but each game's agent continues from round to
+    short supervised tasks. pretraining: as reptile, but each game's agent continues from round to
     round, heads and all, and the next encoder is the mean of theirs."""
 
     p: Literal[1, 2] = 2
@@ -79,26 +79,26 @@ class MetaConfig:
     optimizer: Literal["auto", "sgd", "adam"] = "auto"
     """The outer optimizer; not given in the paper for Atari. auto: sgd where a contribution is an
     average of the agents' own steps, so that its rate has a meaning: leap with metric optimizer and
-    task_unit path, reptile, finetune. adam for the others; one spike shortens its steps for long,
-    as it divides by a mean square that decays by 0.999."""
+    task_unit path, reptile, pretraining. adam for the others; one spike shortens its steps for
+    long, as it divides by a mean square that decays by 0.999."""
 
     meta_lr: float | None = None
     """Rate of the outer optimizer; not given in the paper for Atari. None: with sgd the full step
-    to the mean of the agents, which is 1/p for leap and 1 for reptile and finetune; 0.001 with
+    to the mean of the agents, which is 1/p for leap and 1 for reptile and pretraining; 0.001 with
     adam."""
 
     close_after_s: float | None = None
     """Close a meta-step that has been open for this many seconds: tasks that are not complete count
     with their sums so far, and those that have none are left out. The result then depends on how
     fast the machines are, so that the promise of the same bits does not hold. Not with maml or
-    finetune. None: never."""
+    pretraining. None: never."""
 
     end_batches: int = 1
     """With fomaml, the batches at a task's end over which its gradient is averaged; one batch of an
     agent is mostly noise."""
 
     updates_per_round: int | None = None
-    """With finetune, the updates of a game's agent in a round, which is a meta-step here: 1 is
+    """With pretraining, the updates of a game's agent in a round, which is a meta-step here: 1 is
     synchronous multi-task SGD. It takes the place of task.agent_steps, or of
     task.omniglot.updates. None takes what these say."""
 
@@ -140,7 +140,8 @@ class MetaConfig:
 
     @property
     def carries_agents(self) -> bool:
-        return self.method == "finetune"
+        """Whether a game's agent is carried over from round to round."""
+        return self.method == "pretraining"
 
     @property
     def differentiates_updates(self) -> bool:
@@ -159,7 +160,7 @@ class MetaConfig:
         if metric == "euclidean" and task_unit == "path":
             task_unit = "none"
         # Plain SGD's rate has a meaning where a contribution is an average of the agent's steps.
-        averages_steps = self.method in ("reptile", "finetune") or (
+        averages_steps = self.method in ("reptile", "pretraining") or (
             metric == "optimizer" and task_unit == "path"
         )
         optimizer = self.optimizer
@@ -197,7 +198,7 @@ class MetaConfig:
             return meta.FOMAML(end_batches=self.end_batches)
         if self.method == "maml":
             return meta.MAML()
-        return meta.Finetune() if self.method == "finetune" else meta.Reptile()
+        return meta.Pretraining() if self.method == "pretraining" else meta.Reptile()
 
 
 _CHOICES = {

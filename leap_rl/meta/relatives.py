@@ -1,11 +1,11 @@
-"""Reptile, multi-headed finetuning and MAML: methods that see a path's end alone.
+"""Reptile, multi-headed pretraining and MAML: methods that see a path's end alone.
 
 Reptile (Nichol et al., arXiv:1803.02999, algorithm 2): a task contributes theta0 - theta_K, so that
 plain SGD with rate epsilon is the paper's theta0 + epsilon mean(theta_K - theta0). It is a special
 case of Leap (Flennerhag et al., ICLR 2019, section 3): of the energy, p = 2, of a path that leaves
 the loss out, which telescopes to p (theta0 - theta_K). The factor p is Leap's alone.
 
-Finetuning is the baseline of the Leap paper's section 4: one encoder trained on all games, each
+Pretraining is the baseline of the Leap paper's section 4: one encoder trained on all games, each
 with heads of its own. A game's agent, its heads, its optimizer and its episodes, is carried over
 from one round to the next. A round trains each of its games for a few updates from the current
 encoder, the games contribute theta0 - theta_K, and SGD with rate 1 makes their mean the next
@@ -81,10 +81,10 @@ class Reptile(Method):
 
 
 @dataclass(frozen=True)
-class Finetune(Reptile):
+class Pretraining(Reptile):
     """The method; it contributes what Reptile does, and its tasks are carried over."""
 
-    name = "finetune"
+    name = "pretraining"
     carries_agents = True
 
 

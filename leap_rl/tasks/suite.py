@@ -36,6 +36,10 @@ class Suite(ABC):
     """What a task's budget counts: agent steps, or images that an update learns from."""
     compared_by: ClassVar[str | None] = None
     """What compares initializations where `leap-rl evaluate` cannot, for want of episodes."""
+    evaluation_games: ClassVar[str | None] = None
+    """The pool that an evaluation learns where no games are named."""
+    validation_games: ClassVar[tuple[str, ...] | None] = None
+    """The games that validate a run where none are named."""
 
     @abstractmethod
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
@@ -86,10 +90,6 @@ class GameSuite(Suite):
     """Whether `runtime.env_processes` spreads its environments over processes."""
     records_video: ClassVar[bool] = False
     """Whether an agent at play can be recorded."""
-    evaluation_games: ClassVar[str | None] = None
-    """The pool that an evaluation learns where no games are named."""
-    validation_games: ClassVar[tuple[str, ...] | None] = None
-    """The games that validate a run where none are named."""
 
     @abstractmethod
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:

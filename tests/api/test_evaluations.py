@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from safetensors.torch import load_file
 import leap_rl
 from leap_rl import Evaluation, Run
 from leap_rl.cli import main
-from leap_rl.core.parsing import spelled
+from leap_rl.core.parsing import to_cli_args
+from leap_rl.runs.child import serve
 from tests.end_to_end.whole_runs import stopped_after
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -33,7 +33,7 @@ CATCH = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     at = tmp_path_factory.mktemp("runs") / "mine"
-    assert main(["train", *spelled(CATCH), "--run_dir", str(at)]) == 0
+    assert main(["train", *to_cli_args(CATCH), "--run_dir", str(at)]) == 0
     return Run(at)
 
 
@@ -56,18 +56,16 @@ def test_an_evaluation_says_what_its_folder_says(
     comparisons = found.comparisons()
     assert list(comparisons["game"]) == ["catch_dark", "all games"]
     assert (comparisons["area low"] <= comparisons["area"]).all()
-    reports: list[Sequence[str]] = []
     monkeypatch.setattr(
-        "leap_rl.api.evaluations.call", lambda words, quiet: reports.append(words) or main(words)
+        "leap_rl.runs.api.evaluations.call", lambda request: serve(request, lambda row: None)
     )
     assert found.report().read_text().startswith("<!doctype html>")
-    assert reports == [["report", str(tmp_path / "one")]]
 
 
 def test_an_evaluation_says_more_once_it_is_resumed(run: Run, tmp_path: Path) -> None:
     words = ["evaluate", "--init", run.place, "--games", "catch", "--seeds", "2"]
     with stopped_after(3):
-        assert main([*words, *spelled(LOCALLY), "--run_dir", str(tmp_path / "one")]) == 130
+        assert main([*words, *to_cli_args(LOCALLY), "--run_dir", str(tmp_path / "one")]) == 130
     found = Evaluation(tmp_path / "one")
     assert len(found.agents()) == 3
     before = found.verdict

@@ -36,6 +36,6 @@ def test_an_alphabet_is_learned_to_the_metrics_of_its_task(tmp_path: Path) -> No
 
 
 def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
-    argv = ["--task.kind", "omniglot", "--task.data", str(tmp_path / "none")]
+    options = {"task.kind": "omniglot", "task.data": str(tmp_path / "none")}
     with pytest.raises(ValueError, match=r"^task.data = .*no such file"):
-        meta_train(tmp_path / "run", argv, meta_steps=1)
+        meta_train(tmp_path / "run", options, meta_steps=1)

@@ -12,8 +12,8 @@ import torch
 from benchmarks import layers
 from benchmarks.harness.cells import CellFile, key_of
 from leap_rl import load_encoder
-from leap_rl.app.policies import make_tasks
 from leap_rl.networks.parameters import Layout, Leaf
+from leap_rl.runs.kinds import make_tasks
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -18,8 +18,8 @@ from benchmarks.harness.protocol import (
     training_cells,
 )
 from benchmarks.harness.protocol_runs import cosines_of, run_cell
-from leap_rl.config import TrainConfig
-from leap_rl.core.parsing import config_parser, parse, spelled
+from leap_rl.core.parsing import parse_options
+from leap_rl.runs.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = sorted((ROOT / "benchmarks/protocols").glob("*.yaml"))
@@ -71,7 +71,7 @@ def cells(protocol: Path) -> list[dict[str, Any]]:
 
 
 def config_of(cell: dict[str, Any]) -> TrainConfig:
-    return parse(config_parser(TrainConfig, program="test"), TrainConfig, spelled(cell["options"]))
+    return parse_options(TrainConfig, cell["options"])
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda path: path.stem)

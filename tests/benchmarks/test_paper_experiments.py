@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.harness.runs import meta_train
 from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scores
-from leap_rl.config import TrainConfig
-from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.parsing import parse_options
+from leap_rl.runs.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from tests.tasks.omniglot_images import write_zip
 
@@ -22,8 +22,7 @@ def cells(script: ModuleType, *words: str) -> list[dict[str, Any]]:
 
 
 def config_of(script: ModuleType, cell: dict[str, Any]) -> TrainConfig:
-    parser = config_parser(TrainConfig, program="test")
-    return parse(parser, TrainConfig, script.training_options(cell, "images"))
+    return parse_options(TrainConfig, script.training_options(cell, "images"))
 
 
 def test_every_method_is_trained_as_the_paper_says() -> None:
@@ -48,7 +47,7 @@ def test_every_method_is_trained_as_the_paper_says() -> None:
         "maml": ("sgd", 0.5, 5, 100),
         "fomaml": ("sgd", 0.5, 100, 100),
     }
-    *_, updates, rounds = found["finetune"]
+    *_, updates, rounds = found["pretraining"]
     assert (updates, rounds) == (10, 1000)
 
 
@@ -99,6 +98,6 @@ def test_a_cell_meta_trains_resumes_and_learns_what_was_held_out(tmp_path: Path)
     assert f"error/{held_out}/training" not in trained
     assert [len(values) for values in result["alphabets"][held_out].values()] == [2, 2]
     assert len(result["training_errors"]) == 3
-    options = [*omniglot_scores.training_options(cell, str(data)), "--seed", "5"]
+    options = omniglot_scores.training_options(cell, str(data)) | {"seed": 5}
     with pytest.raises(ValueError, match="seed = 5: says what the run computes and was 0"):
         meta_train(folder, options, meta_steps=3)

@@ -13,8 +13,8 @@ import av
 import pytest
 import wandb
 
-from leap_rl.app import clips
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.runs import clips
 from leap_rl.training.interrupts import Interrupts
 from tests.tracking import wandb_file
 

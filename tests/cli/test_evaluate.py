@@ -11,16 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from leap_rl.app.evaluation import configure, warnings_of
-from leap_rl.app.initializations import find_group
-from leap_rl.app.policies import make_evaluation, make_tasks
-from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.evaluate import take_inits
-from leap_rl.config import EvaluateConfig
+from leap_rl.core.parsing import options_given
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.learners.task import TaskSpec
+from leap_rl.runs.config import EvaluateConfig
+from leap_rl.runs.evaluation import configure, warnings_of
+from leap_rl.runs.header import read_run
+from leap_rl.runs.initializations import find_group
+from leap_rl.runs.kinds import EVALUATING, make_tasks
 from leap_rl.sharing.initialization import save_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
@@ -92,7 +93,7 @@ def same(one: LearningCurve, other: LearningCurve) -> bool:
 def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) -> None:
     config, evaluation = config_of(evaluated), read_evaluation(RunFolder(evaluated))
     tasks = make_tasks(config)
-    plan = make_evaluation(config)(RunFolder(evaluated))
+    plan = EVALUATING.plan(config)(RunFolder(evaluated))
     files, _ = RunFolder(trained).read_checkpoint(1)
     assert evaluation.initializations == (RANDOM, "mine@2", "mine@1")
     assert evaluation.complete
@@ -120,7 +121,7 @@ def test_every_agent_learns_as_it_would_alone(evaluated: Path, trained: Path) ->
 def test_pairs_share_everything_but_the_encoder(evaluated: Path, tmp_path: Path) -> None:
     """Given the very encoder that a baseline's agent starts with, an agent learns as that one."""
     config = config_of(evaluated)
-    plan = make_evaluation(config)(RunFolder(evaluated))
+    plan = EVALUATING.plan(config)(RunFolder(evaluated))
     random = [torch.from_numpy(plan.theta0(2 + seed)) for seed in range(2)]
     assert not torch.equal(*random)
     file = tmp_path / "first.safetensors"
@@ -192,7 +193,7 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
     assert config.init == [
         f"leap={trained}/checkpoints/000002/{INITIALIZATION},{other_seed}/checkpoints/000001/{INITIALIZATION}"
     ]
-    plan, layout = make_evaluation(config)(RunFolder(out)), make_tasks(config).shared_layout()
+    plan, layout = EVALUATING.plan(config)(RunFolder(out)), make_tasks(config).shared_layout()
     for slot, agent in enumerate(plan.agents()):
         spec = plan.open(0)[slot]
         assert spec.seed == derive_seed(0, Purpose.TASK, "evaluation", agent.game, agent.seed)
@@ -330,16 +331,8 @@ def test_what_learns_otherwise_is_told(trained: Path, unlike: Path) -> None:
 
 
 def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
-    ppo = [
-        "--task.kind",
-        "gymnasium",
-        "--agent.algorithm",
-        "rllib:PPO",
-        "--task.unroll_length=128",
-        "--task.agent_steps",
-        "204800",
-    ]
-    ppo += ['--task.games=["MinAtar/Asterix-v1"]']
+    ppo = {"task.kind": "rllib", "task.unroll_length": 128, "task.agent_steps": 204800}
+    ppo["task.games"] = ["MinAtar/Asterix-v1"]
     config, (group,) = configure(["pretrained:minatar-leap"], ppo)
     (found,) = group.runs
     assert found.options is not None
@@ -352,17 +345,19 @@ def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
 def test_a_budget_is_seen_however_it_is_given(how: str, trained: Path, tmp_path: Path) -> None:
     """The rounds of a finetuned run have another budget than agents of theirs would have."""
     run = tmp_path / "run"
-    few = [*CATCH, *LOCALLY, "--meta.method", "finetune", "--meta.updates_per_round", "1"]
+    few = [*CATCH, *LOCALLY, "--meta.method", "pretraining", "--meta.updates_per_round", "1"]
     assert main(["train", *few, "--meta.meta_steps", "1", "--run_dir", str(run)]) == 0
     with pytest.raises(ValueError, match="agent_steps: say how many each agent learns for"):
-        configure([str(run)], [])
+        configure([str(run)], {})
     (tmp_path / "options.yaml").write_text("task:\n  agent_steps: 40\n")
     words = {
         "word": ["--task.agent_steps", "40"],
         "group": ["--task", '{"agent_steps": 40}'],
         "file": ["--config", str(tmp_path / "options.yaml")],
     }[how]
-    config, _ = configure([str(run)], ["--task.games", "catch", *words])
+    config, _ = configure(
+        [str(run)], options_given(EvaluateConfig, ["--task.games", "catch", *words])
+    )
     assert config.task.agent_steps == 40
 
 

@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
-from leap_rl.app import clips
-from leap_rl.app.initializations import find_initialization
-from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.config import TrainConfig
+from leap_rl.runs import clips
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.header import read_run
+from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.sharing.pretrained import onnx_file
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app import record
-from leap_rl.app.record import differences, versions_here
 from leap_rl.cli import main
-from leap_rl.config import TrainConfig
+from leap_rl.runs import header
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.header import differences, versions_here
 from leap_rl.storage.run_folder import RunFolder
 
 QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
@@ -74,8 +74,8 @@ def test_a_run_records_what_made_it(run: Path) -> None:
 def test_other_versions_are_told_in_one_line_and_recorded(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(record, "version", lambda name: "9.9" if name == "torch" else "2.60.0")
-    monkeypatch.setattr(record, "processor_kind", lambda: "another processor")
+    monkeypatch.setattr(header, "version", lambda name: "9.9" if name == "torch" else "2.60.0")
+    monkeypatch.setattr(header, "processor_kind", lambda: "another processor")
     (before,) = RunFolder(run).read_config()["made_by"]
     assert main(["resume", str(run), "--meta.meta_steps", "3"]) == 0
     (line,) = lines_of(capsys)
@@ -101,9 +101,9 @@ def test_the_processors_of_a_cluster_are_not_this_ones() -> None:
 def without_options(run: Path, *names: str) -> None:
     """Make a run one of an older leap_rl, which did not know some options."""
     folder = RunFolder(run)
-    config = record.read_run(folder).config
+    config = header.read_run(folder).config
     options = folder.read_config()
-    fingerprint = record.fingerprint(config, options["init_sha256"], without=names)
+    fingerprint = header.fingerprint(config, options["init_sha256"], without=names)
     for name in names:
         group, _, last = name.partition(".")
         del options[group][last]
@@ -147,18 +147,20 @@ def test_an_option_that_this_version_does_not_know_is_named(
     assert "meta.momentum: no such option" in line
 
 
-def test_a_changed_option_of_a_run_before_there_were_checksums_is_told(
-    run: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["resume", "verify", "watch", "report"])
+def test_a_folder_of_an_older_leap_rl_is_refused_before_its_options_are_read(
+    command: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = RunFolder(run).config_path
-    lines = path.read_text().splitlines(keepends=True)
-    assert lines[0].startswith("checksum: ")
-    old = "".join(lines[1:])
-    path.write_text(old)
-    assert main(["resume", str(run)]) == 0
-    path.write_text(old.replace("seed: 0", "seed: 1"))
-    assert main(["resume", str(run)]) == 2
-    assert "was changed since the run was made" in lines_of(capsys)[-1]
+    folder = RunFolder(run)
+    options = folder.read_config()
+    del options["format"]
+    folder.write_config({**options, "meta": "what nobody knows any more"})
+    assert main([command, str(run)]) == (1 if command == "verify" else 2)
+    said = capsys.readouterr()
+    assert (
+        f"{folder.config_path}: was made by an older leap_rl, whose folders commit 33eab3b reads "
+        "last\n" in said.out + said.err
+    )
 
 
 @pytest.mark.parametrize("head", [{"made_by": 3}, {"made_by": [3]}, {"origin": {"at": 0}}])

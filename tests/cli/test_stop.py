@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app import execution
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
 from leap_rl.core.errors import RunFailedError
+from leap_rl.runs import execution
 from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.live import read_live

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.supervise import supervise
 from leap_rl.cli import EXIT_TERMINATED, main
-from leap_rl.config import TrainConfig
 from leap_rl.core.machine import descendants
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.header import LoadedRun, RunHeader
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.supervise import supervise
 from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -75,9 +76,10 @@ def test_a_driver_that_is_being_started_is_told_to_stop(
         return start_process([sys.executable, "-c", "import time; time.sleep(60)"], **options)
 
     config = TrainConfig.from_yaml("debug", {"runtime.max_driver_restarts": 5})
+    header = RunHeader(fingerprint="", init_sha256=None, made_by=())
+    run = LoadedRun(folder=RunFolder(tmp_path), header=header, config=config)
     monkeypatch.setattr(subprocess, "Popen", start_as_the_signal_comes)
-    call = Invocation(started_s=time.monotonic())
-    status = supervise(config, RunFolder(tmp_path), call)
+    status = supervise(run, Invocation(started_s=time.monotonic()))
     assert status == 128 + signal.SIGTERM
 
 

@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.config import (
-    OPERATIONAL,
-    LearnConfig,
-    TrainConfig,
-    defining_options,
-    fingerprint,
-    flatten,
-    to_mapping,
-)
-from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, flatten, parse
 from leap_rl.envs.atari.settings import PRESETS
+from leap_rl.runs.config import LearnConfig, TrainConfig
+from leap_rl.runs.fingerprint import OPERATIONAL, defining_options, fingerprint, to_mapping
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -235,7 +228,7 @@ def test_a_pool_and_its_games_are_the_same_run() -> None:
 
 
 def finetune(*argv: str) -> TrainConfig:
-    options = ["--meta.method", "finetune", *argv]
+    options = ["--meta.method", "pretraining", *argv]
     return parse(config_parser(TrainConfig, program="test"), TrainConfig, options)
 
 
@@ -254,8 +247,8 @@ def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:
     again = finetune("--meta.updates_per_round", "3", "--task.agent_steps", "320")
     assert to_mapping(again) == options, "it takes the place of another budget"
     image = read(
-        ROOT / "configs/omniglot_leap.yaml",
-        *["--meta.method", "finetune", "--meta.updates_per_round", "3"],
+        ROOT / "leap_rl/configs/omniglot_leap.yaml",
+        *["--meta.method", "pretraining", "--meta.updates_per_round", "3"],
     )
     assert image.task.updates == 3
 

@@ -76,11 +76,11 @@ def test_agents_learn_games_whose_names_have_a_slash(tmp_path: Path) -> None:
     assert any("return/MinAtar/Breakout-v1/mean" in row for row in read_rows(run / "metrics.jsonl"))
 
 
-def test_finetune_keeps_agents_whose_names_have_a_slash(tmp_path: Path) -> None:
+def test_pretraining_keeps_agents_whose_names_have_a_slash(tmp_path: Path) -> None:
     run = tmp_path / "run"
     games = "['leap_rl/CartPole-v1', 'leap_rl/CartPole-v1@length=1.0']"
     argv = ["--task.kind", "gymnasium", "--task.games", games, *SMALL, "--meta.batch_size", "2"]
-    argv += ["--meta.method", "finetune", "--meta.updates_per_round", "3", *LOCAL]
+    argv += ["--meta.method", "pretraining", "--meta.updates_per_round", "3", *LOCAL]
     assert main(["train", *argv, "--run_dir", str(run)]) == 0
     agents = {path.name for path in (run / "carried_over").glob("*/*")}
     assert agents == {

@@ -11,15 +11,15 @@ import pytest
 import torch
 import yaml
 
-from leap_rl.app.policies import make_tasks
-from leap_rl.app.record import read_run
 from leap_rl.cli import main
-from leap_rl.config import TrainConfig
 from leap_rl.core import processor
 from leap_rl.learners.classifier.task import OmniglotTask
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.config import MetaConfig
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.header import read_run
+from leap_rl.runs.kinds import make_tasks
 from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.images.data import read_omniglot

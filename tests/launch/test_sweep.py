@@ -15,8 +15,8 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 from wandb.sdk.lib.config_util import save_config_file_from_dict
 
 from leap_rl.cli import main
-from leap_rl.config import TrainConfig
 from leap_rl.core.parsing import config_parser, parse
+from leap_rl.runs.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
 from tests.tracking import wandb_file
 from tests.tracking.wandb_server import serve

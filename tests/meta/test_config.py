@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import leap_rl.meta
-from leap_rl.meta import FOMAML, MAML, Finetune, Leap, Reptile
+from leap_rl.meta import FOMAML, MAML, Leap, Pretraining, Reptile
 from leap_rl.meta.config import OPTIONS_OF, MetaConfig
 
 
@@ -22,11 +22,11 @@ def test_build_hands_every_field_on():
     assert MetaConfig(method="fomaml", end_batches=3).build() == FOMAML(end_batches=3)
 
 
-@pytest.mark.parametrize("method", [Reptile(), FOMAML(), MAML(), Finetune()])
+@pytest.mark.parametrize("method", [Reptile(), FOMAML(), MAML(), Pretraining()])
 def test_a_method_is_one_word(method):
     config = MetaConfig(method=method.name)
     assert config.build() == method
-    assert config.carries_agents == method.carries_agents == (method == Finetune())
+    assert config.carries_agents == method.carries_agents == (method == Pretraining())
     assert config.differentiates_updates == (method == MAML())
 
 
@@ -36,7 +36,7 @@ def test_a_method_is_one_word(method):
         ({}, ("sgd", 0.5)),  # the whole way to the mean of the agents is 1/p
         ({"p": 1}, ("sgd", 1.0)),
         ({"method": "reptile"}, ("sgd", 1.0)),
-        ({"method": "finetune"}, ("sgd", 1.0)),
+        ({"method": "pretraining"}, ("sgd", 1.0)),
         ({"method": "fomaml"}, ("adam", 1e-3)),
         ({"metric": "euclidean"}, ("adam", 1e-3)),
         ({"task_unit": "none"}, ("adam", 1e-3)),
@@ -66,7 +66,7 @@ SPECIAL = {
         {"task_unit": "none"},
     ],
     "fomaml": [{"end_batches": 3}],
-    "finetune": [{"updates_per_round": 3}],
+    "pretraining": [{"updates_per_round": 3}],
 }
 
 
@@ -84,7 +84,10 @@ def test_a_method_ignores_what_is_anothers(method):
     ("bad", "message"),
     [
         ({"method": "mamml"}, r"meta\.method = 'mamml': must be one of \['leap', "),
-        ({"method": "finetune", "updates_per_round": 0}, r"meta\.updates_per_round = 0: must be"),
+        (
+            {"method": "pretraining", "updates_per_round": 0},
+            r"meta\.updates_per_round = 0: must be",
+        ),
         ({"p": 3}, r"meta\.p = 3: must be one of \[1, 2\]"),
         ({"loss_difference": "none"}, r"meta\.loss_difference = 'none'"),
         ({"optimizer": "lion"}, r"meta\.optimizer = 'lion'"),

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from leap_rl.meta import FOMAML, Finetune, Leap, NoMethod, NonFiniteError, Reptile
+from leap_rl.meta import FOMAML, Leap, NoMethod, NonFiniteError, Pretraining, Reptile
 from leap_rl.meta.gradient_path import GradientPath, Method
 
 
 def test_methods_and_paths_fit_their_protocols():
-    methods: list[Method] = [NoMethod(), Leap(), Reptile(), FOMAML(), Finetune()]
+    methods: list[Method] = [NoMethod(), Leap(), Reptile(), FOMAML(), Pretraining()]
     names = [method.name for method in methods]
-    assert names == ["none", "leap", "reptile", "fomaml", "finetune"]
+    assert names == ["none", "leap", "reptile", "fomaml", "pretraining"]
     assert [method.name for method in methods if method.end_batches] == ["fomaml"]
-    assert [method.name for method in methods if method.carries_agents] == ["finetune"]
+    assert [method.name for method in methods if method.carries_agents] == ["pretraining"]
     for method in methods:
         path: GradientPath = method.start(torch.ones(3))
         path.observe(torch.ones(3), 1.0, torch.ones(3))

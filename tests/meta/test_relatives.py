@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.meta import FOMAML, MAML, Finetune, Leap, NoMethod, NonFiniteError, Reptile
+from leap_rl.meta import FOMAML, MAML, Leap, NoMethod, NonFiniteError, Pretraining, Reptile
 from leap_rl.meta.gradient_path import GradientPath, Method
 
 P = 37
-RELATIVES: list[Method] = [Reptile(), FOMAML(), MAML(), Finetune()]
+RELATIVES: list[Method] = [Reptile(), FOMAML(), MAML(), Pretraining()]
 LEAPS: list[Method] = [Leap(p=2), Leap(p=1), Leap(p=1, metric="optimizer", task_unit=True)]
 every_method = pytest.mark.parametrize("method", [*RELATIVES, *LEAPS], ids=str)
 
@@ -46,7 +46,7 @@ def bits(vector: Tensor) -> list[int]:
     return vector.view(torch.int32).tolist()
 
 
-@pytest.mark.parametrize("method", [Reptile(), Finetune()], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [Reptile(), Pretraining()], ids=lambda method: method.name)
 def test_leaps_energy_without_loss_and_stabilizer_is_reptile_times_p(method: Method) -> None:
     points = make_points(50)
     leap = Leap(p=2, loss_in_path=False, stabilizer=False).start(points[0][0])

@@ -86,7 +86,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Watch:
         assert main(["resume", str(run), "--meta.meta_steps", "3"]) == 0
         assert main(["report", str(run)]) == 0
         shutil.rmtree(run)
-        keeps = ["--meta.method", "finetune", "--meta.updates_per_round", "2"]
+        keeps = ["--meta.method", "pretraining", "--meta.updates_per_round", "2"]
         assert make(run, *keeps, *often) == 0
         watch.on = False
     return watch

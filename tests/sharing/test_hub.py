@@ -16,12 +16,12 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
-from leap_rl.app.creation import create_run, resolve
-from leap_rl.app.evaluation import configure, create_evaluation
-from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.config import LearnConfig, TrainConfig
-from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, options_given, parse
+from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
+from leap_rl.runs.creation import create_run, resolve
+from leap_rl.runs.evaluation import configure, create_evaluation
+from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from tests.sharing.hub_server import TOKEN, HubServer, serve
@@ -162,7 +162,7 @@ def test_a_run_names_the_commit_that_it_started_from(
     train[train.index("--init")] = "--meta.init"
     assert main([*train, "--meta.meta_steps", "1"]) == 0
     options = ["--task.games=catch", *LOCALLY, "--run_dir", str(tmp_path / "evaluate")]
-    create_evaluation(*configure(["leap=hf://me/start"], options))
+    create_evaluation(*configure(["leap=hf://me/start"], options_given(EvaluateConfig, options)))
     names = ("learn", "again", "exported", "train", "evaluate")
     made = {name: RunFolder(tmp_path / name) for name in names}
     config = {name: folder.read_config() for name, folder in made.items()}

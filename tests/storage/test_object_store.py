@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app.display import quoted
+from leap_rl.runs.display import quoted
 from leap_rl.storage import object_store
 from leap_rl.storage.object_store import (
     ChangedError,

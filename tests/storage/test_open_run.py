@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.app.initializations import find_initialization
 from leap_rl.cli import main
+from leap_rl.runs.initializations import find_initialization
 from leap_rl.storage.object_store import ObjectStore, read_file
 from leap_rl.storage.open_run import RemoteRunFolder, open_run, working_copy
 from leap_rl.storage.run_folder import RunFolder

@@ -312,7 +312,7 @@ def test_agents_that_a_late_pointer_needs_are_gone(
     url: str, machine: Become, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ObjectStore, "compares", False)
-    finetune = ["--meta.method", "finetune", "--meta.meta_steps", "1", "--run_dir", url]
+    finetune = ["--meta.method", "pretraining", "--meta.meta_steps", "1", "--run_dir", url]
     assert main(["train", *BOWLS, *finetune]) == 0
     store = ObjectStore(url)
     late, newest = store.read("checkpoints/latest"), b"000003\n"

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from leap_rl.app.creation import create_run
-from leap_rl.app.record import read_run
-from leap_rl.config import TrainConfig
 from leap_rl.core.parsing import config_parser, parse
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.creation import create_run
+from leap_rl.runs.header import read_run
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Continue, Counted
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -231,7 +231,7 @@ def test_a_folder_that_is_a_run_has_a_whole_checkpoint(
         folder = RunFolder(image / "runs" / "new")
         made.append(folder.exists())
         if made[-1]:
-            assert folder.fall_back(read_run(folder).record.fingerprint) is None
+            assert folder.fall_back(read_run(folder).header.fingerprint) is None
 
     disk = Disk(make_root(tmp_path), check)
     config = parse(

@@ -20,11 +20,11 @@ import yaml
 from safetensors.numpy import load_file
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
-from leap_rl.config import TrainConfig
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
+from leap_rl.runs.config import TrainConfig
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.messages import Abandon, Complete, Counted
 from leap_rl.training.rounds.meta_training import draw_games, task_seed

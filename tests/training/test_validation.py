@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leap_rl.app.evaluation import warnings_of
-from leap_rl.app.initializations import find_group, find_initialization
-from leap_rl.app.policies import make_tasks
-from leap_rl.app.record import read_run
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.task import TaskSpec
+from leap_rl.runs.evaluation import warnings_of
+from leap_rl.runs.header import read_run
+from leap_rl.runs.initializations import find_group, find_initialization
+from leap_rl.runs.kinds import make_tasks
 from leap_rl.sharing.initialization import read_initialization
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
@@ -267,7 +267,7 @@ def test_a_round_is_not_closed_on_what_judges_alone(tmp_path: Path) -> None:
             ["--validation.every_meta_steps", "1", "--validation.games", "bowl_99"],
             "validation.games: 'bowl_99' is no game",
         ),
-        ([*JUDGED, "--meta.method", "finetune"], "with meta.method = finetune"),
+        ([*JUDGED, "--meta.method", "pretraining"], "with meta.method = pretraining"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(

@@ -1,4 +1,4 @@
-"""Agents that are carried over from round to round: finetuning's.
+"""Agents that are carried over from round to round: pretraining's.
 
     RUN/carried_over/000012/pong.safetensors  pong's agent as it was at the end of round 12
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from leap_rl.api.process import call
-from leap_rl.app.creation import new_folder
-from leap_rl.app.record import read_run
-from leap_rl.config import Config, LearnConfig, TrainConfig, to_mapping
-from leap_rl.core import plain_yaml
-from leap_rl.core.parsing import spelled
+from leap_rl.core.parsing import typed_options
+from leap_rl.runs.config import Config, LearnConfig, TrainConfig
+from leap_rl.runs.creation import new_folder
+from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import read_run
+from leap_rl.runs.kinds import kind_of, meta_trains
+from leap_rl.runs.process import Request, call
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.tracking.jsonl import read_rows
@@ -48,7 +48,7 @@ class Run:
 
     def __repr__(self) -> str:
         """Say what it is and how far it came."""
-        made = f", {self.meta_step} meta-steps" if isinstance(self.config, TrainConfig) else ""
+        made = f", {self.meta_step} meta-steps" if meta_trains(self.config) else ""
         return f"<{type(self).__name__} {self.place}: {self.config.command}{made}>"
 
     @property
@@ -69,8 +69,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether it has made all that its config asks for."""
-        wanted = self.config.meta.meta_steps if isinstance(self.config, TrainConfig) else 1
-        return self.meta_step >= wanted
+        return self.meta_step >= kind_of(self.config).rounds(self.config)
 
     @property
     def initialization(self) -> Path:
@@ -79,7 +78,7 @@ class Run:
         Raises:
             ValueError: The run does not meta-train.
         """
-        if not isinstance(self.config, TrainConfig):
+        if not meta_trains(self.config):
             raise ValueError(
                 f"{self.place}: is a run of leap-rl {self.config.command}; only "
                 "those of leap-rl train make an initialization"
@@ -189,8 +188,17 @@ def resume(
     """
     place = place_of(run)
     kind = type(run) if isinstance(run, Run) else Run
-    words, seen = ["resume", place, *spelled(options or {})], len(Run(place).rows())
-    follow(place, words, callbacks, seen=seen, trust_imports=trust_imports, quiet=quiet)
+    before = Run(place)
+    request = Request(
+        action="resume",
+        command="resume",
+        place=place,
+        options=typed_options(type(before.config), options or {}),
+        trusts_imports=trust_imports,
+        quiet=quiet,
+        rows_seen=len(before.rows()),
+    )
+    follow(request, callbacks)
     return kind(place)
 
 
@@ -207,14 +215,16 @@ def _make(
             f"config: is a {type(config).__name__}; give a {wanted.__name__}, such as "
             f'{wanted.__name__}.from_yaml("debug")'
         )
-    with (
-        place_for(config.command, config.run_dir) as place,
-        tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file,
-    ):
-        file.write(plain_yaml.dump({**to_mapping(config), "run_dir": place}))
-        file.flush()
-        words = [config.command, "--config", file.name]
-        follow(place, words, callbacks, trust_imports=trust_imports, quiet=quiet)
+    with place_for(config.command, config.run_dir) as place:
+        request = Request(
+            action="make",
+            command=config.command,
+            place=place,
+            config=to_mapping(config),
+            trusts_imports=trust_imports,
+            quiet=quiet,
+        )
+        follow(request, callbacks)
     return Run(place)
 
 
@@ -238,45 +248,25 @@ def place_of(run: Run | str | Path) -> str:
     return run.place if isinstance(run, Run) else str(run)
 
 
-def follow(
-    place: str,
-    words: Sequence[str],
-    callbacks: Sequence[Callback],
-    *,
-    seen: int = 0,
-    trust_imports: bool,
-    quiet: bool,
-) -> None:
-    """Run a command on a run, which need not exist yet, and call callbacks with its rows.
-
-    Args:
-        place: The run's folder or URL.
-        words: The command and its arguments.
-        callbacks: Called in turn with each row.
-        seen: Rows that they are not called with.
-        trust_imports: See `call`, as for `quiet` and what is raised.
-        quiet: See `call`.
+def follow(request: Request, callbacks: Sequence[Callback]) -> None:
+    """Carry out a run in a process of its own, and call callbacks in turn with each new row.
 
     Raises:
-        ValueError: A callback is no function.
+        ValueError: A callback is no function; or as `call` raises.
+        RunFailedError: As `call` raises.
     """
     if callable(callbacks) or not all(map(callable, callbacks)):
         raise ValueError(
             "callbacks: must be functions in a list, as [function]; options are given by name, as "
             "options={...}"
         )
-    path = open_run(place).path / "metrics.jsonl"
     run: Run | None = None
-    size = 0
 
-    def poll() -> None:
-        nonlocal run, seen, size
-        before, size = size, path.stat().st_size if path.exists() else 0
-        for row in read_rows(path)[seen:] if callbacks and size != before else ():
-            run = run or Run(place)
-            seen += 1
-            for callback in callbacks:
-                callback(run, row)
+    def on_row(row: Row) -> None:
+        nonlocal run
+        for callback in callbacks:
+            run = run or Run(request.place)
+            callback(run, row)
 
     with suppress(StopRun):
-        call(words, trust_imports=trust_imports, quiet=quiet, poll=poll)
+        call(request, on_row)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from leap_rl.config.validation import ValidationConfig
-from leap_rl.core.parsing import config_parser, parse, spelled
+from leap_rl.core.parsing import parse_options
 from leap_rl.core.seeding import SEED_BITS
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import declared
 from leap_rl.meta.config import MetaConfig
+from leap_rl.runs.validation import ValidationConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
@@ -24,6 +24,8 @@ class _Options:
     """The options that all these commands share."""
 
     command: ClassVar[str]
+    init_option: ClassVar[str] = "init"
+    """The option that names what the encoder starts from."""
 
     seed: int = 0
     """The run's seed; all of its random streams derive from it."""
@@ -70,9 +72,9 @@ class _Options:
         Raises:
             ValueError: There is no such file, or something in it cannot be; one line.
         """
-        words = ["--config", str(config), *spelled(options or {})]
         # Reading imports nothing; making a run asks whether it may.
-        return parse(config_parser(cls, program=cls.command), cls, words, trusts_imports=True)
+        given = {"config": str(config), **(options or {})}
+        return parse_options(cls, given, trusts_imports=True)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
@@ -85,6 +87,7 @@ class TrainConfig(_Options):
     """Meta-train an initialization over many games."""
 
     command: ClassVar[str] = "train"
+    init_option: ClassVar[str] = "meta.init"
 
     meta: MetaConfig = field(default_factory=MetaConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
@@ -124,16 +127,16 @@ class TrainConfig(_Options):
 
 
 def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
-    """Return what a game's agent does in one round of finetuning."""
+    """Return what a game's agent does in one round of pretraining."""
     games = len(task.resolved_games)
     if games and meta.batch_size > games:  # which alphabets there are, the data says later
         raise ValueError(
-            f"meta.batch_size = {meta.batch_size}: meta.method = finetune keeps one agent a game, "
-            f"and task.games has {games}; take at most {games}"
+            f"meta.batch_size = {meta.batch_size}: meta.method = pretraining keeps one agent a "
+            f"game, and task.games has {games}; take at most {games}"
         )
     if meta.close_after_s is not None:
         raise ValueError(
-            f"meta.close_after_s = {meta.close_after_s}: meta.method = finetune cannot cut off "
+            f"meta.close_after_s = {meta.close_after_s}: meta.method = pretraining cannot cut off "
             "agents that continue; leave it out"
         )
     return task.suite.with_updates(task, meta.updates_per_round or task.updates)
@@ -156,7 +159,7 @@ def _check_maml(meta: MetaConfig, learner: type[Learner]) -> None:
 
 def _check_validation(validation: ValidationConfig, meta: MetaConfig, task: TaskConfig) -> None:
     """Refuse validation by tasks of too few updates to tell how fast anything is learned."""
-    budgets = {"finetune": "that of a round", "maml": "the few updates that it differentiates"}
+    budgets = {"pretraining": "that of a round", "maml": "the few updates that it differentiates"}
     if meta.method in budgets:
         judge = "leap-rl learn --init" if task.suite.compared_by else "leap-rl evaluate"
         raise ValueError(

@@ -7,9 +7,9 @@ from statistics import fmean
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from leap_rl.app.advice import next_step
-from leap_rl.app.display import program, shown
-from leap_rl.config import Config, EvaluateConfig, TrainConfig
+from leap_rl.runs.advice import next_step
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.display import program, shown
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.console_lines import counted
 from leap_rl.tracking.jsonl import read_rows
@@ -22,26 +22,8 @@ FINAL_PART = 0.2
 """The part of a learning run, at its end, whose returns say how well the agent plays."""
 
 
-def announce(
-    folder: RunFolder, config: Config, *, summary: Summary | None = None, opens: bool = False
-) -> None:
-    """Print the outcome of a finished run.
-
-    Args:
-        folder: The run's.
-        config: The run's.
-        summary: An evaluation's, if it is known; else it is computed.
-        opens: Whether an evaluation's report is shown in the browser.
-    """
-    if isinstance(config, TrainConfig):
-        _announce_initialization(folder, config)
-    elif isinstance(config, EvaluateConfig):
-        _announce_evaluation(folder, summary, opens=opens)
-    else:
-        _announce_agents(folder)
-
-
-def _announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
+def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
+    """Print where the initialization of a run lies, and what to try next."""
     number = folder.latest()
     assert number is not None
     initialization = shown(folder.checkpoint(number) / INITIALIZATION)
@@ -54,7 +36,8 @@ def _announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
         print(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 
 
-def _announce_agents(folder: RunFolder) -> None:
+def announce_agents(folder: RunFolder) -> None:
+    """Print how well the agents of a learning run do."""
     rows = read_rows(folder.path / "metrics.jsonl")
     slots = folder.read_state(1)["slots"]
     learned = {slot: one["game"] for slot, one in enumerate(slots) if "dropped" not in one}
@@ -68,9 +51,10 @@ def _announce_agents(folder: RunFolder) -> None:
     print(f"  metrics            {shown(folder.path / 'metrics.jsonl')}")
 
 
-def _announce_evaluation(folder: RunFolder, summary: Summary | None, *, opens: bool) -> None:
-    from leap_rl.app.report import announce_report, page_of
+def announce_evaluation(folder: RunFolder, summary: Summary | None, *, opens: bool) -> None:
+    """Print an evaluation's verdict; ``opens`` shows its report in the browser."""
     from leap_rl.evaluation.comparison import read_summary
+    from leap_rl.runs.report import announce_report, page_of
 
     print()
     for sentence in (summary or read_summary(folder)).verdict:

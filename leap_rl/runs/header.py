@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import metadata
 from typing import Any
 
-from leap_rl.config import COMMANDS, Config, defining_options, fingerprint, flatten, to_mapping
 from leap_rl.core.determinism import processor_kind
-from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.parsing import flatten, parse_options
 from leap_rl.core.version import __version__
 from leap_rl.learners.registry import package_of
+from leap_rl.runs.config import COMMANDS, Config
+from leap_rl.runs.fingerprint import defining_options, fingerprint, to_mapping
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
+from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
 
 PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "ray")
 """Besides leap_rl and Python: what the bits of a run depend on."""
+
+FORMAT = 2
+"""Of a run's folder; that of run folders without one was 1."""
+
+LAST_TO_READ_OLDER = "33eab3b"
+"""The last commit that reads folders of an older format."""
 
 version = cache(metadata.version)  # it looks through all packages, for 10 ms
 
@@ -42,7 +50,7 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class RunHeader:
     """The head of a run's config.yaml."""
 
     fingerprint: str
@@ -58,88 +66,85 @@ class Record:
         """The SHA-256 of each file that an encoder starts from."""
         return (self.init_sha256 or "").replace("+", ",").split(",")
 
-    def write(self, folder: RunFolder, config: Config, *, without: Sequence[str] = ()) -> None:
-        """Write what it takes to resume or to repeat a run, whose folder's lock must be held.
-
-        Options that `without` has, by dotted name, stay unsaid as they were.
-        """
-        options = to_mapping(config)
-        for name in without:
-            *groups, last = name.split(".")
-            group = options
-            for part in groups:
-                group = group[part]
-            del group[last]
-        head = {"command": config.command, **asdict(self), "made_by": list(self.made_by)}
-        folder.write_config({**head, **options})
+    @property
+    def first_checkpoint(self) -> int:
+        """The number of the checkpoint that the run started with."""
+        return self.origin.at if self.origin else 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredRun:
-    """What a run's config.yaml holds."""
+class LoadedRun:
+    """A run that was made or read: its folder, and what its config.yaml holds."""
 
-    record: Record
+    folder: RunFolder
+    header: RunHeader
     config: Config
-    options: Mapping[str, Any]
-    """Nested, as they are stored."""
-    missing: tuple[str, ...]
+    missing: tuple[str, ...] = ()
     """Defining options, by dotted name, that the leap_rl which made the run did not know."""
 
     @property
     def maker(self) -> str:
         """The leap_rl that made it."""
-        made_by = self.record.made_by
-        return f"leap_rl {made_by[0]['leap_rl']}" if made_by else "an older leap_rl"
+        return f"leap_rl {self.header.made_by[0]['leap_rl']}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The config's options, nested, as they are stored."""
+        options = to_mapping(self.config)
+        for name in self.missing:
+            *groups, last = name.split(".")
+            group = options
+            for part in groups:
+                group = group[part]
+            del group[last]
+        return options
+
+    def write(self) -> None:
+        """Write what it takes to resume or to repeat the run; the folder's lock must be held."""
+        head = {"format": FORMAT, "command": self.config.command, **asdict(self.header)}
+        self.folder.write_config({**head, "made_by": list(self.header.made_by), **self.options})
 
 
-def read_run(folder: RunFolder) -> StoredRun:
+def read_run(folder: RunFolder) -> LoadedRun:
     """Return what a run's config.yaml holds.
 
     Raises:
-        RunFolderError: There is no run, its config is damaged, or there are links in its folder.
+        RunFolderError: There is no run, an older leap_rl made it, its config is damaged, or there
+            are links in its folder.
         ValueError: It is no config that leap_rl writes, or not that of its fingerprint.
     """
     if folder.exists():
         folder.refuse_links()
     options = folder.read_config()
+    if options.pop("format", None) != FORMAT:
+        raise RunFolderError(
+            f"{folder.config_path}: was made by an older leap_rl, whose folders commit "
+            f"{LAST_TO_READ_OLDER} reads last"
+        )
     command = options.pop("command", None)
     if not isinstance(command, str) or command not in COMMANDS:
         raise ValueError(
             f"{folder.config_path}: command = {command!r}: must be one of {', '.join(COMMANDS)}"
         )
-    record = _pop_record(options, folder)
+    header = _pop_header(options, folder)
     options["run_dir"] = folder.place
     try:
         # Reading imports nothing.
-        config = parse_over(command, options, (), program="leap-rl resume", trusts_imports=True)
+        config = parse_options(COMMANDS[command], {}, defaults=options, trusts_imports=True)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        maker = record.made_by[0]["leap_rl"] if record.made_by else "unknown"
-        if maker not in ("unknown", __version__):
+        maker = header.made_by[0]["leap_rl"]
+        if maker != __version__:
             error = ValueError(f"was made by leap_rl {maker}, and this is {__version__}: {error}")
         raise ValueError(f"{folder.config_path}: is not as leap-rl wrote it: {error}") from None
     missing = tuple(sorted(defining_options(config).keys() - flatten(options).keys()))
-    content = record.origin.content if record.origin else None
-    found = fingerprint(config, record.init_sha256, origin=content, without=missing)
-    if found != record.fingerprint:
+    content = header.origin.content if header.origin else None
+    found = fingerprint(config, header.init_sha256, origin=content, without=missing)
+    if found != header.fingerprint:
         raise ValueError(
             f"{folder.config_path}: was changed since the run was made (its fingerprint is another "
             "one); a run with other options is a new run"
         )
-    return StoredRun(record=record, config=config, options=options, missing=missing)
-
-
-def parse_over(
-    command: str,
-    stored: Mapping[str, Any],
-    argv: Sequence[str],
-    *,
-    program: str,
-    trusts_imports: bool,
-) -> Config:
-    """Return a command's config: stored options, and those of ``argv`` over them."""
-    config = COMMANDS[command]
-    parser = config_parser(config, program=program)
-    return parse(parser, config, argv, defaults=stored, trusts_imports=trusts_imports)
+    return LoadedRun(folder=folder, header=header, config=config, missing=missing)
 
 
 def computes_here(config: Config) -> bool:
@@ -170,19 +175,23 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     ]
 
 
-def _pop_record(options: dict[str, Any], folder: RunFolder) -> Record:
+def _pop_header(options: dict[str, Any], folder: RunFolder) -> RunHeader:
     """Take the head out of a config."""
-    head = {one.name: options.pop(one.name, None) for one in fields(Record)}
+    head = {one.name: options.pop(one.name, None) for one in fields(RunHeader)}
     try:
         origin = None if head["origin"] is None else dataclass_from_json(Origin, head["origin"])
-        made_by = [{"leap_rl": "unknown", **versions} for versions in head["made_by"] or ()]
-    except TypeError:
+        made_by = tuple(
+            {**versions, "leap_rl": versions["leap_rl"]} for versions in head["made_by"]
+        )
+        if not made_by:
+            raise TypeError
+    except (TypeError, KeyError):
         raise ValueError(
             f"{folder.config_path}: is not as leap-rl wrote it: origin or made_by cannot be"
         ) from None
-    return Record(
+    return RunHeader(
         fingerprint=str(head["fingerprint"]),
         init_sha256=head["init_sha256"],
-        made_by=tuple(made_by),
+        made_by=made_by,
         origin=origin,
     )

@@ -11,10 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
-from leap_rl.app.record import read_run
-from leap_rl.config import TrainConfig, to_mapping
+from leap_rl.core import plain_yaml
+from leap_rl.core.parsing import parse_options
 from leap_rl.core.urls import file_in, is_url, redacted, refuse_password
 from leap_rl.networks.parameters import Layout
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import read_run
+from leap_rl.runs.kinds import meta_trains
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.card import OPTIONS
 from leap_rl.sharing.initialization import read_initialization
@@ -58,7 +62,7 @@ class FoundGroup:
     runs: tuple[FoundInitialization, ...]
 
     @property
-    def spelled(self) -> str:
+    def option(self) -> str:
         """The group as a config has it, which names files and holds no secret of a URL."""
         paths = ",".join(redacted(run.path) for run in self.runs)
         return f"{self.name}={paths}" if self.named else paths
@@ -153,7 +157,7 @@ def find_initialization(given: str) -> FoundInitialization:
 
 def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     run = read_run(folder)
-    if not isinstance(run.config, TrainConfig):
+    if not meta_trains(run.config):
         raise ValueError(
             f"init = {given}: is a run of leap-rl {run.config.command}, which makes no "
             "initialization; name one of leap-rl train"
@@ -186,7 +190,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     if not file.exists():
         removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
         raise ValueError(f"init = {given}: {file} is missing{removed}")
-    _check(folder, number, run.record.fingerprint)
+    _check(folder, number, run.header.fingerprint)
     path = str(file)
     if folder.url is not None:  # which other machines find it at
         path = file_in(folder.url, file.relative_to(folder.path).as_posix())
@@ -214,8 +218,16 @@ def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization
         path=exported.place,
         file=exported.file,
         name=exported.name,
-        options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
+        options=_exported_options(exported.folder / OPTIONS),
     )
+
+
+def _exported_options(path: Path) -> Mapping[str, Any]:
+    options = plain_yaml.load(path.read_text())
+    if options["meta"]["method"] == "finetune":  # the older name
+        options["meta"]["method"] = "pretraining"
+    # Reading imports nothing.
+    return to_mapping(parse_options(TrainConfig, {}, defaults=options, trusts_imports=True))
 
 
 def _of_file(given: str, file: Path) -> FoundInitialization:
@@ -228,8 +240,8 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
         if checkpoint.name.isdecimal():
             number = int(checkpoint.name)
             name = f"{path.name}@{number}"
-            _check(folder, number, run.record.fingerprint)
-        if isinstance(run.config, TrainConfig):
+            _check(folder, number, run.header.fingerprint)
+        if meta_trains(run.config):
             return FoundInitialization(
                 given=given, path=str(file), name=name, options=run.options, run=str(path)
             )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leap_rl.api.runs import Run, place_of
-from leap_rl.app.initializations import find_initialization
-from leap_rl.app.record import read_run
-from leap_rl.config import TrainConfig
 from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import load_parameters
+from leap_rl.runs.api.runs import Run, place_of
+from leap_rl.runs.header import read_run
+from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.initialization import load_tensors
 from leap_rl.storage.open_run import open_run
@@ -49,7 +48,6 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
             "a folder that leap-rl export wrote"
         )
     config = read_run(open_run(one.run)).config
-    assert isinstance(config, TrainConfig), "find_initialization refuses others"
     shared = encoder_shared_by(config.task, config.agent)
     if shared is None or config.agent.share != "encoder":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from leap_rl.app.display import shown
-from leap_rl.config import EvaluateConfig
+from leap_rl.runs.config import EvaluateConfig
+from leap_rl.runs.display import shown
 from leap_rl.storage.run_folder import RunFolder, file_name
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.tracker import Tracker

@@ -1,4 +1,4 @@
-"""Makes evaluations of what a command line or a call names."""
+"""Makes evaluations: finds what is compared, and what its runs say of tasks and agents."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 
 from torch import Tensor
 
-from leap_rl.app.creation import make_run, resolve
-from leap_rl.app.initializations import (
+from leap_rl.core.parsing import flatten, parse_options
+from leap_rl.learners.registry import LEARNERS
+from leap_rl.networks.parameters import Layout
+from leap_rl.runs.config import EvaluateConfig
+from leap_rl.runs.creation import make_run, resolve
+from leap_rl.runs.display import tell
+from leap_rl.runs.header import LoadedRun
+from leap_rl.runs.initializations import (
     FoundGroup,
     FoundInitialization,
     find_group,
     own_start,
     read_theta0,
 )
-from leap_rl.app.policies import make_evaluation, make_tasks
-from leap_rl.config import EvaluateConfig, flatten
-from leap_rl.core.parsing import config_parser, options_given, parse
-from leap_rl.learners.registry import LEARNERS
-from leap_rl.networks.parameters import Layout
-from leap_rl.storage.run_folder import RunFolder
+from leap_rl.runs.kinds import EVALUATING, make_tasks
 from leap_rl.tasks.suites import suite_of
 
 _FREE = ("task.games", "task.agent_steps", "task.on_divergence")
@@ -30,19 +31,14 @@ _FREE = ("task.games", "task.agent_steps", "task.on_divergence")
 
 
 def configure(
-    inits: Sequence[str],
-    options: Sequence[str],
-    *,
-    description: str | None = None,
-    trusts_imports: bool = False,
+    inits: Sequence[str], options: Mapping[str, Any], *, trusts_imports: bool = False
 ) -> tuple[EvaluateConfig, list[FoundGroup]]:
     """Return an evaluation's config, and the groups of runs that it compares.
 
     Args:
         inits: NAME=RUN,RUN,... or what else `leap-rl evaluate --init` takes; at least one. The
             first one's first run sets the defaults of tasks and agents.
-        options: The other options, as words of a command line.
-        description: What --help begins with.
+        options: The other options, by dotted name.
         trusts_imports: Whether the options may name modules that the evaluation imports.
 
     Raises:
@@ -50,37 +46,47 @@ def configure(
         RunFolderError: A run's folder is damaged.
     """
     groups = [find_group(init) for init in inits]
-    first = groups[0].runs[0]
-    asked = options_given(EvaluateConfig, options)
-    theirs = {} if first.options is None else first.options["task"]
-    suite = suite_of(asked.get("task.kind") or theirs.get("kind", "atari"))
-    pool = getattr(suite, "evaluation_games", None)
-    games = {} if pool is None else {"games": pool}
-    defaults: dict[str, Any] = {"task": games}
-    if first.options is not None:
-        agent = first.options.get("agent", {})
-        algorithm = asked.get("agent.algorithm") or agent.get("algorithm", "auto")
-        learner = LEARNERS.get(suite.learned_by if algorithm == "auto" else algorithm)
-        ignored = () if learner is None else learner.ignored()
-        defaults["task"] = {**theirs, **games}
-        defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
-        if first.options["meta"]["method"] == "finetune":
-            del defaults["task"]["agent_steps"]  # which were a round's
-            if asked.get("task.agent_steps") is None:
-                raise ValueError(
-                    "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
-                    f"{first.name} was finetuned, whose tasks have no budget"
-                )
-    parser = config_parser(EvaluateConfig, program="leap-rl evaluate")
-    parser.description = description
-    words = [*options, f"--init=[{', '.join(repr(group.spelled) for group in groups)}]"]
-    config = parse(parser, EvaluateConfig, words, defaults=defaults, trusts_imports=trusts_imports)
-    if not games and asked.get("task.games") is None:
+    config = parse_options(
+        EvaluateConfig,
+        {**options, "init": [group.option for group in groups]},
+        defaults=defaults_of(groups, options),
+        trusts_imports=trusts_imports,
+    )
+    suite = config.task.suite
+    if suite.evaluation_games is None and options.get("task.games") is None:
         raise ValueError(
             f"games: say which to learn, as --games {quote(config.task.resolved_games[0])}; "
             f"task.kind = {suite.kind} holds none out"
         )
     return resolve(config), groups
+
+
+def defaults_of(groups: Sequence[FoundGroup], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the nested options that an evaluation takes over from the first of its runs.
+
+    Raises:
+        ValueError: The options leave open what that run cannot say.
+    """
+    first = groups[0].runs[0]
+    theirs = {} if first.options is None else first.options["task"]
+    suite = suite_of(options.get("task.kind") or theirs.get("kind", "atari"))
+    games = {} if suite.evaluation_games is None else {"games": suite.evaluation_games}
+    defaults: dict[str, Any] = {"task": games}
+    if first.options is not None:
+        agent = first.options.get("agent", {})
+        algorithm = options.get("agent.algorithm") or agent.get("algorithm", "auto")
+        learner = LEARNERS.get(suite.learned_by if algorithm == "auto" else algorithm)
+        ignored = () if learner is None else learner.ignored()
+        defaults["task"] = {**theirs, **games}
+        defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
+        if first.options["meta"]["method"] == "pretraining":
+            del defaults["task"]["agent_steps"]  # which were a round's
+            if options.get("task.agent_steps") is None:
+                raise ValueError(
+                    "agent_steps: say how many each agent learns for, as --agent_steps 1000000; "
+                    f"{first.name} was pretrained, whose tasks have no budget"
+                )
+    return defaults
 
 
 def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
@@ -112,13 +118,17 @@ def warnings_of(groups: Sequence[FoundGroup]) -> list[str]:
     ]
 
 
-def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> RunFolder:
+def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> LoadedRun:
     """Make an evaluation's folder, which holds copies of what it compares.
+
+    Runs that were chosen by chance, or had other tasks or agents, are told on stderr.
 
     Raises:
         ValueError: The folder holds a run already or cannot be written, or an initialization does
             not fit.
     """
+    for warning in warnings_of(groups):
+        tell(warning)
     layout = make_tasks(config).shared_layout()
     named = _names(groups)
     own_starts: dict[str, str] = {}
@@ -139,7 +149,7 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> R
                 "counts twice makes the others look surer than they are"
             )
     init_sha256 = ",".join("+".join(of_group) for of_group in digests) or None
-    factory = make_evaluation(config)
+    factory = EVALUATING.plan(config)
     return make_run(
         config,
         lambda folder: factory.write_first_checkpoint(folder, given, own_starts),

@@ -22,7 +22,7 @@ from leap_rl.learners.gradient_descent.task import QuadraticTask, bowl
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
-from leap_rl.meta import Finetune, OuterStep
+from leap_rl.meta import OuterStep, Pretraining
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.messages import Bytes
@@ -62,7 +62,7 @@ def finetune(make: Learner, rounds: list[list[str]]) -> list[Tensor]:
             # A seed of the round's: what goes on must not depend on it.
             seed = 100 * number if game in agents else make.task.resolved_games.index(game)
             task = make(TaskSpec(game=game, seed=seed))
-            path = Finetune().start(outer.theta, borrow=True)
+            path = Pretraining().start(outer.theta, borrow=True)
             if game in agents:
                 carry_over(agents[game], task, outer.theta)
             else:
@@ -144,7 +144,14 @@ def test_a_run_that_is_stopped_gives_the_bits_of_the_loop(tmp_path: Path) -> Non
     """Two of three games a round: server, trainers, folder and all."""
     path, quiet = tmp_path / "run", ["--tracking.console", "quiet", "--tracking.tensorboard"]
     options = [
-        *["--meta.method", "finetune", "--meta.updates_per_round", "2", "--meta.batch_size", "2"],
+        *[
+            "--meta.method",
+            "pretraining",
+            "--meta.updates_per_round",
+            "2",
+            "--meta.batch_size",
+            "2",
+        ],
         *["--task.kind", "quadratic", "--task.games", '["bowl_0", "bowl_1", "bowl_2"]'],
         *["--task.num_envs", "2", "--task.unroll_length", "1", "--agent.lr", str(LR)],
         *["--runtime.kind", "local", "--run_dir", str(path), *quiet, "false"],

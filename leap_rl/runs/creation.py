@@ -6,37 +6,38 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from leap_rl.app.display import program, quoted, shown
-from leap_rl.app.initializations import find_initialization, read_theta0
-from leap_rl.app.policies import make_learning, make_meta_training, make_tasks
-from leap_rl.app.record import Origin, Record, computes_here, versions_here
-from leap_rl.config import Config, EvaluateConfig, LearnConfig, TrainConfig, fingerprint, init_of
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.core.urls import redacted
+from leap_rl.runs.config import Config
+from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.fingerprint import fingerprint
+from leap_rl.runs.header import LoadedRun, Origin, RunHeader, computes_here, versions_here
+from leap_rl.runs.initializations import find_initialization, read_theta0
+from leap_rl.runs.kinds import kind_of, make_tasks
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.wandb_folder import note_sources
+from leap_rl.training.rounds.learning import LearningFactory
+from leap_rl.training.rounds.meta_training import MetaTrainingFactory
 
 C = TypeVar("C", bound=Config)
-R = TypeVar("R", bound=TrainConfig | LearnConfig)
 
 
-def create_run(config: R) -> tuple[RunFolder, R]:
+def create_run(config: Config) -> LoadedRun:
     """Make the folder of a run of `leap-rl train` or `leap-rl learn`.
 
-    Returns:
-        The folder, and the config as it is kept: without the secrets of a URL.
+    Its config is kept without the secrets of a URL.
 
     Raises:
         ValueError: The folder holds a run already or cannot be written, or the given
             initialization does not fit.
     """
-    tasks, (option, init) = make_tasks(config), init_of(config)
-    init_sha256: str | None = None
+    tasks, kind = make_tasks(config), kind_of(config)
+    init, init_sha256 = kind.init(config), None
     if init == "random":
         seed = derive_seed(config.seed, Purpose.INITIALIZATION)
         theta0 = tasks.random_initialization(seed)
@@ -46,26 +47,16 @@ def create_run(config: R) -> tuple[RunFolder, R]:
             theta0, init_sha256 = read_theta0(found, tasks.shared_layout())
         except ValueError as error:
             reason = str(error).removeprefix(f"init = {init}: ")
-            raise ValueError(f"{option} = {init}: {reason}") from None
+            raise ValueError(f"{config.init_option} = {init}: {reason}") from None
         init = found.path  # the same bytes for good: a file, or a commit on the hub
-    config = _with_init(config, redacted(init))  # a URL's query is no part of it
-    factory = (
-        make_meta_training(config) if isinstance(config, TrainConfig) else make_learning(config)
-    )
-    folder = make_run(
+    config = kind.with_init(config, redacted(init))  # a URL's query is no part of it
+    factory = cast(MetaTrainingFactory | LearningFactory, kind.plan(config))
+    return make_run(
         config,
         lambda folder: factory.write_first_checkpoint(folder, theta0),
         init_sha256=init_sha256,
         sources=[init],
     )
-    return folder, config
-
-
-def _with_init(config: R, init: str) -> R:
-    """Return the config with another name of the same initialization."""
-    if isinstance(config, LearnConfig):
-        return replace(config, init=init)
-    return replace(config, meta=replace(config.meta, init=init))
 
 
 def make_run(
@@ -75,13 +66,13 @@ def make_run(
     init_sha256: str | None,
     sources: Iterable[str | Path],
     origin: Origin | None = None,
-) -> RunFolder:
+) -> LoadedRun:
     """Make a run's folder: its first checkpoint and its config.
 
     Args:
         config: The run's, resolved, in which nothing is wrong.
         write_first: Writes the checkpoint.
-        init_sha256: See `Record`.
+        init_sha256: See `RunHeader`.
         sources: The files of the initializations that it starts from.
         origin: What a fork starts from.
 
@@ -89,7 +80,7 @@ def make_run(
         ValueError: The folder holds a run already, cannot be written, or is a URL that cannot be,
             or of a store that cannot be reached.
     """
-    record = Record(
+    header = RunHeader(
         fingerprint=fingerprint(config, init_sha256, origin=origin.content if origin else None),
         init_sha256=init_sha256,
         made_by=(versions_here(config, meta_step=origin.at if origin else 0),),
@@ -104,6 +95,7 @@ def make_run(
             folder = open_run(config.run_dir)
         except (ValueError, StoreError) as error:
             raise ValueError(f"run_dir = {error}") from None
+    run = LoadedRun(folder=folder, header=header, config=config)
     try:
         with folder.lock():
             if folder.exists():
@@ -112,14 +104,14 @@ def make_run(
                     f"`{program()} resume {quoted(folder)}`, or choose another folder"
                 )
             write_first(folder)
-            record.write(folder, config)  # last: a folder with a config is a run
+            run.write()  # last: a folder with a config is a run
     except OSError as error:
         reason = f"{folder.place}: cannot be written to ({error.strerror})"
         if isinstance(error, StoreError):  # which says it all
             reason = str(error)
         raise ValueError(f"run_dir = {reason}") from None
     note_sources(folder.path, sources)
-    return folder
+    return run
 
 
 def resolve(config: C) -> C:
@@ -133,23 +125,11 @@ def resolve(config: C) -> C:
     learner = make_tasks(config)
     # Now that its module may be imported: of package:Learner nothing was known before.
     learner.check(config.task, config.agent, config.runtime.env_processes)
-    if isinstance(config, TrainConfig):
-        config.check_method(type(learner))
+    kind_of(config).check_learner(config, type(learner))
     config = replace(config, agent=learner.resolved_agent())
     if computes_here(config):  # otherwise each trainer does so on its own
         make_tasks(config).check_processor()
-    if isinstance(config, EvaluateConfig) and config.clips:
-        from leap_rl.video.clip import check_video
-
-        check_video("clips = true")
-    if not isinstance(config, TrainConfig) or config.validation.every_meta_steps is None:
-        return config
-    try:
-        judging = config.validation.of(config.task)
-        games = judging.suite.resolve(judging).resolved_games
-    except ValueError as error:
-        raise ValueError(str(error).replace("task.games", "validation.games")) from None
-    return replace(config, validation=replace(config.validation, games=list(games)))
+    return kind_of(config).resolved(config)
 
 
 def new_folder(command: str) -> RunFolder:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from leap_rl.config import Config, TrainConfig
-from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.runs.header import LoadedRun
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.kinds import kind_of, meta_trains
+from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
@@ -22,29 +24,35 @@ class Monitor:
     that a killed driver did not log are logged when the run is resumed.
 
     Args:
-        first_checkpoint: What the run started with; it has no rows.
+        run: The run; the checkpoint that it started with has no rows.
+        tracker: Logs the rows.
+        console: Shows how the run stands.
+        call: Says who is called with each row once it is logged.
         on_fault_point: Called at each fault point of the driver.
     """
 
     def __init__(
         self,
-        config: Config,
-        folder: RunFolder,
+        run: LoadedRun,
         tracker: Tracker,
         console: Console,
+        call: Invocation,
         *,
-        first_checkpoint: int,
         on_fault_point: OnFaultPoint,
     ) -> None:
         self._on_fault_point = on_fault_point
-        self._config = config
-        self._folder = folder
+        self._on_row = call.on_row
+        self._config, self._folder = run.config, run.folder
         self._tracker = tracker
         self._console = console
         self._started = time.monotonic()
-        self._logged = len(read_rows(folder.path / "metrics.jsonl"))
-        # A meta-step has one row: what is logged is not read again, and old checkpoints may go.
-        self._rows_seen = self._logged if isinstance(config, TrainConfig) else 0
+        rows = read_rows(run.folder.path / "metrics.jsonl")
+        self._logged = len(rows)
+        for row in rows[call.rows_seen :]:  # a driver that was killed may not have told them
+            self._on_row(row)
+        # What is known to be logged is not read again, and old checkpoints may go.
+        self._rows_seen = self._logged if kind_of(run.config).row_per_round else 0
+        first_checkpoint = run.header.first_checkpoint
         self._next_checkpoint = first_checkpoint + self._rows_seen + 1
         self._last_row: Row | None = None
         self._slots_total = 0
@@ -78,12 +86,13 @@ class Monitor:
             if self._rows_seen > self._logged:
                 self._tracker.log(row["values"], axis=row["axis"])
                 self._last_row = row["values"]
+                self._on_row(row["values"])
         self._log_initialization(number)
 
     def _log_initialization(self, number: int) -> None:
         """Log the initialization of a checkpoint, if it is one of those that are kept in wandb."""
         config, every = self._config, self._config.tracking.wandb_initializations_every
-        if not isinstance(config, TrainConfig) or config.tracking.wandb == "disabled" or not every:
+        if not meta_trains(config) or config.tracking.wandb == "disabled" or not every:
             return
         last, latest = config.meta.meta_steps, self._folder.latest() or 0
         newest = last if latest == last else latest - latest % every
@@ -95,15 +104,3 @@ class Monitor:
                 newest=number == newest,
                 metadata={"method": config.meta.method, "seed": config.seed},
             )
-
-
-def rows_of(config: Config, folder: RunFolder, *, first_checkpoint: int) -> int:
-    """Return how many rows the checkpoints up to the newest hold.
-
-    Raises:
-        RunFolderError: A checkpoint cannot be read.
-    """
-    numbers = range(first_checkpoint + 1, (folder.latest() or 0) + 1)
-    if isinstance(config, TrainConfig):
-        return len(numbers)
-    return sum(len(folder.read_state(number)["rows"]) for number in numbers)

@@ -13,11 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from leap_rl.app.advice import next_step
-from leap_rl.app.clips import clip_path
-from leap_rl.app.display import program, quoted, shown
-from leap_rl.app.record import StoredRun, read_run
-from leap_rl.config import Config, EvaluateConfig, TrainConfig, flatten, to_mapping
+from leap_rl.core.parsing import flatten
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run_text import closed_slots, game_rows, history_sentence, run_verdict
@@ -27,6 +23,12 @@ from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
+from leap_rl.runs.advice import next_step
+from leap_rl.runs.clips import clip_path
+from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
+from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import LoadedRun, read_run
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.safe_open import read_regular
@@ -114,7 +116,7 @@ def _part_of(folder: RunFolder, figures: Path, *, summary: Summary | None) -> Pa
     )
 
 
-def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures: Path) -> Part:
+def _of_meta_run(folder: RunFolder, run: LoadedRun, config: TrainConfig, figures: Path) -> Part:
     rows = read_rows(folder.path / "metrics.jsonl")
     slots = closed_slots(folder)
     games = game_rows(rows)
@@ -134,7 +136,7 @@ def _of_meta_run(folder: RunFolder, run: StoredRun, config: TrainConfig, figures
 
 
 def _of_evaluation(
-    folder: RunFolder, run: StoredRun, config: EvaluateConfig, figures: Path, summary: Summary
+    folder: RunFolder, run: LoadedRun, config: EvaluateConfig, figures: Path, summary: Summary
 ) -> Part:
     evaluation, slots = summary.evaluation, closed_slots(folder)
     nothing = ["No agent is finished yet: there is nothing to compare."]
@@ -167,7 +169,7 @@ def _clips(folder: RunFolder, evaluation: EvaluationResults) -> list[Clip]:
     return found[:MOST_CLIPS]
 
 
-def _subtitle(run: StoredRun, what: str) -> str:
+def _subtitle(run: LoadedRun, what: str) -> str:
     return f"{what}; seed {run.config.seed}; made by {run.maker}"
 
 
@@ -176,14 +178,14 @@ def _commands(next_steps: Sequence[str], title: str, config: Config) -> dict[str
     return {**steps, title: [command_of(config)]}
 
 
-def _background(run: StoredRun, slots: Sequence[Mapping[str, Any]]) -> list[Table]:
+def _background(run: LoadedRun, slots: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Return tables of failures, versions, machines and options."""
     dropped = [
         {"dropped task": f"{slot['game']} in round {slot['round']}: {slot['dropped']}"}
         for slot in slots
         if "dropped" in slot
     ]
-    versions = [dict(versions) for versions in run.record.made_by]
+    versions = [dict(versions) for versions in run.header.made_by]
     says = "From the meta-step on that each row begins with."
     processors = Counter(slot["processor"] for slot in slots if slot.get("processor"))
     machines = [{"processor": kind, "tasks": count} for kind, count in processors.items()]

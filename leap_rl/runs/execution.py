@@ -1,27 +1,28 @@
-"""Runs a run: its runtime, what it shows and logs, how it ends."""
+"""Carries out runs: the runtime, what is shown and logged, how they end."""
 
 from __future__ import annotations
 
 import errno
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leap_rl.app.announcement import announce
-from leap_rl.app.display import program, quoted, shown
-from leap_rl.app.invocation import Invocation
-from leap_rl.app.monitor import Monitor, rows_of
-from leap_rl.app.policies import make_plan, make_tasks
-from leap_rl.app.supervise import is_supervisor, supervise
-from leap_rl.config import Config, EvaluateConfig, TrainConfig, to_mapping
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.parsing import TRUST_IMPORTS
-from leap_rl.meta.gradient_path import NoMethod
+from leap_rl.runs.config import Config
+from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import LoadedRun
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.kinds import kind_of, make_tasks
+from leap_rl.runs.monitor import Monitor
+from leap_rl.runs.supervise import supervise
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.tracking.console import Console, make_console
+from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.status import RunStatus
-from leap_rl.tracking.tracker import Tracker, open_tracker
+from leap_rl.tracking.tracker import open_tracker
 from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.run_spec import RunSpec
@@ -36,40 +37,32 @@ GPU_SHARE = 1 / 16
 """Of a GPU, for a trainer on one: the network leaves it idle most of the time."""
 
 
-def run(
-    config: Config,
-    folder: RunFolder,
-    call: Invocation,
-    *,
-    resumes: bool = False,
-    opens: bool = False,
-) -> int:
-    """Run a run to its end, or until it is asked to stop; say what it came to.
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run's process ends."""
+
+    status: int
+    """The command's exit status."""
+    summary: Summary | None = None
+    """Of a complete evaluation, where this process computed it."""
+
+
+def carry_out(run: LoadedRun, call: Invocation, *, resumes: bool = False) -> Outcome:
+    """Carry out a run to its end, or until it is asked to stop.
 
     Args:
-        config: The run's.
-        folder: The run's.
+        run: The run.
         call: How the command was called.
         resumes: Whether this is not the first driver that it has.
-        opens: Whether an evaluation's report is shown in the browser.
-
-    Returns:
-        The command's exit status.
     """
-    summary = None
-    if is_supervisor(config):
-        status = supervise(config, folder, call)
-    else:
-        status, summary = _drive(config, folder, call, resumes=resumes)
-    if status == 0:
-        announce(folder, config, summary=summary, opens=opens)
-    return status
+    if run.config.runtime.max_driver_restarts > 0 and not call.supervised:
+        return Outcome(status=supervise(run, call))
+    return _drive(run, call, resumes=resumes)
 
 
-def _drive(
-    config: Config, folder: RunFolder, call: Invocation, *, resumes: bool
-) -> tuple[int, Summary | None]:
-    """Be the run's driver; return the exit status, and the summary of a complete evaluation."""
+def _drive(run: LoadedRun, call: Invocation, *, resumes: bool) -> Outcome:
+    """Be the run's driver."""
+    config, folder = run.config, run.folder
     quiet = config.tracking.console == "quiet"
     resume = f"stopped; continue with: {program()} resume {quoted(folder)}"
     if any(config.imports.values()):
@@ -81,14 +74,15 @@ def _drive(
     )
     try:
         with interrupts, interrupts.explaining(OSError, RunFailedError):
-            return 0, _run_rounds(config, folder, interrupts, resumes=resumes)
+            summary = _run_rounds(run, call, interrupts, resumes=resumes)
+            return Outcome(status=0, summary=summary)
     except KeyboardInterrupt:
         pass
     except OSError as error:
         raise _with_way_out(error, folder) from None
     if not quiet:
         print(resume, file=sys.stderr)
-    return (interrupts.reason or StopReason.INTERRUPTED).value, None
+    return Outcome(status=(interrupts.reason or StopReason.INTERRUPTED).value)
 
 
 def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
@@ -103,20 +97,18 @@ def _with_way_out(error: OSError, folder: RunFolder) -> Exception:
 
 
 def _run_rounds(
-    config: Config, folder: RunFolder, interrupts: Interrupts, *, resumes: bool
+    run: LoadedRun, call: Invocation, interrupts: Interrupts, *, resumes: bool
 ) -> Summary | None:
+    config, folder, kind = run.config, run.folder, kind_of(run.config)
     on_fault_point = fault_injector()
     on_fault_point(FaultPoint.DRIVER_RESUMING if resumes else FaultPoint.DRIVER_STARTING)
-    stored = folder.read_config()
-    origin = stored.get("origin")
-    first = 0 if origin is None else origin["at"]
-    meta = config.meta if isinstance(config, TrainConfig) else None
+    first, meta = run.header.first_checkpoint, kind.meta(config)
     run_spec = RunSpec(
         run_dir=str(folder.path),
-        fingerprint=stored["fingerprint"],
-        method=meta.build() if meta else NoMethod(),
+        fingerprint=run.header.fingerprint,
+        method=kind.method(config),
         make_task=make_tasks(config),
-        make_plan=make_plan(config),
+        make_plan=kind.plan(config),
         stream_every_s=config.runtime.stream_every_s,
         snapshot_every_s=config.runtime.snapshot_every_s,
         lease_policy=LeasePolicy(
@@ -136,14 +128,12 @@ def _run_rounds(
             run_config=to_mapping(config),
             kind=config.command,
             place=shown(folder),
-            rows=rows_of(config, folder, first_checkpoint=first),
+            rows=kind.rows_of(folder, range(first + 1, (folder.latest() or 0) + 1)),
         ) as tracker,
         LiveConsole(make_console(config.tracking.console), folder.path) as console,
     ):
         console.message(f"{config.command}: run folder {shown(folder)}")
-        monitor = Monitor(
-            config, folder, tracker, console, first_checkpoint=first, on_fault_point=on_fault_point
-        )
+        monitor = Monitor(run, tracker, console, call, on_fault_point=on_fault_point)
 
         def report(status: RunStatus) -> None:
             folder.check()
@@ -158,33 +148,7 @@ def _run_rounds(
             )
         with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
             _make_runtime(config, interrupts).run(run_spec, report)
-        if isinstance(config, EvaluateConfig):
-            return _conclude(config, folder, tracker, console, interrupts)
-    return None
-
-
-def _conclude(
-    config: EvaluateConfig,
-    folder: RunFolder,
-    tracker: Tracker,
-    console: Console,
-    interrupts: Interrupts,
-) -> Summary:
-    """Record clips of a complete evaluation, write its report, log both; return its summary."""
-    from leap_rl.app.report import write_report
-    from leap_rl.evaluation.comparison import read_summary
-
-    if config.clips:
-        from leap_rl.app.clips import record_clips
-
-        record_clips(config, folder, tracker=tracker, console=console, check=interrupts.check)
-    summary = read_summary(folder)
-    report = write_report([folder], summary=summary)
-    if config.tracking.wandb != "disabled":
-        from leap_rl.app.evaluation_tables import log_outcome
-
-        log_outcome(summary, report, tracker=tracker)
-    return summary
+        return kind.conclude(config, folder, tracker, console, interrupts)
 
 
 def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:

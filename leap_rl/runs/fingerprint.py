@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from leap_rl.config.commands import Config, EvaluateConfig, TrainConfig
 from leap_rl.core.parsing import flatten
 from leap_rl.learners.registry import declared
+from leap_rl.runs.config import Config
 
 OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data", "clips"})
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
@@ -43,15 +43,6 @@ def defining_options(config: Config) -> dict[str, Any]:
     }
 
 
-def init_of(config: Config) -> tuple[str, str]:
-    """Return the name and the value of the option that says where the encoder starts."""
-    if isinstance(config, TrainConfig):
-        return "meta.init", config.meta.init
-    if isinstance(config, EvaluateConfig):
-        return "init", ", ".join(config.init)
-    return "init", config.init
-
-
 def fingerprint(
     config: Config,
     init_sha256: str | None,
@@ -71,7 +62,7 @@ def fingerprint(
     """
     options = defining_options(config)
     if init_sha256 is not None:
-        options[init_of(config)[0]] = f"sha256:{init_sha256}"
+        options[config.init_option] = f"sha256:{init_sha256}"
     options = {name: value for name, value in options.items() if name not in without}
     document = {"command": config.command, "options": options}
     if origin is not None:

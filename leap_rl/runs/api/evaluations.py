@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leap_rl.api.process import call
-from leap_rl.api.runs import Callback, Run, follow, place_for, place_of
-from leap_rl.app.evaluation_tables import AGENTS, COMPARISONS, agents_of, comparisons_of
-from leap_rl.config import EvaluateConfig
-from leap_rl.core.parsing import spelled
+from leap_rl.core.parsing import typed_options
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.summary import Summary
+from leap_rl.runs.api.runs import Callback, Run, follow, place_for, place_of
+from leap_rl.runs.config import EvaluateConfig
+from leap_rl.runs.evaluation_tables import AGENTS, COMPARISONS, agents_of, comparisons_of
+from leap_rl.runs.kinds import EVALUATING, kind_of
+from leap_rl.runs.process import Request, call
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,7 +39,7 @@ class Evaluation(Run):
 
     def __init__(self, place: str | Path) -> None:
         super().__init__(place)
-        if not isinstance(self.config, EvaluateConfig):
+        if kind_of(self.config) is not EVALUATING:
             raise ValueError(f"{place}: is a run of leap-rl {self.config.command}, no evaluation")
         self._whole: Summary | None = None
 
@@ -66,7 +66,7 @@ class Evaluation(Run):
 
     def report(self) -> Path:
         """Write the page that `leap-rl report` writes, and return its path."""
-        call(["report", self.place], quiet=True)
+        call(Request(action="report", command="report", place=self.place, quiet=True))
         return self.path / "report" / "index.html"
 
     @property
@@ -116,14 +116,22 @@ def evaluate(
         ValueError: An argument cannot be; the message names the field.
         RunFailedError: The evaluation failed, or its process was killed.
     """
-    words = ["evaluate", *(f"--init={name}" for name in _named(initializations))]
+    given = dict(options or {}) | {"seeds": seeds}
     if games is not None:
-        words += [f"--games={games if isinstance(games, str) else json.dumps(list(games))}"]
-    words += [f"--seeds={seeds}", *spelled(options or {})]
-    words += [] if agent_steps is None else [f"--agent_steps={agent_steps}"]
+        given["task.games"] = games if isinstance(games, str) else list(games)
+    if agent_steps is not None:
+        given["task.agent_steps"] = agent_steps
     with place_for("evaluate", run_dir) as place:
-        words += [f"--run_dir={place}"]
-        follow(place, words, callbacks, trust_imports=trust_imports, quiet=quiet)
+        request = Request(
+            action="make",
+            command="evaluate",
+            place=place,
+            options=typed_options(EvaluateConfig, given),
+            inits=tuple(_named(initializations)),
+            trusts_imports=trust_imports,
+            quiet=quiet,
+        )
+        follow(request, callbacks)
     return Evaluation(place)
 
 

@@ -1,0 +1,139 @@
+"""``python -m leap_rl.runs.child`` does what `leap_rl.runs.process.Request` on its stdin says."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from leap_rl.core.determinism import prepare_environment
+
+if TYPE_CHECKING:
+    from leap_rl.runs.header import LoadedRun
+    from leap_rl.runs.process import Ended, Event, Request
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+def main() -> int:
+    """Serve the request; returns the exit status."""
+    started_s = time.monotonic()
+    try:
+        document = json.load(sys.stdin)
+        pipe: int = document["events"]
+        os.set_inheritable(pipe, False)  # or processes that outlive this one would hold it open
+        prepare_environment()  # before anything imports torch
+        from leap_rl.runs.process import Ended, Request, RowLogged, encode_event
+
+        def send(event: Event) -> None:
+            line = encode_event(event)
+            with suppress(BrokenPipeError):  # the caller was killed; the run continues
+                while line:
+                    line = line[os.write(pipe, line) :]
+
+        request = Request(**document["request"])
+        try:
+            status = serve(request, lambda row: send(RowLogged(values=row)), started_s=started_s)
+        except (ValueError, OSError, RuntimeError) as error:
+            ended = _explained(error)
+            if ended is None:
+                raise
+            status = ended.status
+        else:
+            ended = Ended(status=status)
+        send(ended)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return status
+
+
+def serve(
+    request: Request,
+    on_row: Callable[[Mapping[str, Any]], object],
+    *,
+    started_s: float | None = None,
+) -> int:
+    """Do in this process what is requested; returns the exit status.
+
+    Args:
+        request: What to do.
+        on_row: Called with each row of the run's metrics once it is logged.
+        started_s: When the process started, on the monotonic clock.
+
+    Raises:
+        ValueError: The request is refused.
+        RunFailedError: The run failed.
+        OSError: A file cannot be written, or an object store not reached.
+    """
+    from leap_rl.runs.execution import carry_out
+    from leap_rl.runs.invocation import Invocation
+    from leap_rl.storage.open_run import open_run
+
+    if request.action == "report":
+        from leap_rl.runs.report import write_report
+
+        write_report([open_run(request.place)])
+        return 0
+    if request.action == "make":
+        run = _make(request)
+    else:
+        from leap_rl.runs.header import read_run
+        from leap_rl.runs.resumption import prepare
+
+        run = prepare(
+            read_run(open_run(request.place)),
+            request.options,
+            trusts_imports=request.trusts_imports,
+        )
+    call = Invocation(
+        started_s=time.monotonic() if started_s is None else started_s,
+        trusts_imports=request.trusts_imports,
+        supervised=request.supervised,
+        on_row=on_row,
+        rows_seen=request.rows_seen,
+    )
+    return carry_out(run, call, resumes=request.action == "resume").status
+
+
+def _make(request: Request) -> LoadedRun:
+    from leap_rl.core.parsing import parse_options
+    from leap_rl.runs.config import COMMANDS
+    from leap_rl.runs.creation import create_run, resolve
+    from leap_rl.runs.evaluation import configure, create_evaluation
+
+    options, trusted = {**request.options, "run_dir": request.place}, request.trusts_imports
+    if request.inits:
+        return create_evaluation(*configure(request.inits, options, trusts_imports=trusted))
+    config = parse_options(
+        COMMANDS[request.command], options, defaults=request.config, trusts_imports=trusted
+    )
+    return create_run(resolve(config))
+
+
+def _explained(error: Exception) -> Ended | None:
+    """Return how a run ended by an error that its user can act on; none for any other."""
+    from leap_rl.core.errors import RunFailedError
+    from leap_rl.core.urls import redacted
+    from leap_rl.runs.process import Ended
+    from leap_rl.storage.locked_folder import RunFolderError
+    from leap_rl.storage.object_store import StoreError
+
+    message = redacted(" ".join(str(error).split()))
+    kind: type[Exception]
+    if isinstance(error, ValueError):
+        kind = RunFolderError if isinstance(error, RunFolderError) else ValueError
+        return Ended(status=EXIT_USAGE, error=kind.__name__, message=message)
+    if isinstance(error, OSError | RunFailedError):
+        kind = StoreError if isinstance(error, StoreError) else RunFailedError
+        return Ended(status=EXIT_FAILED, error=kind.__name__, message=message)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

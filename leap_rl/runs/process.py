@@ -1,0 +1,203 @@
+"""Carries out a run in a process of its own: a request goes there, events come back.
+
+The request is JSON on the process's stdin, the events are JSON lines on a pipe of their own. Its
+stderr is the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+from leap_rl.core.errors import RunFailedError
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.object_store import StoreError
+from leap_rl.training.interrupts import StopReason
+
+POLL_EVERY_S: Final = 0.2
+
+STOP_WITHIN_S: Final = 30.0
+"""A process that was asked to stop leaves within 6 s, unless the machine is very busy."""
+
+_ERRORS: Final = {error.__name__: error for error in (RunFolderError, StoreError, RunFailedError)}
+"""Besides ValueError, what a run raises for its user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What another process is to do with a run."""
+
+    action: Literal["make", "resume", "report"]
+    command: str
+    """The command that makes the run, or `resume` or `report`; for messages."""
+    place: str
+    """The run's folder, or its URL."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The nested options of a run to make."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options by dotted name, over those of the config or of the run that is resumed."""
+    inits: tuple[str, ...] = ()
+    """What an evaluation compares, as `leap-rl evaluate --init` has it."""
+    trusts_imports: bool = False
+    """Whether modules may be imported that an option names."""
+    quiet: bool = False
+    """Whether nothing is said on stderr."""
+    supervised: bool = False
+    """Whether the caller asks again when the process is killed."""
+    rows_seen: int = 0
+    """Of the run's rows, those that the caller has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowLogged:
+    """A row of the run's metrics was logged."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The run ended by itself."""
+
+    status: int
+    """The exit status that a command of its own would have."""
+    error: str | None = None
+    """The class of the exception that ended it, if one did, and its message."""
+    message: str = ""
+
+
+Event = RowLogged | Ended
+
+_EVENTS: Final[Mapping[str, type[Event]]] = {one.__name__: one for one in (RowLogged, Ended)}
+
+
+def encode_event(event: Event) -> bytes:
+    """Return an event as one line."""
+    return json.dumps({"event": type(event).__name__, **asdict(event)}).encode() + b"\n"
+
+
+def decode_event(line: bytes) -> Event:
+    """Return the event that a line says."""
+    document = json.loads(line)
+    return _EVENTS[document.pop("event")](**document)
+
+
+class RunProcess:
+    """A process that does what it is asked; it is not waited for unless `wait` is called."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._outlet, inlet = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "leap_rl.runs.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL if request.quiet else None,
+                pass_fds=[inlet],
+            )
+        except BaseException:
+            os.close(self._outlet)
+            raise
+        finally:
+            os.close(inlet)
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(json.dumps({"events": inlet, "request": asdict(request)}).encode())
+        self._events: queue.Queue[Event | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait(self, on_row: Callable[[Mapping[str, Any]], object]) -> int:
+        """Wait for its end; return its exit status, negative if a signal killed it.
+
+        Args:
+            on_row: Called, in this thread, with each row of the run's metrics once it is logged.
+
+        Raises:
+            ValueError: The request was refused, as RunFolderError if the folder is to blame.
+            RunFailedError: The run failed.
+            StoreError: The object store cannot be reached.
+        """
+        while (event := self._events.get()) is not None:
+            if isinstance(event, RowLogged):
+                on_row(event.values)
+            elif event.error is not None:
+                self._process.wait()
+                raise _ERRORS.get(event.error, ValueError)(event.message)
+        return self._process.wait()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """Ask the process to stop, and kill it if it does not."""
+        # A terminal's Ctrl-C has reached it too: signals so close together are one.
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        except BaseException:  # a second Ctrl-C
+            self._process.kill()
+            raise
+        finally:
+            self._process.wait()
+
+    def _read(self) -> None:
+        """Read events until the process has ended: processes that it started may hold the pipe."""
+        rest = b""
+        while True:
+            ended = self._process.poll() is not None  # before looking: nothing comes after it
+            if select.select([self._outlet], [], [], 0 if ended else POLL_EVERY_S)[0]:
+                read = os.read(self._outlet, 1 << 16)
+                if not read:
+                    break
+                *lines, rest = (rest + read).split(b"\n")
+                for line in lines:
+                    self._events.put(decode_event(line))
+            elif ended:
+                break
+        os.close(self._outlet)
+        self._events.put(None)
+
+
+def call(
+    request: Request, on_row: Callable[[Mapping[str, Any]], object] = lambda row: None
+) -> None:
+    """Have a process of its own do what is requested, until it ends.
+
+    A run that is interrupted, here or by ``on_row``, stops as it does on Ctrl-C: within seconds,
+    and it can be resumed. What `RunProcess.wait` raises is raised; what ``on_row`` raises, too.
+
+    Raises:
+        RunFailedError: The process was killed.
+    """
+    process = RunProcess(request)
+    try:
+        status = process.wait(on_row)
+    except BaseException:
+        process.stop()
+        raise
+    if status in (0, StopReason.TIME_OVER.value):
+        return
+    if status == StopReason.INTERRUPTED.value:  # by the Ctrl-C that this process has yet to see
+        raise KeyboardInterrupt
+    command = f"leap-rl {request.command}"
+    if status < 0:
+        raise RunFailedError(
+            f"{command} was killed ({signal.Signals(-status).name}); resume its run"
+        )
+    if status == StopReason.TERMINATED.value:
+        raise RunFailedError(f"{command} was told to terminate; resume its run")
+    raise RunFailedError(f"{command} ended with status {status}")
