@@ -95,6 +95,8 @@ class StreamingTasks:
     size: int
     """P."""
 
+    restorable = True
+
     def __call__(self, spec: TaskSpec) -> StreamingTask:
         return StreamingTask(
             spec,

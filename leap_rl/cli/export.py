@@ -19,6 +19,7 @@ from leap_rl.runs.fingerprint import OPERATIONAL, to_mapping
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import FoundInitialization, find_initialization
 from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.kinds import meta_trains
 from leap_rl.sharing.card import CARD, ONNX, OPTIONS, Card, write_card
 from leap_rl.sharing.exported import encoder_of
 from leap_rl.sharing.onnx_file import onnx_of
@@ -108,7 +109,7 @@ def export(
         raise ValueError(f"{one.given}: lies in no run, so nothing is known of it; name a run")
     run = open_run(one.run)
     config = read_run(run).config
-    assert isinstance(config, TrainConfig), "find_initialization refuses others"
+    assert meta_trains(config), "find_initialization refuses others"
     shared = encoder_shared_by(config.task, config.agent)
     if shared is None:
         raise ValueError(

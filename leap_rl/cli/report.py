@@ -9,6 +9,7 @@ from pathlib import Path
 from leap_rl.cli import command_parser
 from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.kinds import report_part
 from leap_rl.runs.report import announce_report, write_report
 from leap_rl.storage.open_run import open_run
 
@@ -26,7 +27,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     if given.out is not None and is_url(given.out):
         raise ValueError(f"out = {redacted(given.out)}: must be a path on this machine")
     folders = [open_run(path) for path in given.paths]
-    page = write_report(folders, None if given.out is None else Path(given.out))
+    out = None if given.out is None else Path(given.out)
+    page = write_report(folders, out, make_part=report_part)
     announce_report(page, opens=given.open)
     return 0
 

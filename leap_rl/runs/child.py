@@ -76,9 +76,10 @@ def serve(
     from leap_rl.storage.open_run import open_run
 
     if request.action == "report":
+        from leap_rl.runs.kinds import report_part
         from leap_rl.runs.report import write_report
 
-        write_report([open_run(request.place)])
+        write_report([open_run(request.place)], make_part=report_part)
         return 0
     if request.action == "make":
         run = _make(request)

@@ -22,7 +22,11 @@ from leap_rl.training.rounds.plan import RoundPlanFactory
 from leap_rl.training.rounds.validation import Validation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leap_rl.evaluation.page import Part
     from leap_rl.evaluation.summary import Summary
+    from leap_rl.runs.header import LoadedRun
 
 C = TypeVar("C", bound=Config)
 
@@ -98,6 +102,17 @@ class RunKind(Generic[C]):
             An evaluation's summary, which takes seconds to compute.
         """
         return None
+
+    def part(self, run: LoadedRun, config: C, figures: Path, summary: Summary | None) -> Part:
+        """Return a report's part on a run; write its plots to ``figures``.
+
+        Raises:
+            ValueError: There is nothing to report of.
+        """
+        raise ValueError(
+            f"{run.folder.path}: is a run of leap-rl {config.command}, of which its metrics.jsonl "
+            "says all; name a run of leap-rl train or of leap-rl evaluate"
+        )
 
     def announce(
         self, folder: RunFolder, config: C, *, summary: Summary | None = None, opens: bool = False
@@ -176,6 +191,13 @@ class _MetaTraining(RunKind[TrainConfig]):
     ) -> None:
         announce_initialization(folder, config)
 
+    def part(
+        self, run: LoadedRun, config: TrainConfig, figures: Path, summary: Summary | None
+    ) -> Part:
+        from leap_rl.runs.report import meta_run_part
+
+        return meta_run_part(run, config, figures)
+
 
 class _Learning(RunKind[LearnConfig]):
     config = LearnConfig
@@ -243,7 +265,7 @@ class _Evaluating(RunKind[EvaluateConfig]):
 
             record_clips(config, folder, tracker=tracker, console=console, check=interrupts.check)
         summary = read_summary(folder)
-        report = write_report([folder], summary=summary)
+        report = write_report([folder], make_part=report_part, summary=summary)
         if config.tracking.wandb != "disabled":
             from leap_rl.runs.evaluation_tables import log_outcome
 
@@ -259,6 +281,18 @@ class _Evaluating(RunKind[EvaluateConfig]):
         opens: bool = False,
     ) -> None:
         announce_evaluation(folder, summary, opens=opens)
+
+    def part(
+        self, run: LoadedRun, config: EvaluateConfig, figures: Path, summary: Summary | None
+    ) -> Part:
+        from leap_rl.runs.report import evaluation_part
+
+        return evaluation_part(run, config, figures, summary)
+
+
+def report_part(run: LoadedRun, figures: Path, summary: Summary | None) -> Part:
+    """Return a report's part on a run, see `RunKind.part`."""
+    return kind_of(run.config).part(run, run.config, figures, summary)
 
 
 META_TRAINING, LEARNING, EVALUATING = _MetaTraining(), _Learning(), _Evaluating()

@@ -6,12 +6,12 @@ import json
 import shlex
 import webbrowser
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 from leap_rl.core.parsing import flatten
 from leap_rl.core.version import __version__
@@ -49,14 +49,23 @@ def page_of(folder: RunFolder) -> Path:
     return folder.path / "report" / "index.html"
 
 
+MakePart: TypeAlias = Callable[[LoadedRun, Path, Summary | None], Part]
+"""Makes the report's part on a run and writes its plots to a folder; `kinds.report_part`."""
+
+
 def write_report(
-    folders: Sequence[RunFolder], out: Path | None = None, *, summary: Summary | None = None
+    folders: Sequence[RunFolder],
+    out: Path | None = None,
+    *,
+    make_part: MakePart,
+    summary: Summary | None = None,
 ) -> Path:
     """Write the page on runs and evaluations.
 
     Args:
         folders: Of runs and evaluations.
         out: The page; `page_of` the first folder unless given.
+        make_part: Makes the page's part on each.
         summary: Of the first folder's evaluation, if it is known; others are computed.
 
     Raises:
@@ -74,10 +83,10 @@ def write_report(
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         figures = Path(aside)
         parts = [
-            _part_of(
-                folder,
+            make_part(
+                read_run(folder),
                 figures / (f"{number}" if number else ""),
-                summary=None if number else summary,
+                None if number else summary,
             )
             for number, folder in enumerate(folders)
         ]
@@ -103,20 +112,9 @@ def announce_report(page: Path, *, opens: bool = False) -> None:
         )
 
 
-def _part_of(folder: RunFolder, figures: Path, *, summary: Summary | None) -> Part:
-    """Return the report's part on a folder; write its plots to ``figures``."""
-    run = read_run(folder)
-    if isinstance(run.config, TrainConfig):
-        return _of_meta_run(folder, run, run.config, figures)
-    if isinstance(run.config, EvaluateConfig):
-        return _of_evaluation(folder, run, run.config, figures, summary or read_summary(folder))
-    raise ValueError(
-        f"{folder.path}: is a run of leap-rl {run.config.command}, of which its metrics.jsonl says "
-        "all; name a run of leap-rl train or of leap-rl evaluate"
-    )
-
-
-def _of_meta_run(folder: RunFolder, run: LoadedRun, config: TrainConfig, figures: Path) -> Part:
+def meta_run_part(run: LoadedRun, config: TrainConfig, figures: Path) -> Part:
+    """Return the report's part on a meta-training run; write its plots to ``figures``."""
+    folder = run.folder
     rows = read_rows(folder.path / "metrics.jsonl")
     slots = closed_slots(folder)
     games = game_rows(rows)
@@ -135,9 +133,12 @@ def _of_meta_run(folder: RunFolder, run: LoadedRun, config: TrainConfig, figures
     )
 
 
-def _of_evaluation(
-    folder: RunFolder, run: LoadedRun, config: EvaluateConfig, figures: Path, summary: Summary
+def evaluation_part(
+    run: LoadedRun, config: EvaluateConfig, figures: Path, summary: Summary | None
 ) -> Part:
+    """Return the report's part on an evaluation; write its plots to ``figures``."""
+    folder = run.folder
+    summary = summary or read_summary(folder)
     evaluation, slots = summary.evaluation, closed_slots(folder)
     nothing = ["No agent is finished yet: there is nothing to compare."]
     verdict = summary.verdict if evaluation.curves else nothing

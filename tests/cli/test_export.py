@@ -22,8 +22,8 @@ from leap_rl.runs import clips
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_initialization
+from leap_rl.sharing import onnx_file
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
-from leap_rl.sharing.pretrained import onnx_file
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 
 pytestmark = pytest.mark.usefixtures("without_plots")

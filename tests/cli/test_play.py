@@ -160,4 +160,4 @@ def test_an_agent_of_another_kind_of_task_is_refused(
     options = ["--task.kind", "catch", "--task.games", "catch", *LEARN[2:-4]]
     assert main(["learn", *options, "--run_dir", str(run)]) == 0
     line = error_of(capsys, run / "agents/000_catch.safetensors")
-    assert "task.kind = catch; only Atari games are recorded" in line
+    assert "task.kind = catch cannot be recorded, Atari games alone" in line

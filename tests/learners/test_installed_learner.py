@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from leap_rl.cli import main
+from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.learners import registry
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
+from tests.end_to_end.whole_runs import initializations, stopped_after
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGE = EXAMPLES / "reinforce"
@@ -143,3 +144,53 @@ def test_reading_a_strangers_run_imports_no_learner(
     assert main(["verify", str(tmp_path / "run")]) == 0
     assert main(["report", str(tmp_path / "run")]) == 0
     assert not called
+
+
+FORGETFUL = """
+from leap_reinforce import Reinforce, ReinforceTask
+
+class ForgetfulTask(ReinforceTask):
+    def state(self):
+        raise AssertionError("asked for a snapshot")
+
+class Forgetful(Reinforce):
+    name = "forgetful"
+    restorable = False
+    carries_over = False
+
+    def __call__(self, spec):
+        return ForgetfulTask(self, spec)
+"""
+
+
+@pytest.mark.parametrize("restorable", [True, False])
+def test_without_snapshots_a_stopped_run_comes_to_the_same_bits(
+    restorable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forgetful.py").write_text(FORGETFUL)
+    monkeypatch.syspath_prepend(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    argv = ["train", "--task.kind", "gymnasium", "--task.games", f'["{GAME}"]', *SMALL]
+    argv += ["--agent.algorithm", OWN if restorable else "forgetful:Forgetful", "--trust_imports"]
+    argv += ["--runtime.stream_every_s", "0.001", "--runtime.snapshot_every_s", "0.001"]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert main([*argv, "--run_dir", str(whole)]) == 0
+    with stopped_after(1):
+        assert main([*argv, "--run_dir", str(stopped)]) == EXIT_INTERRUPTED
+    assert bool(list(stopped.glob("slots/*/*.snapshot"))) == restorable
+    assert main(["resume", str(stopped), "--trust_imports"]) == 0
+    assert initializations(stopped) == initializations(whole)
+
+
+def test_what_cannot_be_carried_over_is_refused_once_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "forgetful.py").write_text(FORGETFUL)
+    monkeypatch.syspath_prepend(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    argv = ["train", "--task.kind", "gymnasium", "--task.games", f'["{GAME}"]', *SMALL]
+    argv += ["--agent.algorithm", "forgetful:Forgetful", "--trust_imports"]
+    argv += ["--meta.method", "pretraining", "--meta.batch_size", "1"]
+    assert main([*argv, "--run_dir", str(tmp_path / "run")]) == 2
+    assert "agent.algorithm = forgetful cannot be carried over" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

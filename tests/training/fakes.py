@@ -298,6 +298,7 @@ class FakeTasks:
     bad_update: int | None = None
     made: list[FakeTask] = field(default_factory=list)
     frames_per_agent_step: int = 0
+    restorable: bool = True
 
     def __call__(self, spec: TaskSpec) -> FakeTask:
         self.made.append(FakeTask(spec, self.updates, self.bad_update))

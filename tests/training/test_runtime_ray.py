@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_TERMINATED, main
-from leap_rl.core import processor
+from leap_rl.core import determinism
 from leap_rl.core.machine import descendants
 from leap_rl.learners import hardware
 from leap_rl.storage.checksummed_file import decode_arrays
@@ -267,7 +267,7 @@ def test_a_trainer_whose_machine_cannot_compute_the_run_does_not_join(
 ) -> None:
     # As where the run is made on a processor with such units, and its trainers have none.
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    for module in (hardware, processor):
+    for module in (hardware, determinism):
         monkeypatch.setattr(module, "has_bfloat16_units", lambda: True)
     options = ["--task.kind", "catch", "--task.num_envs", "2", "--task.agent_steps", "20"]
     options = [*options, "--task.unroll_length", "1", "--runtime.trainers", "2"]

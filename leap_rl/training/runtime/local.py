@@ -41,8 +41,12 @@ class LocalClient:
         return work
 
     def due(self) -> Due:
-        """What is to be sent now; of a run that is to stop, a snapshot."""
-        return Due.SNAPSHOT if self.interrupts.is_set() else self.schedule.due()
+        """What is to be sent now; of a run that is to stop, a snapshot, or it stops at once."""
+        if not self.interrupts.is_set():
+            return self.schedule.due()
+        if not self.schedule.restorable:
+            self.interrupts.check()
+        return Due.SNAPSHOT
 
     def stream(self, message: Stream) -> Continue | Abandon:
         """Send a sum so far; a run that is to stop stops here, once its snapshot is on disk."""

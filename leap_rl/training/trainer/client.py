@@ -56,6 +56,8 @@ class StreamSchedule:
     """Seconds between two streams."""
     snapshot_every_s: float
     """Seconds between two snapshots, which go with a stream."""
+    restorable: bool = True
+    """Whether tasks have snapshots."""
 
     def __post_init__(self) -> None:
         self.start_task()
@@ -67,7 +69,7 @@ class StreamSchedule:
 
     def due(self) -> Due:
         now = time.monotonic()
-        if now >= self._next_snapshot_s:
+        if self.restorable and now >= self._next_snapshot_s:
             return Due.SNAPSHOT
         return Due.SUM if now >= self._next_stream_s else Due.NOTHING
 
