@@ -18,7 +18,7 @@ from leap_rl.cli import main as leap_rl
 from leap_rl.training.faults import FaultInjector, FaultPoint
 
 ROOT = Path(__file__).parents[2]
-BOWLS = ["--config", str(ROOT / "leap_rl/configs/debug.yaml"), "--kills", "1"]
+BOWLS = ["--config", str(ROOT / "configs/debug.yaml"), "--kills", "1"]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

@@ -247,7 +247,7 @@ def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:
     again = finetune("--meta.updates_per_round", "3", "--task.agent_steps", "320")
     assert to_mapping(again) == options, "it takes the place of another budget"
     image = read(
-        ROOT / "leap_rl/configs/omniglot_leap.yaml",
+        ROOT / "configs/omniglot_leap.yaml",
         *["--meta.method", "pretraining", "--meta.updates_per_round", "3"],
     )
     assert image.task.updates == 3

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "launch/submit"))
 main: Callable[[list[str]], int] = SCRIPT["main"]
 
-DEMO = ["train", "--config", str(ROOT / "leap_rl/configs/demo.yaml"), "--run_dir", "/srv/runs/demo"]
+DEMO = ["train", "--config", str(ROOT / "configs/demo.yaml"), "--run_dir", "/srv/runs/demo"]
 ID = "leap-rl-demo-a480df61"
 
 
@@ -66,7 +66,7 @@ def test_a_config_goes_along_and_the_rest_of_the_command_as_it_is(server: JobSer
     (package,) = server.packages
     with zipfile.ZipFile(io.BytesIO(package)) as packed:
         assert packed.namelist() == ["demo.yaml"]
-        assert packed.read("demo.yaml") == (ROOT / "leap_rl/configs/demo.yaml").read_bytes()
+        assert packed.read("demo.yaml") == (ROOT / "configs/demo.yaml").read_bytes()
     assert TOKEN not in str(job)
 
 

@@ -38,7 +38,7 @@ from tests.training.fakes import (
 
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 SLOTS = 2
-DEBUG = Path(__file__).parents[2] / "leap_rl/configs/debug.yaml"
+DEBUG = Path(__file__).parents[2] / "configs/debug.yaml"
 
 
 class Disk:
