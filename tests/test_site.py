@@ -56,8 +56,9 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
     page = (site / "api.html").read_text()
-    for name in {*leap_rl.__all__} - {"__version__", "LearnConfig", "EvaluateConfig"}:
+    for name in {*leap_rl.__all__} - {"__version__", "LearnConfig", "EvaluateConfig", "pretrained"}:
         assert f'id="leap_rl.{name}"' in page, name
+    assert 'id="leap_rl.sharing.pretrained.load"' in page
     assert "Called in turn, in this process, after each meta-step" in page, "of train's callbacks"
 
 

@@ -112,7 +112,7 @@ class BenchAgent:
             away.wrap(envs, "_ask", "emulation")
         elif self._has_emulators:
             watch.wrap(envs, "_emulate", "emulation")
-            watch.wrap(envs, "_draw", "preprocessing")
+            watch.wrap(envs._renderer, "draw", "preprocessing")
         else:
             watch.wrap(envs, "step", "emulation")
         for method in ("act", "losses", "evaluate"):

@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass
 from typing import get_args
 
 from leap_rl.core.choices import OnDivergence
+from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.options import TaskOptions
 from leap_rl.tasks.suite import Suite
 from leap_rl.tasks.suites import OPTIONS, suite_of
@@ -27,7 +28,10 @@ class TaskConfig(TaskOptions):
             if value < 1:
                 raise ValueError(f"task.{name} = {value}: must be at least 1")
         for name in self.without_effect:
-            if getattr(self, name) != _default(name):
+            same = getattr(self, name) == _default(name)
+            if name == "atari":  # a run's options say what the preset left open
+                same = self.atari.settings == AtariSettings()
+            if not same:
                 raise ValueError(
                     f"task.{name}: has no effect with task.kind = {self.kind}; leave it out"
                 )

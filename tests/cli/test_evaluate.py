@@ -331,7 +331,8 @@ def test_what_learns_otherwise_is_told(trained: Path, unlike: Path) -> None:
 
 
 def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
-    ppo = {"task.kind": "rllib", "task.unroll_length": 128, "task.agent_steps": 204800}
+    ppo = {"task.kind": "gymnasium", "agent.algorithm": "rllib:PPO", "task.unroll_length": 128}
+    ppo |= {"task.agent_steps": 204800}
     ppo["task.games"] = ["MinAtar/Asterix-v1"]
     config, (group,) = configure(["pretrained:minatar-leap"], ppo)
     (found,) = group.runs

@@ -137,6 +137,10 @@ def test_another_optimizer_starts_from_scratch(
         (["--at", "2", "--meta.pp", "1"], ["meta.pp", "no such option", "meta.p"]),
         (
             ["--at", "2", "--task.kind", "catch", "--task.agent_steps", "20"],
+            ["agent.algorithm = gradient_descent: learns bowls", "take agent.algorithm = a2c"],
+        ),
+        (
+            ["--at", "2", "--task.kind", "catch", "--agent.algorithm", "auto"],
             ["checkpoint 2 of", "does not fit these options", "were they made for another"],
         ),
     ],

@@ -60,7 +60,7 @@ def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     text = " ".join(capsys.readouterr().out.split())
     for option in CONTRACT:
         assert f"--{option}" in text
-    assert "Learning rate of the agent's RMSProp. Paper." in text
+    assert "Learning rate of the agent's RMSProp, or of the learner's own optimizer. Paper." in text
 
 
 CONTRACT = [
@@ -111,6 +111,8 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
     paper = parse(parser, TrainConfig, ["--config", "atari_paper"])
     ours, printed = flatten(to_mapping(TrainConfig())), flatten(to_mapping(paper))
     assert {name: (ours[name], printed[name]) for name in ours if ours[name] != printed[name]} == {
+        "agent.algorithm": ("auto", "a2c"),
+        "agent.reward_clip": ("auto", 5.0),
         "meta.metric": ("optimizer", "euclidean"),
         "meta.task_unit": ("path", "none"),
         "meta.optimizer": ("sgd", "adam"),

@@ -120,12 +120,12 @@ def without_options(run: Path, *names: str) -> None:
 def test_a_run_of_an_older_version_without_an_option_is_resumed(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    without_options(run, "agent.gamma", "meta.stabilizer")
+    without_options(run, "task.on_divergence", "meta.stabilizer")
     for meta_steps in (3, 4):  # writing the config again keeps it that of the old fingerprint
         assert main(["resume", str(run), "--meta.meta_steps", str(meta_steps)]) == 0
         lines = lines_of(capsys)
         assert "the run was made by leap_rl 0.0.9, which lacks options" in lines[0]
-        assert "agent.gamma = 0.99, meta.stabilizer = True" in lines[0]
+        assert "meta.stabilizer = True, task.on_divergence = stop" in lines[0]
         assert len(lines) == (2 if meta_steps == 3 else 1)  # the other version is told once
         assert not any("was changed" in line for line in lines)
         assert "stabilizer" not in RunFolder(run).read_config()["meta"]

@@ -204,7 +204,7 @@ def test_a_run_meta_trains_ppo_without_ray(tmp_path: Path) -> None:
         (["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect"),
         (["--agent.rllib.minibatch_size", "4096"], "must be at most task.num_envs"),
         (["--agent.rllib.clip", "0"], "agent.rllib.clip = 0.0: must be greater than 0"),
-        (["--meta.method", "pretraining"], "agents of task.kind = rllib cannot be carried over"),
+        (["--meta.method", "pretraining"], "agent.algorithm = rllib:PPO cannot be carried over"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

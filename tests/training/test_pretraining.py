@@ -172,7 +172,7 @@ def test_a_run_that_is_stopped_gives_the_bits_of_the_loop(tmp_path: Path) -> Non
 
 def test_one_update_a_round_is_synchronous_multi_task_sgd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: theta <- theta - lr mean_g a_g (theta - c_g), in float64."""
-    monkeypatch.setattr("leap_rl.learners.gradient_descent.NOISE", 0.0)
+    monkeypatch.setattr("leap_rl.learners.gradient_descent.task.NOISE", 0.0)
     games = BOWLS.task.resolved_games
     theta = BOWLS.random_initialization(1).double().numpy()
     bowls = [bowl(game) for game in games]

@@ -46,7 +46,7 @@ ATARI = [
 ]
 
 CONFIGS = {"bowls": BOWLS, "long bowls": LONG_BOWLS, "atari": ATARI}
-for method in ("reptile", "fomaml", "finetune"):  # test_finetune.py has the last one's loop
+for method in ("reptile", "fomaml", "pretraining"):  # test_finetune.py has the last one's loop
     CONFIGS[method] = [*BOWLS[:2], "--meta.method", method, "--meta.meta_steps", "2"]
 
 
@@ -209,7 +209,7 @@ def test_a_task_that_diverges_on_ray_stops_the_run_in_one_line(
         # Leap's way to the server, with one contribution for another.
         pytest.param("reptile", 1, marks=pytest.mark.slow),
         pytest.param("fomaml", 1, marks=pytest.mark.slow),
-        ("finetune", 1),  # whose agents travel
+        ("pretraining", 1),  # whose agents travel
     ],
     indirect=["undisturbed"],
 )
