@@ -11,8 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from leap_rl.core import plain_yaml
-from leap_rl.core.parsing import parse_options
 from leap_rl.core.urls import file_in, is_url, redacted, refuse_password
 from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
@@ -218,16 +216,9 @@ def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization
         path=exported.place,
         file=exported.file,
         name=exported.name,
-        options=_exported_options(exported.folder / OPTIONS),
+        # Reading imports nothing.
+        options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
     )
-
-
-def _exported_options(path: Path) -> Mapping[str, Any]:
-    options = plain_yaml.load(path.read_text())
-    if options["meta"]["method"] == "finetune":  # the older name
-        options["meta"]["method"] = "pretraining"
-    # Reading imports nothing.
-    return to_mapping(parse_options(TrainConfig, {}, defaults=options, trusts_imports=True))
 
 
 def _of_file(given: str, file: Path) -> FoundInitialization:
