@@ -111,8 +111,9 @@ class BenchAgent:
             watch.wrap(envs, "_ask", "emulation")
             away.wrap(envs, "_ask", "emulation")
         elif self._has_emulators:
-            watch.wrap(envs, "_emulate", "emulation")
-            watch.wrap(envs._renderer, "draw", "preprocessing")
+            emulators: Any = envs
+            watch.wrap(emulators, "_emulate", "emulation")
+            watch.wrap(emulators._renderer, "draw", "preprocessing")
         else:
             watch.wrap(envs, "step", "emulation")
         for method in ("act", "losses", "evaluate"):
