@@ -226,7 +226,6 @@ def _in_one_line(parser: jsonargparse.ArgumentParser) -> Iterator[None]:
 
 
 def _refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options whose run imports modules."""
     for option, modules in imports.items():
         if modules:
             raise ValueError(
@@ -252,7 +251,6 @@ def _with_files(argv: Sequence[str], config: type[Any]) -> list[str]:
 
 
 def _file_of(path: Path, leaves_out: Collection[str]) -> str:
-    """Return a config's path, or its text without some groups."""
     options = _checked(path)
     kept = {name: value for name, value in options.items() if name not in leaves_out}
     return str(path) if len(kept) == len(options) else plain_yaml.dump(kept)
@@ -280,7 +278,6 @@ def _checked(path: Path) -> Mapping[str, Any]:
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
-    """Say what the parser says in one line, in the words of the options."""
     if match := re.match(r'Parser key "(.+?)":\s+Expected an? (.+?)\. Got value: (.*)', message):
         return f"{match[1]} = {match[3]}: must be {_type_name(match[2])}"
     if match := re.match(

@@ -56,10 +56,8 @@ class GymnasiumConfig:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The observation's shape, where it is known."""
         return None if self.observation_shape is None else tuple(self.observation_shape)
 
     @property
     def palette(self) -> bool:
-        """Whether MinAtar's games are shown in colors."""
         return self.minatar == "palette"

@@ -65,7 +65,6 @@ class GymnasiumGame:
 
     @property
     def module(self) -> str | None:
-        """The module that registers the id, if it names one."""
         return self.id.partition(":")[0] if ":" in self.id else None
 
 

@@ -184,7 +184,6 @@ class ReplayedEnvs(RestorableEnvs):
         self._lengths[which] += 1
 
     def _play(self, index: int, actions: Actions) -> bool:
-        """Play actions again in one environment; return whether its episode has ended."""
         one, ended = slice(index, index + 1), False
         for action in actions:
             rewards, terminated, truncated = self._games.step(action[None], one)
@@ -194,7 +193,6 @@ class ReplayedEnvs(RestorableEnvs):
         return ended
 
     def _look(self) -> Observations:
-        """Return the observations, as a new array."""
         observations: Observations = np.zeros(self._shape, self._dtype)
         self._games.show(observations)
         return observations

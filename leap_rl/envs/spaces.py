@@ -36,13 +36,11 @@ class ObservationAdapter:
 
     @property
     def shown(self) -> Box:
-        """What the agent sees."""
         if self.scaled:
             return Box(0, 255, self.shape, np.uint8)
         return Box(-np.inf, np.inf, self.shape, np.float32)
 
     def show(self, observation: Any) -> Observations:
-        """Return one observation as the agent sees it."""
         if isinstance(self.space, Discrete):
             one_hot = np.zeros(self.shape, dtype=np.uint8)
             one_hot[int(observation) - int(self.space.start)] = 255

@@ -79,7 +79,6 @@ def run_verdict(rows: Sequence[Mapping[str, float]], meta_steps: int) -> list[st
 
 
 def _trend_sentence(rows: Sequence[Mapping[str, float]]) -> str | None:
-    """Compare the games' paths in the run's first and last tenth."""
     part = max(1, len(rows) // 10)
     for which in ("energy", "length"):
         first, last = (path_points(part_of, which) for part_of in (rows[:part], rows[-part:]))

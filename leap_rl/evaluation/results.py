@@ -58,7 +58,6 @@ class EvaluationResults:
 
     @property
     def agents(self) -> int:
-        """The number of agents once all are finished."""
         return sum(map(len, self.runs.values())) * len(self.games) * self.agents_per_game
 
     @property

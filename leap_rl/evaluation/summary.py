@@ -123,7 +123,6 @@ class Summary:
 
     @property
     def has_baseline(self) -> bool:
-        """Whether the reference's encoders start at random."""
         return self.reference == RANDOM
 
     def values(self, initialization: str, game: str, measure: Measure) -> FloatArray:

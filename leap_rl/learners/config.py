@@ -143,14 +143,12 @@ class AgentConfig:
 
     @property
     def encoder_spec(self) -> EncoderSpec:
-        """Which encoder, and what it is made with."""
         return EncoderSpec(
             name=self.encoder, arguments=self.encoder_arguments, sha256=self.encoder_sha256
         )
 
     @property
     def without_effect(self) -> tuple[str, ...]:
-        """The options that the encoder has no use for."""
         return () if is_custom(self.encoder) else ("encoder_arguments", "encoder_sha256")
 
     @property

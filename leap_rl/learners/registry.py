@@ -126,7 +126,6 @@ def _installed(name: str) -> type[Learner]:
 
 
 def _checked(algorithm: str, found: object) -> type[Learner]:
-    """Return the class; ValueError if it is no learner."""
     if not (isinstance(found, type) and issubclass(found, Learner)):
         raise ValueError(
             f"agent.algorithm = {algorithm}: {found!r} must be a class of "

@@ -60,7 +60,6 @@ def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide torch.onnx's warnings and log lines."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -42,7 +42,6 @@ class LockedFolder:
 
     @property
     def place(self) -> str:
-        """The run's URL or path."""
         return self.url or str(self.path)
 
     def refresh(self) -> None:

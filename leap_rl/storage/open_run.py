@@ -83,7 +83,6 @@ class RemoteRunFolder(RunFolder):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update the working copy from the store, unless the copy is newer."""
         if time.monotonic() < self._refreshed_s + LOOK_EVERY_S:
             return
         self.path.mkdir(parents=True, exist_ok=True)
@@ -102,7 +101,6 @@ class RemoteRunFolder(RunFolder):
         return path
 
     def worker(self) -> Holder | None:
-        """Return the driver that works on the run, here or elsewhere."""
         return super().worker() or StoreLock(self._store).living_holder()
 
     def publish(self, below: str) -> None:
@@ -169,7 +167,6 @@ class RemoteRunFolder(RunFolder):
             self._put_aside_what_is_gone()
 
     def _put_aside_what_is_gone(self) -> None:
-        """Move away a working copy whose run is gone from the store."""
         aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
         aside.mkdir()
         for name in os.listdir(self.path):

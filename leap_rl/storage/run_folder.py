@@ -199,7 +199,6 @@ class RunFolder(LockedFolder):
             raise RunFolderError(f"{path}: {error}") from None
 
     def refuse_foreign(self, state: Mapping[str, Any], fingerprint: str) -> None:
-        """Raise a RunFolderError for a checkpoint's state from a run with another fingerprint."""
         if state.get("fingerprint", fingerprint) != fingerprint:
             raise RunFolderError(
                 f"{self._checkpoint(state['number'])}: belongs to another run than config.yaml"
@@ -247,7 +246,6 @@ class RunFolder(LockedFolder):
         return self.path / "carried_over" / f"{round_number:06d}" / f"{file_name(game)}.safetensors"
 
     def carried_rounds(self) -> list[Path]:
-        """Return the folders of carried-over agents, in the order of their rounds."""
         folders = (self.path / "carried_over").glob("[0-9]*")
         return sorted(path for path in folders if path.name.isdecimal())
 

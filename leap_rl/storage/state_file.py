@@ -56,7 +56,6 @@ def decode_state(content: bytes, number: int) -> dict[str, Any]:
 
 
 def _is_whole(state: Mapping[str, Any]) -> bool:
-    """Whether a state has every checkpoint's fields, with their types."""
     rows, slots = state.get("rows"), state.get("slots", [])
     return (
         isinstance(state.get("sha256"), dict)

@@ -26,23 +26,18 @@ class AtariSuite(GameSuite):
     evaluation_games = "held_out"
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        """Return the games, pools and modes spelled out."""
         return resolve_games(list(games))
 
     def frames_per_agent_step(self, task: TaskOptions) -> int:
-        """Return the frames that an action is repeated for."""
         return task.atari.settings.frameskip
 
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
-        """Return height, width and channels of a preprocessed screen."""
         return task.atari.settings.observation_shape
 
     def life_loss_ends(self, task: TaskOptions) -> bool:
-        """Return whether the preset or an option says so."""
         return task.atari.settings.life_loss_ends
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
-        """Return what makes a game's emulators."""
         from leap_rl.envs.atari.envs import AtariEnvs
         from leap_rl.envs.atari.modes import find_mode
 

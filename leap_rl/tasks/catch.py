@@ -22,17 +22,14 @@ class CatchSuite(GameSuite):
     options = ("agent_steps", "num_envs", "unroll_length")
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        """Return the variants; pretraining and all are all of them."""
         if list(games) in (["pretraining"], ["all"]):
             return CATCH_GAMES
         return check_games(self.kind, tuple(games), CATCH_GAMES)
 
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
-        """Return height, width and channels of a screen."""
         return (84, 84, 3)
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
-        """Return what makes a variant's environments."""
         from leap_rl.envs.small.catch import CatchEnvs
 
         return lambda *, num_envs, first: CatchEnvs(game, num_envs=num_envs)

@@ -25,7 +25,6 @@ class GymnasiumSuite(GameSuite):
     spreads_environments = True
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        """Return each id in its one spelling."""
         if list(games) in ([], ["pretraining"], ["all"]):
             raise ValueError(
                 f"task.games = {list(games)}: task.kind = {self.kind} has no pools; name one or "
@@ -35,7 +34,6 @@ class GymnasiumSuite(GameSuite):
         return check_games(self.kind, ids, ids)
 
     def imports(self, task: TaskOptions) -> tuple[str, ...]:
-        """Return the modules that register the ids."""
         modules = (parse_game(game).module for game in task.resolved_games)
         return tuple(dict.fromkeys(module for module in modules if module is not None))
 
@@ -53,7 +51,6 @@ class GymnasiumSuite(GameSuite):
         return replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
 
     def check_machine(self, task: TaskOptions) -> None:
-        """Refuse a machine on which one of the games cannot be made."""
         self._common_shape(task)
 
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
@@ -61,13 +58,11 @@ class GymnasiumSuite(GameSuite):
         return task.gymnasium.shape or self._common_shape(task)
 
     def continuous_actions(self, task: TaskOptions) -> bool:
-        """Return whether some environment's actions are continuous."""
         from leap_rl.envs.games import has_continuous_actions
 
         return any(map(has_continuous_actions, task.resolved_games))
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
-        """Return what makes a game's environments."""
         from leap_rl.envs.replayed import ReplayedEnvs
 
         own = task.gymnasium

@@ -32,11 +32,9 @@ class OmniglotSuite(Suite):
         return () if set(games) & set(POOLS) else tuple(games)
 
     def updates(self, task: TaskOptions) -> int:
-        """Return K, the updates in a task's budget."""
         return task.omniglot.updates
 
     def with_updates(self, task: T, updates: int) -> T:
-        """Return the tasks with another budget."""
         return replace(task, omniglot=replace(task.omniglot, updates=updates))
 
     def budget(self, task: TaskOptions) -> int:
@@ -56,7 +54,6 @@ class OmniglotSuite(Suite):
         return replace(task, games=list(games), data_sha256=data.sha256)
 
     def check_machine(self, task: TaskOptions) -> None:
-        """Refuse a machine without the images."""
         open_data(task)
 
     def images(self, task: TaskOptions, game: str) -> NDArray[np.uint8]:

@@ -20,7 +20,6 @@ class QuadraticSuite(Suite):
     compared_by = "evaluate games"
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        """Return the bowls; pretraining and all are all of them."""
         if list(games) in (["pretraining"], ["all"]):
             return QUADRATIC_GAMES
         return check_games(self.kind, tuple(games), QUADRATIC_GAMES)

@@ -21,7 +21,6 @@ class History:
         """Share of the work and elapsed seconds at the first progress."""
 
     def finished_line(self, status: RunStatus) -> str | None:
-        """Return the line of a finished meta-step, once."""
         row = status.last_row
         if status.command != "train" or row is None or row["meta_step"] == self._printed:
             return None
@@ -120,7 +119,6 @@ def _finished_line(row: Row, rounds: int) -> str:
 
 
 def _scores(row: Row) -> str:
-    """Return the games' mean returns, or else their validation errors."""
     for area, stat, form, words in (
         ("return", "mean", "{:.1f}", "mean return"),
         ("error", "validation", "{:.0%}", "validation error"),

@@ -58,7 +58,6 @@ class RunStatus:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are closed."""
         return self.round >= self.rounds
 
     @property

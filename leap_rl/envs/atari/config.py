@@ -56,11 +56,9 @@ class AtariConfig:
 
     @property
     def settings(self) -> AtariSettings:
-        """The whole of it."""
         options = {one.name: getattr(self, one.name) for one in fields(AtariSettings)}
         given = {name: value for name, value in options.items() if value is not None}
         return replace(PRESETS[self.preset], **given)
 
     def resolved(self) -> dict[str, Any]:
-        """Return the options with nothing left to the preset."""
         return {"preset": self.preset, **asdict(self.settings)}

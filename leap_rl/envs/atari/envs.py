@@ -167,7 +167,6 @@ class AtariEnvs(RestorableEnvs):
         self._lives[index] = start.lives
 
     def _emulate(self, index: int, action: int) -> int:
-        """Take one action, read the last two screens and return the reward."""
         emulator = self._emulators[index]
         ale, move = emulator.ale, emulator.actions[action]
         frameskip = self._settings.frameskip
@@ -209,8 +208,6 @@ class Shot:
 
 
 class _Camera:
-    """Wraps an emulator and records each of its frames."""
-
     def __init__(self, ale: ALEInterface) -> None:
         self._ale = ale
         self.shots: list[Shot] = []

@@ -86,7 +86,6 @@ def missing_roms() -> list[str]:
 
 
 def _resolve_name(name: str) -> tuple[str, ...]:
-    """Return the games that one entry of the list stands for."""
     if name in POOLS:
         return POOLS[name]
     if name.startswith(MODES_OF):
@@ -102,7 +101,6 @@ def _resolve_name(name: str) -> tuple[str, ...]:
 
 
 def _modes_of(name: str) -> tuple[str, ...]:
-    """Return a game's modes, each a game."""
     try:
         game = _find_game(name.removeprefix(MODES_OF))
     except ValueError as error:

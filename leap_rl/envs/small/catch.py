@@ -127,7 +127,6 @@ class CatchEnvs(RestorableEnvs):
         self.paddle_columns[environments] = self._draw(GRID - PADDLE + 1, environments)
 
     def _draw(self, columns: int, environments: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Draw a column in each of the environments given, from its own generator."""
         return np.array([self._generators[index].integers(columns) for index in environments], int)
 
     def _render(self) -> NDArray[np.uint8]:

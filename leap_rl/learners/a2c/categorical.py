@@ -44,7 +44,6 @@ def _entropy(logits: Any, log_sum: float) -> float:
 
 @kernel
 def _add_losses(logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
-    """Add each agent step's terms of the policy and of the entropy to the sums [2]."""
     for n in range(len(actions)):
         log_sum = _log_sum(logits[n])
         sums[0] -= (logits[n, actions[n]] - log_sum) * advantages[n]
@@ -55,7 +54,6 @@ def _add_losses(logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
 def _write_gradient(
     logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
 ) -> None:
-    """Write the gradients of the terms of `_add_losses`, weighted by two, over N."""
     of_policy, of_entropy = weights
     count = len(actions)
     for n in range(count):

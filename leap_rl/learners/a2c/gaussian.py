@@ -29,7 +29,6 @@ _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 
 @kernel
 def _add_losses(logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
-    """Add each agent step's terms of the policy and of the entropy to the sums [2]."""
     size = actions.shape[1]
     for n in range(len(actions)):
         log_policy, entropy = 0.0, 0.0
@@ -46,7 +45,6 @@ def _add_losses(logits: Any, actions: Any, advantages: Any, sums: Any) -> None:
 def _write_gradient(
     logits: Any, actions: Any, advantages: Any, weights: Any, logits_grad: Any
 ) -> None:
-    """Write the gradients of the terms of `_add_losses`, weighted by two, over N."""
     of_policy, of_entropy = weights
     count, size = actions.shape
     for n in range(count):

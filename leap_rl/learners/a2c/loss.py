@@ -36,7 +36,6 @@ class A2CLoss(NamedTuple):
     """Mean entropy of the policy, in nats."""
 
     def path_loss(self, name: PathLoss) -> Tensor:
-        """Return the part that is the f of the gradient path."""
         part: Tensor = getattr(self, name)
         return part
 

@@ -44,11 +44,9 @@ class ActorCriticTask(GameTask):
 
     @property
     def device(self) -> torch.device:
-        """Where the points of its gradient path lie."""
         return self.learner.flat.vector.device
 
     def advance(self, observe: Observe) -> Progress:
-        """Act for T agent steps in each environment, then update once."""
         loss, batch, episodes, rewards = self._unroll()
         observe(self._point_of(loss, self.learner.backward()))
         self.learner.step()

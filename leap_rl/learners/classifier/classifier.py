@@ -145,7 +145,6 @@ class ClassifierLearner:
         self.flat.vector.copy_(vector)
 
     def metrics(self, batch: Batch) -> Metrics:
-        """Return the loss of a batch, with its graph, and its error."""
         with self._casting():
             logits = self.network(batch.images)
         return metrics(logits.to(self.parameters.dtype), batch.labels)

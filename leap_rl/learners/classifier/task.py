@@ -84,7 +84,6 @@ class OmniglotTask(DescentTask):
         self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def advance(self, observe: Observe) -> Progress:
-        """Take one step of gradient descent; validate where it is due."""
         batch = self.batch(self._updates)
         metrics = self.learner.metrics(batch)
         gradient = self.learner.backward(metrics.loss)
@@ -138,7 +137,6 @@ class OmniglotTask(DescentTask):
         return Batch(images, self._labels[indices])
 
     def _order(self, epoch: int) -> Tensor:
-        """Return the order in which one round through the training images shows them."""
         if self._epoch[0] != epoch:
             generator = self._generator(Purpose.DATA, "order", epoch)
             self._epoch = (epoch, torch.randperm(len(self._training), generator=generator))

@@ -26,23 +26,19 @@ class GradientDescent(Learner):
     plain_descent = True
 
     def resolved_agent(self) -> AgentConfig:
-        """Return the options as they are, with the learner's name."""
         return replace(self.agent, algorithm=self.name)
 
     def __call__(self, spec: TaskSpec) -> Task:
-        """Make the task of descending a bowl."""
         from leap_rl.learners.gradient_descent.task import QuadraticTask
 
         return QuadraticTask(spec, lr=self.agent.lr, **self.descent_arguments())
 
     def shared_layout(self) -> Layout:
-        """Return the layout of the point."""
         from leap_rl.learners.gradient_descent.task import shared_layout
 
         return shared_layout()
 
     def random_initialization(self, seed: int) -> Tensor:
-        """Draw a point."""
         from leap_rl.learners.gradient_descent.task import random_initialization
 
         return random_initialization(seed)

@@ -68,7 +68,6 @@ class QuadraticTask(DescentTask):
         self._noise = torch.Generator().manual_seed(derive_seed(spec.seed, Purpose.DATA))
 
     def advance(self, observe: Observe) -> Progress:
-        """Take one step of gradient descent."""
         displacement = self._displacement()
         loss, gradient = quadratic_loss(self._theta, self._bowl, displacement)
         observe(self._point(self._theta, loss, gradient))
@@ -77,7 +76,6 @@ class QuadraticTask(DescentTask):
         return self._progress({"total": float(loss)})
 
     def end_point(self, *, with_grad: bool) -> Point:
-        """Return the last point with one more batch's loss."""
         loss, gradient = quadratic_loss(self._theta, self._bowl, self._displacement())
         return self._point(self._theta, loss, gradient if with_grad else None)
 
@@ -92,7 +90,6 @@ class QuadraticTask(DescentTask):
         self._noise.set_state(torch.from_numpy(state["noise"].copy()))
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return a copy of the parameters."""
         return {"theta": self._theta.clone()}
 
     def _displacement(self) -> Tensor:

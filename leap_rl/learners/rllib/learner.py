@@ -35,7 +35,6 @@ class PPO(GameLearner):
 
     @classmethod
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        """Refuse batches that PPO cannot split, and ends of lives within an episode, too."""
         super().check(task, agent, env_processes)
         batch, size = task.agent_steps_per_update, agent.rllib.minibatch_size
         if size != "auto" and size > batch:
@@ -52,7 +51,6 @@ class PPO(GameLearner):
 
     @property
     def agent_config(self) -> AgentConfig:
-        """The agents' options, with a size of minibatches that fits."""
         agent = super().agent_config
         if agent.rllib.minibatch_size == "auto":
             size = min(LARGEST_MINIBATCH, self.task.agent_steps_per_update)
@@ -60,11 +58,9 @@ class PPO(GameLearner):
         return agent
 
     def resolved_agent(self) -> AgentConfig:
-        """Return the agents' options with the learner's name."""
         return replace(super().resolved_agent(), algorithm=self.name)
 
     def __call__(self, spec: TaskSpec) -> Task:
-        """Make the task of a PPO agent that learns the game."""
         from leap_rl.learners.rllib.task import PPOTask
 
         return PPOTask(self, spec)

@@ -109,7 +109,6 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         initialize(self.value, draws, gain=gains["value"] if value_gain is None else value_gain)
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits [B, L]."""
         return {Columns.ACTION_DIST_INPUTS: self.policy(self.encoder(batch[Columns.OBS]))}
 
     def _forward_train(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Tensor]:
@@ -125,20 +124,16 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         return values.squeeze(-1)
 
     def get_non_inference_attributes(self) -> list[str]:
-        """Return what acting does without."""
         return ["value", "_target_encoder", "_target_policy"]
 
     def make_target_networks(self) -> None:
-        """Copy what APPO compares the policy with."""
         self._target_encoder = make_target_network(self.encoder)
         self._target_policy = make_target_network(self.policy)
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
-        """Return each network with its copy."""
         return [(self.encoder, self._target_encoder), (self.policy, self._target_policy)]
 
     def forward_target(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Return the logits [B, L] of the copies."""
         logits = self._target_policy(self._target_encoder(batch[Columns.OBS]))
         return {TARGET_NETWORK_ACTION_DIST_INPUTS: logits}
 

@@ -66,21 +66,17 @@ class PPOTask:
 
     @property
     def done(self) -> bool:
-        """Whether the budget is used up."""
         return self._agent_steps == self._config.agent_steps
 
     @property
     def agent_steps_total(self) -> int:
-        """The budget."""
         return self._config.agent_steps
 
     @property
     def device(self) -> torch.device:
-        """Where the points of its gradient path lie."""
         return torch.device("cpu")
 
     def start(self, shared: Tensor) -> None:
-        """Copy the encoder, float32 [P]; the heads are drawn."""
         self._start = shared.clone()
         self._learner.load_theta(shared)
         self._show_runner()
@@ -114,7 +110,6 @@ class PPOTask:
         return point if with_grad else replace(point, grad=None)
 
     def state(self) -> TaskState:
-        """Return the start, how far the task came, and the parameters there."""
         return {
             "start": self._start.numpy().copy(),
             "iterations": np.array(self._iterations),
@@ -133,17 +128,14 @@ class PPOTask:
             )
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Raise ValueError: RLlib's agents cannot be carried over."""
         raise ValueError(
             "agents of agent.algorithm = rllib:PPO cannot be carried over to another round"
         )
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of the parameters, named encoder.*, policy.* and value.*."""
         return {name: part.clone() for name, part in self._learner.network.state_dict().items()}
 
     def close(self) -> None:
-        """Close the environments."""
         self._runner.stop()
 
     def _sample(self) -> Any:
@@ -159,7 +151,6 @@ class PPOTask:
         )
 
     def _show_runner(self) -> None:
-        """Let the environment runner act by the learner's parameters."""
         state = self._learner.get_state(components="rl_module", inference_only=True)
         self._runner.set_state({"rl_module": state["rl_module"]})
 
@@ -190,7 +181,6 @@ class _TaskEnv(SingleEnv):
 
 
 def _ppo(learner: GameLearner, spec: TaskSpec) -> Any:
-    """Return the config of PPO, all of it in this process."""
     config, agent = learner.task, learner.agent_config
     own = agent.rllib
     clip = agent.max_grad_norm
