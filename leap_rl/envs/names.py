@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Scalar = bool | int | float | str | None
-"""The type of an environment's keyword argument."""
 
 # Gymnasium's own form, module:namespace/name-vN, without the colons that it takes elsewhere.
 _ID = re.compile(r"(?:(?P<module>\w+(?:\.\w+)*):)?(?:[\w-]+/)?\w[\w.-]*")

@@ -14,8 +14,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from leap_rl.envs.atari.envs import AtariEnvs
-from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.modes import find_mode
+from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.games import common_shape
 from leap_rl.envs.names import split_name

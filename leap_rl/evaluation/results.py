@@ -52,7 +52,6 @@ class EvaluationResults:
     agents_per_game: int
     """Of each run, once all are finished."""
     agent_steps: int
-    """Budget of each agent."""
     curves: tuple[LearningCurve, ...]
     """Of finished agents, in the order of initializations, games, runs and seeds."""
 

@@ -106,7 +106,6 @@ class Summary:
 
     evaluation: EvaluationResults
     settings: Mapping[str, GameSetting]
-    """By game."""
     agents: Mapping[tuple[str, str], Sequence[AgentMeasures]]
     """By initialization and game, in the order of runs and seeds."""
     aggregates: Mapping[tuple[str, Measure, Yardstick], Aggregate]

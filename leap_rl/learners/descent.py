@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leap_rl.core.choices import LossDifference
 from leap_rl.learners.task import EpisodeEnd, Progress, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 _PREVIOUS_BATCH_LOSS = "previous_batch_loss"
 

@@ -19,7 +19,7 @@ from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, VectorStep
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import flatten_parameters, layout_of

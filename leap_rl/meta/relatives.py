@@ -35,8 +35,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import GradientPath, Method
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import GradientPath, Method, Point
 from leap_rl.meta.vectors import check_finite
 
 

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 OF_IMAGES: Final = ("mnih2013", "nature", "impala", "minatar")
-"""Encoders of leap_rl that take images."""
 
 OF_VECTORS: Final = "mlp"
-"""The encoder that takes vectors."""
 
 ENCODERS: Final = (*OF_IMAGES, OF_VECTORS)
 

@@ -17,7 +17,6 @@ from leap_rl.storage.run_folder import INITIALIZATION
 CARD = "README.md"
 OPTIONS = "config.yaml"
 FILES = (INITIALIZATION, OPTIONS, CARD)
-"""The files of every exported initialization."""
 ONNX = "encoder.onnx"
 """The encoder again, where it is asked for."""
 

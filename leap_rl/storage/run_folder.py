@@ -32,10 +32,10 @@ from typing import Any
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.storage.checksummed_file import CHECKSUM, checksum, decode_state, encode_state
 from leap_rl.storage.durable_files import write_folder
 from leap_rl.storage.locked_folder import LockedFolder, RunFolderError
 from leap_rl.storage.safe_open import read_regular
-from leap_rl.storage.state_file import CHECKSUM, checksum, decode_state, encode_state
 
 LATEST = "latest"
 BEST = "best"

@@ -24,8 +24,7 @@ from leap_rl.learners.a2c.a2c import A2CLearner
 from leap_rl.learners.a2c.categorical import Categorical
 from leap_rl.learners.config import AgentConfig
 from leap_rl.sharing.initialization import load_tensors
-from leap_rl.video.clip import write_clip
-from leap_rl.video.renderer import FrameRenderer
+from leap_rl.video.clip import FrameRenderer, write_clip
 
 
 class Player:
@@ -89,7 +88,6 @@ class Frame:
     score: int
     """The sum of the game's own rewards in the episode, neither clipped nor discounted."""
     last: bool = False
-    """Whether the episode ends with this frame."""
 
 
 def play(

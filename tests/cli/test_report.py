@@ -16,7 +16,7 @@ from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.config import COMMANDS, TrainConfig, defining_options
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.evaluation import comparison, plots
-from leap_rl.evaluation.meta_run_text import closed_slots, history_sentence, run_verdict
+from leap_rl.evaluation.meta_run import closed_slots, history_sentence, run_verdict
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.storage.run_folder import RunFolder

@@ -15,7 +15,7 @@ from leap_rl.envs.small.catch import (
     make_catch,
 )
 from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd
-from leap_rl.tasks.catch import CATCH_GAMES
+from leap_rl.tasks.suites import CATCH_GAMES
 from tests.envs.playing import play
 
 RANDOM_RETURN = -Fraction(10, 7)

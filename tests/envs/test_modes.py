@@ -11,8 +11,15 @@ from ale_py import ALEInterface, LoggerMode, roms
 
 from leap_rl.envs.atari.emulator import palette
 from leap_rl.envs.atari.envs import AtariEnvs, make_atari
-from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
-from leap_rl.envs.atari.modes import GameMode, difficulties, find_mode, listed, modes
+from leap_rl.envs.atari.games import (
+    ACTION_COUNTS,
+    GameMode,
+    difficulties,
+    find_mode,
+    listed,
+    modes,
+    resolve_games,
+)
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
 from tests.envs.test_restore import check_games

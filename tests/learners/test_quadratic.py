@@ -17,8 +17,8 @@ from leap_rl.learners.gradient_descent.task import (
 )
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap
-from leap_rl.meta.point import Point
-from leap_rl.tasks.quadratic import QUADRATIC_GAMES
+from leap_rl.meta.gradient_path import Point
+from leap_rl.tasks.suites import QUADRATIC_GAMES
 
 LR = 0.1
 

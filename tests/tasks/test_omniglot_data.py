@@ -18,7 +18,7 @@ from leap_rl.tasks.images.splits import (
     resolve_alphabets,
     task_images,
 )
-from leap_rl.tasks.omniglot import OmniglotSuite, open_data
+from leap_rl.tasks.suites import OmniglotSuite, open_data
 from tests.tasks.omniglot_images import write_folder, write_zip
 
 SUITE = OmniglotSuite()

@@ -6,10 +6,9 @@ import torch
 
 from leap_rl.core.determinism import Precision, has_bfloat16_units
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.envs.atari.config import AtariConfig
 from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.settings import AtariSettings
+from leap_rl.envs.atari.settings import AtariConfig, AtariSettings
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner

@@ -17,8 +17,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.emulator import PAL_GAMES, Emulator, Starts, luminances, palette
-from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.modes import find_mode
+from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode
 from leap_rl.envs.atari.preprocessing import FrameRenderer
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.names import split_name
@@ -204,7 +203,6 @@ class Shot:
     screen: NDArray[np.uint8]
     """[height, 160, 3]: the emulator's own picture, in RGB."""
     reward: int
-    """Of this frame."""
 
 
 class _Camera:

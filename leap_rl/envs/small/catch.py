@@ -50,7 +50,7 @@ _COUNTS = ("balls_left", "ball_rows", "ball_columns", "paddle_columns")
 
 
 class CatchEnvs(RestorableEnvs):
-    """B games of one of `tasks.catch.CATCH_GAMES`; what one plays does not depend on B."""
+    """B games of one of `tasks.suites.CATCH_GAMES`; what one plays does not depend on B."""
 
     balls_left: NDArray[np.int64]
     ball_rows: NDArray[np.int64]

@@ -22,7 +22,7 @@ from leap_rl.learners.a2c.unroll import Batch
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.game_task import GameTask, with_prefix
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 
 class ActorCriticTask(GameTask):

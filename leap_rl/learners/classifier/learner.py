@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.tasks.images.config import CLASSES
-from leap_rl.tasks.omniglot import OmniglotSuite
+from leap_rl.tasks.suites import OmniglotSuite
 
 if TYPE_CHECKING:
     from torch import Tensor

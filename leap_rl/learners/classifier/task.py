@@ -22,10 +22,10 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.classifier.augmentation import random_affine
 from leap_rl.learners.classifier.classifier import Batch, ClassifierLearner
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
-from leap_rl.learners.classifier_config import ClassifierConfig
+from leap_rl.learners.config import ClassifierConfig
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.images.config import CLASSES, TRAINING_IMAGES, VALIDATION_IMAGES
 
 

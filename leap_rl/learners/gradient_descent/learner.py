@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
-from leap_rl.tasks.quadratic import QuadraticSuite
+from leap_rl.tasks.suites import QuadraticSuite
 
 if TYPE_CHECKING:
     from torch import Tensor

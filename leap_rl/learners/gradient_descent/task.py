@@ -22,7 +22,7 @@ from torch import Tensor
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.parameters import Layout, Leaf
 
 DIMENSION = 32

@@ -15,7 +15,7 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
 from leap_rl.learners.rllib.module import LeapEncoderModule
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.parameters import layout_of, load_parameters
 
 

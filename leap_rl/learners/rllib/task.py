@@ -28,7 +28,7 @@ from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.rllib.module import LeapEncoderModule
 from leap_rl.learners.rllib.observed import ObservedPPOLearner
 from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 _SEEDS = 2**31
 """What numpy's global stream is seeded with lies below twice that."""

@@ -30,7 +30,6 @@ SPLITS = (
     *("images_background", "images_evaluation"),
     *("images_background_small1", "images_background_small2"),
 )
-"""The parts in which Omniglot is published."""
 
 PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
