@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -13,13 +13,11 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 import leap_rl.envs.small.cart_pole  # noqa: F401  registers leap_rl/CartPole-v1
+from leap_rl.envs.gymnasium_config import Pad
 from leap_rl.envs.names import parse_game
 from leap_rl.envs.spaces import ActionAdapter, adapter_of
 from leap_rl.envs.state import Actions, Observations
 from leap_rl.envs.vector import GameVector
-
-Pad = Literal["refuse", "zeros"]
-"""How smaller observations of a pool are treated."""
 
 TRIED_AGENT_STEPS = 100
 """Agent steps of the trial episodes of `check_repeats`."""

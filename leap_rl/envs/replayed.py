@@ -8,7 +8,6 @@ again, which must lead to the same observation and return.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,7 @@ from leap_rl.envs.state import (
     split_bytes,
     text_array,
 )
-from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
-from leap_rl.envs.workers import make_vector
+from leap_rl.envs.vector import RestorableEnvs, Stepped
 
 DISCRETE = "H"
 """The type of a recorded action: two bytes, unsigned. One of continuous actions is float32 [D]."""
@@ -196,14 +194,3 @@ class ReplayedEnvs(RestorableEnvs):
         observations: Observations = np.zeros(self._shape, self._dtype)
         self._games.show(observations)
         return observations
-
-
-def make_gymnasium(
-    game: str, *, num_envs: int, seed: int, processes: int = 1, **options: Any
-) -> GameVector:
-    """Make B environments of one Gymnasium id; `seed` is the sole source of randomness.
-
-    1 to B `processes` step them, which changes no bit. Options and errors are `ReplayedEnvs`'.
-    """
-    make = partial(ReplayedEnvs, game, **options)
-    return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

@@ -43,7 +43,7 @@ class GameLearner(Learner):
 
     @property
     def agent_config(self) -> AgentConfig:
-        agent = _with_fitting_encoder(self.agent, self.observation_shape)
+        agent = _with_fitting_encoder(super().resolved_agent(), self.observation_shape)
         if agent.reward_clip == "auto":
             agent = replace(agent, reward_clip=self.suite.reward_clip)
         return agent

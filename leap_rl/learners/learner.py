@@ -118,13 +118,14 @@ class Learner(ABC):
         }
         return replace(agent, **others)
 
-    @abstractmethod
     def resolved_agent(self) -> AgentConfig:
         """Return the agents' options with nothing left to this machine or to the games.
 
         Raises:
             ValueError: It cannot learn these games.
         """
+        named = self.agent.algorithm != "auto"
+        return self.agent if named else replace(self.agent, algorithm=self.name)
 
     def check_processor(self) -> None:  # noqa: B027 - some compute on any
         """Raise ValueError for a machine without the device, or the precision's units."""

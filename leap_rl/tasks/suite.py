@@ -131,7 +131,12 @@ class GameSuite(Suite):
 
 
 def check_games(kind: str, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the games; ValueError if one is not known or comes twice, or there is none."""
+    """Return the games, all that are known for the pools pretraining and all.
+
+    ValueError: one is not known or comes twice, or there is none.
+    """
+    if games in (("pretraining",), ("all",)):
+        return known
     for game in games:
         if game not in known:
             close = get_close_matches(game, known, n=1)

@@ -123,8 +123,6 @@ class CatchSuite(GameSuite):
     options = ("agent_steps", "num_envs", "unroll_length")
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        if list(games) in (["pretraining"], ["all"]):
-            return CATCH_GAMES
         return check_games(self.kind, tuple(games), CATCH_GAMES)
 
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
@@ -219,8 +217,6 @@ class QuadraticSuite(Suite):
     compared_by = "evaluate games"
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        if list(games) in (["pretraining"], ["all"]):
-            return QUADRATIC_GAMES
         return check_games(self.kind, tuple(games), QUADRATIC_GAMES)
 
 

@@ -10,7 +10,7 @@ import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
 from leap_rl.envs.atari.emulator import palette
-from leap_rl.envs.atari.envs import AtariEnvs, make_atari
+from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.games import (
     ACTION_COUNTS,
     GameMode,
@@ -23,6 +23,7 @@ from leap_rl.envs.atari.games import (
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
 from tests.envs.test_restore import check_games
+from tests.envs.vectors import make_atari
 
 
 def fresh(game: str, mode: int | None = None, difficulty: int | None = None) -> ALEInterface:

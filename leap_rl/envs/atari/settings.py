@@ -32,7 +32,7 @@ LONGEST_STACK = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AtariSettings:
-    """How the emulator is run; `AtariConfig` explains the fields, this module's top the defaults."""
+    """How the emulator is run; `AtariConfig` explains the fields, the top of the file defaults."""
 
     frameskip: int = 4
     noop_max: int = 30

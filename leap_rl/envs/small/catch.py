@@ -33,7 +33,7 @@ from leap_rl.envs.state import (
     save_generators,
     text_array,
 )
-from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped, environment_seeds
+from leap_rl.envs.vector import RestorableEnvs, Stepped, environment_seeds
 
 GRID = 7
 """Rows and columns, in cells."""
@@ -142,8 +142,3 @@ class CatchEnvs(RestorableEnvs):
         # The ball last: where it was caught it is seen in front of the paddle.
         cells[self._environments, ball_rows, :, self.ball_columns] = ball
         return observations
-
-
-def make_catch(name: str, *, num_envs: int, seed: int) -> GameVector:
-    """Make B environments of one of `CATCH_GAMES` from a seed."""
-    return GameVector(CatchEnvs(name, num_envs=num_envs), seed=seed)

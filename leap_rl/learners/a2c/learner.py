@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from leap_rl.learners.config import AgentConfig
@@ -29,7 +29,7 @@ class A2C(GameLearner):
     def resolved_agent(self) -> AgentConfig:
         from leap_rl.learners.hardware import resolve
 
-        return replace(resolve(super().resolved_agent()), algorithm=self.name)
+        return resolve(super().resolved_agent())
 
     def check_processor(self) -> None:
         from leap_rl.learners.hardware import check_machine

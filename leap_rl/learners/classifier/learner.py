@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.tasks.images.config import CLASSES
 from leap_rl.tasks.suites import OmniglotSuite
@@ -26,9 +25,6 @@ class Classifier(Learner):
     options = ("classifier",)
     plain_descent = True
     differentiable = True
-
-    def resolved_agent(self) -> AgentConfig:
-        return replace(self.agent, algorithm=self.name)
 
     def check_processor(self) -> None:
         from leap_rl.core.determinism import check_precision

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.tasks.suites import QuadraticSuite
 
@@ -25,20 +24,20 @@ class GradientDescent(Learner):
     options = ("lr",)
     plain_descent = True
 
-    def resolved_agent(self) -> AgentConfig:
-        return replace(self.agent, algorithm=self.name)
-
     def __call__(self, spec: TaskSpec) -> Task:
         from leap_rl.learners.gradient_descent.task import QuadraticTask
 
         return QuadraticTask(spec, lr=self.agent.lr, **self.descent_arguments())
 
     def shared_layout(self) -> Layout:
-        from leap_rl.learners.gradient_descent.task import shared_layout
+        from leap_rl.learners.gradient_descent.task import DIMENSION
+        from leap_rl.networks.parameters import Layout, Leaf
 
-        return shared_layout()
+        return Layout((Leaf("theta", (DIMENSION,), 0),), DIMENSION)
 
     def random_initialization(self, seed: int) -> Tensor:
-        from leap_rl.learners.gradient_descent.task import random_initialization
+        import torch
 
-        return random_initialization(seed)
+        from leap_rl.learners.gradient_descent.task import DIMENSION
+
+        return torch.randn(DIMENSION, generator=torch.Generator().manual_seed(seed))

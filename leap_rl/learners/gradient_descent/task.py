@@ -23,7 +23,6 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
 from leap_rl.meta.gradient_path import Point
-from leap_rl.networks.parameters import Layout, Leaf
 
 DIMENSION = 32
 """P: few enough to look at, and more than one cache line of the flat vector."""
@@ -96,13 +95,3 @@ class QuadraticTask(DescentTask):
         noise = torch.randn(DIMENSION, generator=self._noise)
         deviation: float = NOISE / self._agent_steps_per_update**0.5
         return deviation * noise
-
-
-def shared_layout() -> Layout:
-    """Return the layout of a bowl's parameters."""
-    return Layout((Leaf("theta", (DIMENSION,), 0),), DIMENSION)
-
-
-def random_initialization(seed: int) -> Tensor:
-    """Draw a starting point, float32 [P], from N(0, 1)."""
-    return torch.randn(DIMENSION, generator=torch.Generator().manual_seed(seed))

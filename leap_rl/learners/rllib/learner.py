@@ -57,9 +57,6 @@ class PPO(GameLearner):
             agent = replace(agent, rllib=replace(agent.rllib, minibatch_size=size))
         return agent
 
-    def resolved_agent(self) -> AgentConfig:
-        return replace(super().resolved_agent(), algorithm=self.name)
-
     def __call__(self, spec: TaskSpec) -> Task:
         from leap_rl.learners.rllib.task import PPOTask
 
