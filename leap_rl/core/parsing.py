@@ -171,8 +171,6 @@ def parse(
 
     Args:
         parser: What `config_parser` returned.
-        config: The config's class.
-        argv: The command's arguments.
         defaults: Nested options that take the place of the config's own defaults.
         trusts_imports: Whether it may name modules that its run imports.
 
@@ -193,14 +191,7 @@ def parse(
 
 
 def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
-    """Return the options that a command line and its files give, none of the config's defaults.
-
-    Args:
-        config: The config's class.
-        argv: The command's arguments.
-
-    Returns:
-        What was given, by dotted name.
+    """Return the options, by dotted name, that a command line and its files give; no defaults.
 
     Raises:
         ValueError: Something in it cannot be; one line.

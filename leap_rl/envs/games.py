@@ -115,13 +115,10 @@ class GymnasiumGames:
 
 
 def make_games(game: str, *, count: int, remake: bool = False, palette: bool = False) -> Games:
-    """Make B games of one id.
+    """Make B games of one id, as `names.parse_game` reads it; a module that it names is imported.
 
-    Args:
-        game: as `names.parse_game` reads it. If it names a module, that is imported.
-        count: B.
-        remake: make an environment again for each episode; MinAtar's need not.
-        palette: paint MinAtar's games in common colors, see `minatar.games`.
+    `remake` makes an environment again for each episode; MinAtar's need not. `palette` paints
+    MinAtar's games in common colors, see `minatar.games`.
 
     Raises:
         ValueError: there is no such game, or it has spaces that no agent here can use.
@@ -171,10 +168,7 @@ def common_shape(
 ) -> tuple[int, ...]:
     """Return the shape that observations of all games of a pool have, or are padded to.
 
-    Args:
-        games: ids, see `games.make_games`, as for `palette`.
-        pad: what happens to smaller ones.
-        wanted: a shape that is asked for; by default the largest, dimension by dimension.
+    That is `wanted`, or by default the largest, dimension by dimension.
 
     Raises:
         ValueError: they have none, or a game cannot be made; the message names games and shapes.

@@ -25,11 +25,7 @@ _PYTHONS_WORDS: Mapping[str, Scalar] = {"True": True, "False": False, "None": No
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
-    """Split a name from its arguments, by key and in the order given, without blanks.
-
-    Raises:
-        ValueError: another spelling, or a key comes twice.
-    """
+    """Split a name from its arguments, in the order given; ValueError if it is not so spelled."""
     base, at, rest = name.partition("@")
     arguments: dict[str, str] = {}
     for part in rest.split(",") if at else ():

@@ -38,13 +38,9 @@ class ReplayedEnvs(RestorableEnvs):
     """B environments of one game.
 
     Episode e of environment i is reset with `episode_seed(seed, i, e)`: what it plays does not
-    depend on B.
-
-    Args:
-        game: see `games.make_games`, as for `remake` and `palette`.
-        num_envs: B.
-        shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
-        first: the number of the first of these environments among all; for `workers`.
+    depend on B. An observation that is smaller than `shape`, (H, W, C) or (length,), gets zeros at
+    its ends. `first` is the number of the first of these environments among all, for `workers`;
+    `games.make_games` explains the other arguments.
 
     Raises:
         ValueError: there is no such game, it has spaces that no agent here can use, or its

@@ -84,9 +84,7 @@ class ActionAdapter:
     * D numbers are those of a Box, whose bounds are -1 and 1 to the agent; numbers beyond are
       clipped.
 
-    Attributes:
-        continuous: whether an action is D numbers.
-        num_actions: A, or D.
+    `num_actions` is A or, if `continuous`, D.
 
     Raises:
         ValueError: the space is of another kind; the message says what it is.

@@ -31,11 +31,8 @@ class RestorableEnvs(VectorEnv[Observations, Actions, NDArray[Any]]):
     The arrays that `reset`, `step` and `restore` return are new each time. A last observation goes
     into `info["final_obs"]`; `info["life_lost"]` is optional.
 
-    Args:
-        num_envs: B.
-        observation_space: of one environment, uint8 or float32.
-        num_actions: A, of actions 0..A-1; or D, of continuous ones.
-        continuous: whether an action is D numbers in [-1, 1].
+    An observation is uint8 or float32. An action is one of 0..A-1 or, if `continuous`, D numbers in
+    [-1, 1]; `num_actions` is A, or D.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012

@@ -48,23 +48,13 @@ class IntervalEstimate(NamedTuple):
 
 
 def shown(found: IntervalEstimate, form: str, *, scale: float = 1.0) -> str:
-    """Return a value and, where it has one, its interval.
-
-    Args:
-        found: What to show.
-        form: Of each number, as `format` takes it.
-        scale: What each is multiplied by, 100 for percent.
-    """
+    """Return a value and, where it has one, its interval, each times `scale` (100 for percent)."""
     value, low, high = (format(scale * each, form) for each in found)
     return value if math.isinf(found.low) else f"{value} ({low} to {high})"
 
 
 def mean_interval(values: Sequence[float] | FloatArray) -> IntervalEstimate:
-    """Return the mean of independent values and Student's 95 % interval around it.
-
-    Raises:
-        ValueError: There are no values.
-    """
+    """Return the mean of independent values and its Student's 95 % interval; ValueError if none."""
     return stratified_mean_interval([np.asarray(values, dtype=np.float64)])
 
 

@@ -26,11 +26,7 @@ from leap_rl.networks.parameters import flatten_parameters, layout_of
 
 
 class GameTask(DescentTask):
-    """Plays one game, unroll by unroll.
-
-    Attributes:
-        envs: The B environments.
-    """
+    """Plays one game in B environments, unroll by unroll."""
 
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         super().__init__(**learner.descent_arguments())

@@ -35,12 +35,9 @@ def algorithm_of(task: TaskConfig, agent: AgentConfig) -> str:
 
 
 def declared(task: TaskConfig, agent: AgentConfig) -> type[Learner] | None:
-    """Return who learns, as far as that takes no import of a module that the options name.
+    """Return who learns, none for `package:Learner`: reading a config imports nothing.
 
-    That is none for `package:Learner`: reading a config imports nothing.
-
-    Raises:
-        ValueError: There is no such learner.
+    ValueError if there is no such learner.
     """
     name = algorithm_of(task, agent)
     if name in LEARNERS:

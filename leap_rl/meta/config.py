@@ -147,11 +147,7 @@ class MetaConfig:
         return self.method == "maml"
 
     def resolved(self, *, plain_descent: bool) -> MetaConfig:
-        """Return the config with each `auto` replaced by what it means.
-
-        Args:
-            plain_descent: whether the tasks are learned by plain gradient descent.
-        """
+        """Return the config with each `auto` replaced by what it means."""
         metric = self.metric
         if self.method == "leap" and metric == "auto":
             metric = "euclidean" if plain_descent else "optimizer"

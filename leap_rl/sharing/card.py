@@ -110,11 +110,7 @@ encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 featur
 
 
 def read_card(folder: Path) -> Card:
-    """Return the card in a folder.
-
-    Raises:
-        ValueError: There is none, or it is not as `write_card` writes it.
-    """
+    """Return the card in a folder; ValueError if there is none as `write_card` writes it."""
     path = folder / CARD
     try:
         _, front, _ = path.read_text().split(_FENCE, 2)

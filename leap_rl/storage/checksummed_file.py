@@ -37,11 +37,7 @@ def encode_arrays(arrays: Arrays, header: Mapping[str, Any]) -> bytes:
 
 
 def decode_arrays(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and the header of a file's content.
-
-    Raises:
-        ChecksumError: It is torn or damaged, or `encode_arrays` did not write it.
-    """
+    """Return the arrays and the header of a file's content; a ChecksumError if it is damaged."""
     data = bytes(data)
     try:
         size = int.from_bytes(data[:8], "little")
@@ -89,11 +85,7 @@ def encode_state(number: int, files: Mapping[str, bytes], state: Mapping[str, An
 
 
 def decode_state(content: bytes, number: int) -> dict[str, Any]:
-    """Return checkpoint ``number``'s state from the content of its state.json.
-
-    Raises:
-        ValueError: It is damaged, or another checkpoint's.
-    """
+    """Return the state in a state.json; ValueError if it is damaged or another checkpoint's."""
     try:
         state = json.loads(content)
     except (ValueError, RecursionError) as error:

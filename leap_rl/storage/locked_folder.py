@@ -93,11 +93,7 @@ class LockedFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the driver's lock.
-
-        Raises:
-            RunFolderError: Another process holds it, or the folder contains links or pipes.
-        """
+        """Hold the driver's lock; a RunFolderError if another has it, or for links and pipes."""
         make_folder(self.path)
         self.refuse_links()
         for path in (self.path / name for name in IN_PLACE):

@@ -115,11 +115,7 @@ class ObjectStore:
             return self._s3.tag(self._path(name))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str | None:
-        """Write an object if its tag, where comparable, is the expected one; returns the new tag.
-
-        Raises:
-            ChangedError: It has another tag; nothing was written.
-        """
+        """Write an object and return its new tag; ChangedError, and no write, if it had another."""
         if not self.compares:
             self.write(name, content)
             return None

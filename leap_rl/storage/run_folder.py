@@ -175,13 +175,8 @@ class RunFolder(LockedFolder):
     ) -> None:
         """Write checkpoint ``number``, which has so many rounds behind it, then `latest`.
 
-        After an OSError older checkpoints are as before.
-
-        Args:
-            number: Number of rounds before it.
-            files: Contents by file name.
-            state: The content of state.json without the files' SHA-256 sums.
-            before_latest: Called between the writing of the checkpoint and of `latest`.
+        After an OSError older checkpoints are as before. ``state`` is the content of state.json
+        without the files' SHA-256 sums. ``before_latest`` is called before `latest` is written.
         """
         self.check()
         content = {**files, STATE: encode_state(number, files, state)}

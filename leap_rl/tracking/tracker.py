@@ -104,7 +104,6 @@ def open_tracker(
     """Open the configured sinks; a resumed run continues in the same files.
 
     Args:
-        config: Which mirrors to open.
         run_folder: A folder on this machine; made if it is missing.
         run_config: The resolved config as plain values, shown with the wandb run.
         kind: The command; wandb's job type.

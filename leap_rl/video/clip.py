@@ -31,15 +31,9 @@ _WHITE, _GRAY = (255, 255, 255), (150, 150, 150)
 
 
 class FrameRenderer:
-    """Renders a clip's frames.
+    """Renders a clip's frames, of an even `width` and `height` in pixels, as video asks for.
 
-    Args:
-        height: Rows of the game's screen.
-        scale: How often each row is repeated.
-
-    Attributes:
-        width: Of a frame, in pixels; even, as video asks for.
-        height: Of a frame, in pixels; even.
+    The screen has the constructor's `height` in rows, each of which is repeated `scale` times.
     """
 
     def __init__(self, *, height: int, scale: int) -> None:
@@ -53,12 +47,9 @@ class FrameRenderer:
         self._text: tuple[str, str] | None = None
 
     def draw(self, screen: NDArray[np.uint8], *, title: str, caption: str) -> NDArray[np.uint8]:
-        """Return a frame, uint8 [height, width, 3], which the next call overwrites.
+        """Return a screen, uint8 [rows, 160, 3], as a frame that the next call overwrites.
 
-        Args:
-            screen: uint8 [rows, 160, 3].
-            title: Goes to the left of the line, where there is room for it.
-            caption: Goes to the right.
+        The title goes to the left where there is room for it, the caption to the right.
         """
         if self._text != (title, caption):
             self._text = title, caption
@@ -120,18 +111,10 @@ def write_clip(
     frames_per_s: int,
     root: Path | None = None,
 ) -> None:
-    """Write a clip beside its place, and move it there once it is complete.
+    """Write an .mp4 or .gif beside its place, and move it there once it is complete.
 
-    Args:
-        path: Ends in .mp4 or .gif.
-        frames: All of one even width and height.
-        width: Of a frame.
-        height: Of a frame.
-        frames_per_s: Their rate; a GIF gets every second frame.
-        root: A folder that the clip lies in, below which no link is followed.
-
-    Raises:
-        OSError: It could not be written.
+    All frames have the even width and height; a GIF gets every second one. No link below `root` is
+    followed. An OSError if it could not be written.
     """
     with open_atomically(path, root=root) as file:
         if path.suffix == ".mp4":

@@ -30,13 +30,9 @@ from leap_rl.video.clip import FrameRenderer, write_clip
 class Player:
     """An agent that acts, with the very network that it learned with.
 
-    Args:
-        agent: Its settings; the encoder, the precision and the device count.
-        parameters: Of a file in RUN/agents: encoder.*, policy.* and value.*, by name.
-        observation_shape: (height, width, channels).
-        num_actions: Of the game.
-        seed: Actions are drawn from it.
-        greedy: Take the likeliest action, where learning draws one.
+    Of `agent` the encoder, the precision and the device count. `parameters` are of a file in
+    RUN/agents: encoder.*, policy.* and value.*, by name. With `greedy` it takes the likeliest
+    action; otherwise actions are drawn, from the seed.
 
     Raises:
         ValueError: The parameters are those of another network.
@@ -145,16 +141,14 @@ def record_video(
     Args:
         agent_file: One of RUN/agents.
         game: What it has learned, or a flavour of it.
-        out: An .mp4 or a .gif.
+        out: An .mp4 or a .gif, see `write_clip`, as for `root`.
         agent: See `Player`, as for `greedy`.
-        settings: How the emulator is run.
         seed: Of the game (no-ops and sticky actions) and of the actions.
         title: Goes above each frame.
         scale: How often each row of a frame is repeated.
         on_frame: Called with each frame.
         episodes: How many to play; of several, each frame says which it is of.
         max_agent_steps: Stop after so many, over all episodes.
-        root: A folder that the clip lies in, below which no link is followed.
 
     Returns:
         The last frame of each episode.

@@ -45,11 +45,8 @@ class AtariEnvs(RestorableEnvs):
     observation at a game's end is the last two frames', where ale-py leaves it half updated
     (0.12.1).
 
-    Args:
-        game: a key of `games.ACTION_COUNTS`, or a mode's name in its canonical spelling.
-        num_envs: B.
-        settings: how the emulator is run.
-        first: the number of the first of these environments among all; for `workers`.
+    `game` is a key of `games.ACTION_COUNTS`, or a mode's name in its canonical spelling; `first` is
+    the number of the first of these environments among all, for `workers`.
     """
 
     def __init__(

@@ -234,11 +234,8 @@ def _draw(
 class FrameRenderer:
     """Keeps the observations of B environments, and draws them from two screens at a time.
 
-    Args:
-        height: rows of the game's screen.
-        num_envs: B.
-        colors: uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB.
-        frames: how many an observation stacks, the oldest first.
+    `colors` are uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB. An
+    observation stacks `frames` of them, the oldest first.
     """
 
     screens: NDArray[np.uint8]

@@ -55,11 +55,7 @@ class A2CLearner:
 
     Attributes:
         config: What it was built with, each `auto` resolved.
-        policies: What its policies are.
-        network: The encoder and the heads.
         flat: The network's parameters and gradients as vectors; the first P are the shared ones.
-        optimizer: RMSProp on `flat`.
-        action_generator: The random stream that actions are drawn from, on the CPU.
         step_length: Length of the last step of the shared parameters; none before the first.
         shared_size: P.
     """
@@ -75,14 +71,8 @@ class A2CLearner:
     ) -> None:
         """Draw the heads; the shared parameters are zero until `load_shared`.
 
-        Args:
-            config: The agent's settings; what is `auto` in them is resolved here.
-            observation_shape: (H, W, C), or (length,) of vectors.
-            policies: `Categorical` over so many actions, or `Gaussian` over actions of so many
-                numbers.
-            head_generator: For the heads, and for the encoder's linear layer where that is not
-                shared; used here alone.
-            action_generator: Drawn from by each `act`.
+        What is `auto` in the config is resolved here. The head generator draws the encoder's linear
+        layer too where that is not shared; `act` draws from the action generator.
 
         Raises:
             ValueError: The observations are too small for the encoder, or of another kind.

@@ -26,11 +26,7 @@ from leap_rl.meta.gradient_path import Point
 
 
 class ActorCriticTask(GameTask):
-    """Learns one game by A2C.
-
-    Attributes:
-        learner: The agent.
-    """
+    """Learns one game by A2C."""
 
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         super().__init__(learner, spec)

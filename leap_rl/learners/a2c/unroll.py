@@ -61,11 +61,8 @@ class Unroll:
     ) -> tuple[Outputs, Batch]:
         """Return the predictions of the agent steps, [T, B, ...], and their batch.
 
-        Args:
-            next_observations: To be acted on next, uint8 [B, H, W, C].
-            value_of: Gives the values [N] of observations [N, H, W, C], to bootstrap from.
-            reward_clip: Rewards are clipped to its negative and to it.
-            gamma: γ, the discount.
+        `value_of` gives the values [N] of observations [N, H, W, C], to bootstrap from: those of
+        `next_observations` and the last ones of episodes that were cut off.
         """
         assert self._acted, "an unroll needs at least one agent step"
         assert len(self._acted) == len(self._outcomes), "the last step was not recorded"

@@ -95,10 +95,7 @@ class ClassifierLearner:
     The parameters and the gradient of an update stay readable until the next one is done. Between
     `step` and the next `backward` the learner is its `parameters` and nothing else.
 
-    Attributes:
-        network: Encoder and last layer.
-        flat: Their parameters and gradients as vectors; the first P are the shared ones.
-        shared_size: P.
+    `flat` has all parameters and gradients as vectors; the first P are the shared ones.
     """
 
     def __init__(

@@ -32,16 +32,10 @@ from leap_rl.tasks.images.config import CLASSES, TRAINING_IMAGES, VALIDATION_IMA
 class OmniglotTask(DescentTask):
     """Learns to tell 20 characters of one alphabet.
 
-    Args:
-        spec: The alphabet, and the seed that the last layer, batches and augmentation come from.
-        images: uint8 [20 characters, 20 drawers, H, W], the last five drawers for validation.
-        updates: The budget, K.
-        batch_size: Images in an update's batch.
-        config: How it is learned.
-        loss_difference: Whether to compute each batch's loss after the update too.
-        second_order: Whether the end's gradient is by the start, through all updates, on the
-            validation images ("MAML differs from Leap in that it evaluates the meta objective on
-            a held-out test set"), rather than by the end, on one more batch.
+    `images` are uint8 [20 characters, 20 drawers, H, W], the last five drawers for validation. If
+    `second_order`, the end's gradient is by the start, through all updates, on the validation
+    images ("MAML differs from Leap in that it evaluates the meta objective on a held-out test
+    set"), rather than by the end, on one more batch.
     """
 
     def __init__(

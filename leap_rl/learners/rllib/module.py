@@ -141,13 +141,7 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
 def load_encoder(
     initialization: str, observation_shape: tuple[int, ...], *, trust_imports: bool = False
 ) -> tuple[nn.Module, EncoderSpec]:
-    """Return the encoder of an initialization, and which it is.
-
-    Args:
-        initialization: `pretrained:NAME`, `hf://USER/REPO`, `hf://USER/REPO@REVISION`, or a folder
-            that `leap-rl export` wrote.
-        observation_shape: What it is to take.
-        trust_imports: Whether the module may be imported that defines it.
+    """Return the encoder of an initialization, see `pretrained.load`, and which it is.
 
     Raises:
         ValueError: It cannot be read, or takes other observations.

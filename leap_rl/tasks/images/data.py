@@ -52,10 +52,9 @@ class Omniglot:
 
 @lru_cache(maxsize=4)
 def read_omniglot(path: str) -> Omniglot:
-    """Read all images, once in a process; ValueError if there are none, or others.
+    """Read all images in a folder of `SPLITS`, unpacked or as zips, or in one of these.
 
-    Args:
-        path: A folder that holds one or more of `SPLITS`, unpacked or as zips; or one of them.
+    Once in a process; ValueError if there are none, or others.
     """
     found: dict[str, dict[str, list[tuple[str, bytes]]]] = {}
     source_of: dict[str, Path] = {}
@@ -113,10 +112,7 @@ def decode(png: bytes) -> NDArray[np.uint8]:
 
 
 def downsample(image: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    """Return a square image [S, S] made smaller, [side, side].
-
-    Each pixel is the mean over the area that it covers.
-    """
+    """Return an image [S, S] as [side, side], each pixel the mean over the area that it covers."""
     weights = _coverage(image.shape[0], side)
     means: NDArray[np.float64] = weights @ image @ weights.T
     return means
