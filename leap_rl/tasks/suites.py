@@ -163,7 +163,7 @@ class OmniglotSuite(Suite):
 
         For errors see `open_data` and `resolve_alphabets`.
         """
-        from leap_rl.tasks.images.splits import resolve_alphabets
+        from leap_rl.tasks.images.data import resolve_alphabets
 
         data = open_data(task)
         asked = [task.games] if isinstance(task.games, str) else list(task.games)
@@ -178,7 +178,7 @@ class OmniglotSuite(Suite):
 
         The last five of the drawers are those that validate.
         """
-        from leap_rl.tasks.images.splits import task_images
+        from leap_rl.tasks.images.data import task_images
 
         assert task.data is not None
         return task_images(task.data, game, task.omniglot.split)

@@ -21,7 +21,7 @@ from leap_rl.envs.names import split_name
 from leap_rl.envs.state import Observations
 from leap_rl.envs.vector import GameVector
 from leap_rl.learners.a2c.a2c import A2CLearner
-from leap_rl.learners.a2c.categorical import Categorical
+from leap_rl.learners.a2c.distributions import Categorical
 from leap_rl.learners.config import AgentConfig
 from leap_rl.sharing.initialization import load_tensors
 from leap_rl.video.clip import FrameRenderer, write_clip

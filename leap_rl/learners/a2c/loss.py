@@ -3,9 +3,8 @@
     policy  = −mean(log π(a)·(R − V))       value = mean((R − V)²)       entropy = mean(H(π))
 
 The advantages R − V that weigh the policy's term are constants, as the returns R are. The gradients
-of one agent step's terms are ∂(R − V)²/∂V = 2·(V − R) and those of `categorical.py` or
-`gaussian.py`. They are written out, in compiled loops: a batch of 80 agent steps costs autograd a
-hundred calls.
+of one agent step's terms are ∂(R − V)²/∂V = 2·(V − R) and those of `distributions.py`. They are
+written out, in compiled loops: a batch of 80 agent steps costs autograd a hundred calls.
 
 N: agent steps in the batch, the unroll times the environments. L: logits, the numbers that make up
 a policy: one an action, or a mean and a log standard deviation for each of an action's numbers.

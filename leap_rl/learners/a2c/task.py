@@ -14,11 +14,9 @@ from torch import Tensor
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.vector import EpisodeEnd, VectorStep
-from leap_rl.learners.a2c.a2c import A2CLearner
-from leap_rl.learners.a2c.categorical import Categorical
-from leap_rl.learners.a2c.gaussian import Gaussian
+from leap_rl.learners.a2c.a2c import A2CLearner, Batch
+from leap_rl.learners.a2c.distributions import Categorical, Gaussian
 from leap_rl.learners.a2c.loss import A2CLoss
-from leap_rl.learners.a2c.unroll import Batch
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.game_task import GameTask, with_prefix
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState

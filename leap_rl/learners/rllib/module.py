@@ -1,4 +1,4 @@
-"""The encoder and its heads as an RLModule, for RLlib's PPO, APPO and IMPALA (new API stack).
+"""Our games and our encoder with heads for RLlib's PPO, APPO and IMPALA (new API stack).
 
 B: observations in a batch. L: logits. F: features.
 """
@@ -22,6 +22,7 @@ from ray.rllib.core.rl_module.apis import (
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
+from leap_rl.envs.single import GameEnv
 from leap_rl.learners.config import GAINS, InitialWeights
 from leap_rl.networks.custom import EncoderSpec
 from leap_rl.networks.encoders import blank, features_of, initialize, random_encoder
@@ -32,6 +33,16 @@ OPTIONS = (
     *("initial_weights", "value_gain"),
 )
 """What `model_config` may have."""
+
+
+class LeapEnv(GameEnv):
+    """A game as our agents see it; the config has the arguments of `GameEnv` by name.
+
+    config.environment(LeapEnv, env_config={"game": "breakout", "atari": "noframeskip"})
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(**config)
 
 
 class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, InferenceOnlyAPI):
