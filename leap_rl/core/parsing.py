@@ -85,11 +85,7 @@ def names() -> list[str]:
 
 
 def find(config: str) -> Path:
-    """Return the file of a config that is named by its path, or that comes with leap_rl.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """Return a config's file, by its path or its name in leap_rl; ValueError if there is none."""
     path = Path(config)
     if not path.is_file() and config in names():
         path = _FILES / f"{config}.yaml"
@@ -191,11 +187,7 @@ def parse(
 
 
 def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
-    """Return the options, by dotted name, that a command line and its files give; no defaults.
-
-    Raises:
-        ValueError: Something in it cannot be; one line.
-    """
+    """Return the options given, by dotted name; ValueError, in one line, if one cannot be."""
     parser = config_parser(config, program="leap-rl")
     printing = ("-h", "--help", "--print_config")
     words = [word for word in _with_files(argv, config) if word.split("=")[0] not in printing]

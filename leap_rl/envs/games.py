@@ -38,11 +38,7 @@ class Games(Protocol):
     def step(
         self, actions: Actions, which: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Take an action in each game, or in some; see `state.Actions`.
-
-        Returns:
-            Rewards, terminated and truncated of each of these games.
-        """
+        """Take an action in each game, or in some; return rewards, terminated and truncated."""
 
     def show(self, observations: Observations) -> None:
         """Write what the games look like into the corner of [B, ...]."""
@@ -118,10 +114,8 @@ def make_games(game: str, *, count: int, remake: bool = False, palette: bool = F
     """Make B games of one id, as `names.parse_game` reads it; a module that it names is imported.
 
     `remake` makes an environment again for each episode; MinAtar's need not. `palette` paints
-    MinAtar's games in common colors, see `minatar.games`.
-
-    Raises:
-        ValueError: there is no such game, or it has spaces that no agent here can use.
+    MinAtar's games in common colors, see `minatar.games`. ValueError: there is no such game, or it
+    has spaces that no agent here can use.
     """
     if game.startswith("MinAtar/"):
         # Imported here: other games need no compiled loops.
@@ -168,10 +162,8 @@ def common_shape(
 ) -> tuple[int, ...]:
     """Return the shape that observations of all games of a pool have, or are padded to.
 
-    That is `wanted`, or by default the largest, dimension by dimension.
-
-    Raises:
-        ValueError: they have none, or a game cannot be made; the message names games and shapes.
+    That is `wanted`, or by default the largest, dimension by dimension. ValueError: they have none,
+    or a game cannot be made; the message names games and shapes.
     """
     spaces = {game: _space_of(game, palette) for game in games}
     shapes = {space.shape for space in spaces.values()}
@@ -227,7 +219,6 @@ def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
 
 
 def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> list[object]:
-    """Play a short episode; return its observations, rewards and ends."""
     games = make_games(game, count=1, remake=remake, palette=palette)
     shape = (1, *games.observation_space.shape)
     drawn = np.random.default_rng(0)

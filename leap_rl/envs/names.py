@@ -64,15 +64,11 @@ class GymnasiumGame:
 
 
 def parse_game(text: str) -> GymnasiumGame:
-    """Read one entry of `task.games`.
+    """Read one entry of `task.games`: an id, and what goes to `gymnasium.make` besides.
 
-    Args:
-        text: an id, and what goes to `gymnasium.make` besides: `CartPole-v1`,
-            `FrozenLake-v1@is_slippery=false,map_name=8x8`, `my_games:Maze-v0@size=9`. A value is
-            true, false, null, a number, or a word of letters, digits and any of _ . + -.
-
-    Raises:
-        ValueError: it is none; the message names it.
+    Such as `CartPole-v1`, `FrozenLake-v1@is_slippery=false,map_name=8x8`,
+    `my_games:Maze-v0@size=9`. A value is true, false, null, a number, or a word of letters, digits
+    and any of _ . + -. ValueError: it is none; the message names it.
     """
     try:
         name, words = split_name(text)

@@ -39,12 +39,8 @@ class ReplayedEnvs(RestorableEnvs):
 
     Episode e of environment i is reset with `episode_seed(seed, i, e)`: what it plays does not
     depend on B. An observation that is smaller than `shape`, (H, W, C) or (length,), gets zeros at
-    its ends. `first` is the number of the first of these environments among all, for `workers`;
-    `games.make_games` explains the other arguments.
-
-    Raises:
-        ValueError: there is no such game, it has spaces that no agent here can use, or its
-            observations are larger than `shape`.
+    its ends; one that is larger is a ValueError. `first` is the number of the first of these
+    environments among all, for `workers`. `games.make_games` explains the rest, and errors.
     """
 
     def __init__(

@@ -78,16 +78,13 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
 
 
 class ActionAdapter:
-    """How an agent's actions become an environment's.
+    """How an agent's actions become an environment's; ValueError for a space of another kind.
 
     * 0..A-1 are those of a Discrete, which may start at another number.
     * D numbers are those of a Box, whose bounds are -1 and 1 to the agent; numbers beyond are
       clipped.
 
     `num_actions` is A or, if `continuous`, D.
-
-    Raises:
-        ValueError: the space is of another kind; the message says what it is.
     """
 
     def __init__(self, space: Space[Any]) -> None:

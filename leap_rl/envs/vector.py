@@ -62,11 +62,7 @@ class RestorableEnvs(VectorEnv[Observations, Actions, NDArray[Any]]):
         raise NotImplementedError
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state, and return the observations.
-
-        Raises:
-            ValueError: the state is of another game, of other settings or another B.
-        """
+        """Resume from a state; ValueError if it is of another game, other settings or another B."""
         raise NotImplementedError
 
 
@@ -156,10 +152,7 @@ class GameVector:
         return self._envs.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state in place of `reset`; return the observations to act on, [B, ...].
-
-        The same actions then give the same bits. For errors see `RestorableEnvs.restore`.
-        """
+        """Resume from a state in place of `reset`; the same actions then give the same bits."""
         return self._envs.restore(state)
 
     def close(self) -> None:

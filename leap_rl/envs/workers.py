@@ -81,7 +81,6 @@ def _show(shared: NDArray[Any], observations: Observations) -> None:
 
 
 def _step(shared: NDArray[Any], envs: RestorableEnvs) -> bool:
-    """Step a slice; return whether an episode ended."""
     parts = envs.step(shared["action"])
     for name, part in zip(
         ("observation", "reward", "terminated", "truncated"), parts, strict=False

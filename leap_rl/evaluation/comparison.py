@@ -59,11 +59,7 @@ leaves."""
 
 
 def read_summary(folder: RunFolder) -> Summary:
-    """Return the summary of the finished agents of the evaluation in a folder.
-
-    Raises:
-        RunFolderError: It is no evaluation's folder, or what was committed is damaged.
-    """
+    """Return the summary of the evaluation in a folder; errors as in `read_evaluation`."""
     return summarize(read_evaluation(folder))
 
 

@@ -85,7 +85,6 @@ def _further(comparison: Comparison, found: Differences) -> str:
 
 
 def _scope(comparison: Comparison) -> str:
-    """Return a sentence where a method has only one run."""
     runs = {comparison.initialization: comparison.runs}
     runs[comparison.reference] = comparison.reference_runs or 0
     alone = [name for name, count in runs.items() if count == 1]

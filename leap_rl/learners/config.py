@@ -219,7 +219,6 @@ class AgentConfig:
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:
-        """The modules that are imported because an option names them, by that option."""
         return {
             f"agent.{option}": (name.partition(":")[0],) if named else ()
             for option, name, named in (

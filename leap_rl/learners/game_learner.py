@@ -87,10 +87,7 @@ class GameLearner(Learner):
 
 
 def _with_fitting_encoder(agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
-    """Return the options, with another encoder where the default one fits no such observations.
-
-    That is the one of vectors, or the small one for images that are too small for the default.
-    """
+    """Replace the default encoder by that of vectors or small images, where it does not fit."""
     from leap_rl.networks.encoders import least_size
 
     if agent.encoder != AgentConfig().encoder:

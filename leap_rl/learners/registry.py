@@ -35,9 +35,9 @@ def algorithm_of(task: TaskConfig, agent: AgentConfig) -> str:
 
 
 def declared(task: TaskConfig, agent: AgentConfig) -> type[Learner] | None:
-    """Return who learns, none for `package:Learner`: reading a config imports nothing.
+    """Return who learns; None for `package:Learner`, as reading a config imports nothing.
 
-    ValueError if there is no such learner.
+    ValueError: there is no such learner.
     """
     name = algorithm_of(task, agent)
     if name in LEARNERS:
@@ -60,11 +60,7 @@ def encoder_shared_by(
 
 
 def learner_class(task: TaskConfig, agent: AgentConfig) -> type[Learner]:
-    """Return who learns; imports the module of `package:Learner`.
-
-    Raises:
-        ValueError: There is no such learner, or the module holds none of that name.
-    """
+    """Return who learns; imports the module of `package:Learner`. ValueError if there is none."""
     known = declared(task, agent)
     if known is not None:
         return known

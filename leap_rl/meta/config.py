@@ -171,7 +171,6 @@ class MetaConfig:
 
     @property
     def outer(self) -> tuple[Literal["adam", "sgd"], float]:
-        """The outer optimizer and its rate, of a resolved config."""
         assert self.optimizer != "auto", "MetaConfig.resolved comes first"
         assert self.meta_lr is not None, "MetaConfig.resolved comes first"
         return self.optimizer, self.meta_lr

@@ -217,16 +217,10 @@ class Method:
     """Whether a game's agent is carried over from its last round, heads and optimizer included."""
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
-        """Begin a task's path at `theta0`, float32 [P], which is copied.
+        """Begin a task's path at a copy of `theta0`, float32 [P]; errors as in `copy_theta0`.
 
-        Args:
-            theta0: where the path starts.
-            borrow: the caller leaves each observed `theta` and `grad` unchanged until the next call
-                has returned; the path then copies nothing, which halves its cost.
-
-        Raises:
-            ValueError: not a float32 vector.
-            NonFiniteError: a parameter is NaN or infinite.
+        With `borrow` the caller leaves each observed `theta` and `grad` unchanged until the next
+        call has returned; the path then copies nothing, which halves its cost.
         """
         return self.path(theta0, borrow=borrow)
 

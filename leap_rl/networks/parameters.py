@@ -68,11 +68,7 @@ class Layout:
         return {leaf.name: vector[leaf.offset : leaf.stop].view(leaf.shape) for leaf in self.leaves}
 
     def pack(self, named: Mapping[str, Tensor]) -> Tensor:
-        """Return a new float32 vector [N], padding zero: the inverse of `named`.
-
-        Raises:
-            ValueError: A name is missing or unexpected, or a tensor is of another shape or dtype.
-        """
+        """Return a new float32 vector [N], padding zero; ValueError if `named` does not fit."""
         names = {leaf.name for leaf in self.leaves}
         missing, unexpected = sorted(names - named.keys()), sorted(named.keys() - names)
         if missing or unexpected:

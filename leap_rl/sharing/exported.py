@@ -55,7 +55,6 @@ class Exported:
         return data
 
     def load(self, *, trust_imports: bool = False) -> nn.Module:
-        """Return the encoder, on the CPU; see `leap_rl.sharing.pretrained.load`."""
         check_trust(self.card.encoder_spec, self.folder, trusts_imports=trust_imports)
         if self.card.share != "encoder":
             raise ValueError(

@@ -34,11 +34,9 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
 
 
 def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
-    """Return the shared parameters, float32 [P], in a file or at a URL, and its SHA-256 in hex.
+    """Return the shared parameters, float32 [P], in a file or at a URL, and its SHA-256.
 
-    Raises:
-        ValueError: There is no such file, or its parameters are not those of ``layout``, or
-            not finite.
+    ValueError: there is none, or parameters are not those of ``layout``, or not finite.
     """
     try:
         data = read_file(url)

@@ -71,7 +71,6 @@ class LockedFolder:
                 self._locks[name] = os.fstat(descriptor)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file of the folder atomically, and through no link."""
         self.check()
         write_atomically(path, data, root=self.path)
 
@@ -117,7 +116,6 @@ class LockedFolder:
             ) from None
 
     def worker(self) -> Holder | None:
-        """Return the driver that works on the run, if one is alive; takes no lock."""
         return living_holder(self.path / LOCK)
 
     def refuse_links(self) -> None:
@@ -131,12 +129,9 @@ class LockedFolder:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Hold the parameter server's lock.
+        """Hold the parameter server's lock; a RunFolderError if another has it after half a minute.
 
-        A server may outlive its killed driver by seconds, so this waits for up to half a minute.
-
-        Raises:
-            RunFolderError: Another server still holds it.
+        A server may outlive its killed driver by seconds.
         """
         try:
             with locked(self.path / SERVER, wait_s=SERVER_WAIT_S):

@@ -38,12 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_run(given: str | Path) -> RunFolder:
-    """Return the folder of the run at a path or URL.
-
-    Raises:
-        ValueError: The URL is of no supported kind.
-        StoreError: The object store cannot be reached, or refuses.
-    """
+    """Return the run at a path or URL; ValueError for other URLs, StoreError if out of reach."""
     text = str(given)
     if not is_url(text):
         return RunFolder(os.path.expanduser(text))  # no shell expands --run_dir=~/runs
@@ -93,7 +88,6 @@ class RemoteRunFolder(RunFolder):
         self._refreshed_s = time.monotonic()
 
     def checkpoint(self, number: int) -> Path:
-        """Return the folder of checkpoint ``number``, with its files downloaded."""
         path = self._checkpoint(number)
         if number not in self._fetched and path.is_dir():
             Mirror(self.path, self._store).fetch(f"checkpoints/{path.name}")
@@ -117,9 +111,8 @@ class RemoteRunFolder(RunFolder):
     def lock(self) -> Iterator[None]:
         """Hold the locks of the working copy and of the store, and upload changes meanwhile.
 
-        Raises:
-            RunFolderError: Another driver works on the run.
-            StoreError: The store cannot be reached, or an upload is missing at the end.
+        A RunFolderError if another driver works on the run, a StoreError if the store cannot be
+        reached or an upload is missing at the end.
         """
         with super().lock():
             lock = StoreLock(self._store)
@@ -151,11 +144,9 @@ class RemoteRunFolder(RunFolder):
                     lock.release()
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Wait for other processes that update the working copy, and hold their lock."""
         return locked(self.path / REFRESH, wait_s=math.inf)
 
     def _catch_up(self, last: LockRecord | None) -> None:
-        """Update the working copy unless it is the newest by the lock's last record."""
         mirror = Mirror(self.path, self._store)
         is_there = self._store.read(CONFIG) is not None
         is_own = last is not None and last.session in mirror.sessions

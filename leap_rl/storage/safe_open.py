@@ -61,11 +61,8 @@ def _is_of_wandb(path: str, name: str) -> bool:
 def opened_folder(path: Path, *, root: Path | None = None, make: bool = False) -> Iterator[int]:
     """Open a folder, for the functions of `os` that take a `dir_fd`.
 
-    No link below ``root`` is followed; without it all are. With ``make``, missing folders are made
-    and synced first.
-
-    Raises:
-        OSError: It cannot be opened, or a folder on the way is a link.
+    No link below ``root`` is followed, but an OSError; without it all are. With ``make``, missing
+    folders are made and synced first.
     """
     root = root or path
     if make:

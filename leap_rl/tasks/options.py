@@ -66,5 +66,4 @@ class TaskOptions:
 
     @property
     def agent_steps_per_update(self) -> int:
-        """Agent steps, over all environments, between two updates."""
         return self.num_envs * self.unroll_length

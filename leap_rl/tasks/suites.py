@@ -90,7 +90,6 @@ class GymnasiumSuite(GameSuite):
         self._common_shape(task)
 
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
-        """Return the shape that was written down, or else the games' own."""
         return task.gymnasium.shape or self._common_shape(task)
 
     def continuous_actions(self, task: TaskOptions) -> bool:
@@ -155,14 +154,10 @@ class OmniglotSuite(Suite):
         return replace(task, omniglot=replace(task.omniglot, updates=updates))
 
     def budget(self, task: TaskOptions) -> int:
-        """Return the images that a task learns from."""
         return task.omniglot.updates * task.omniglot.batch_size
 
     def resolve(self, task: T) -> T:
-        """Return the options with the alphabets spelled out and the data's SHA-256.
-
-        For errors see `open_data` and `resolve_alphabets`.
-        """
+        """Return the options with the alphabets spelled out and the data's SHA-256."""
         from leap_rl.tasks.images.data import resolve_alphabets
 
         data = open_data(task)
@@ -174,10 +169,7 @@ class OmniglotSuite(Suite):
         open_data(task)
 
     def images(self, task: TaskOptions, game: str) -> NDArray[np.uint8]:
-        """Return an alphabet's images, uint8 [20 characters, 20 drawers, H, W], read-only.
-
-        The last five of the drawers are those that validate.
-        """
+        """Return an alphabet's images, see `task_images`."""
         from leap_rl.tasks.images.data import task_images
 
         assert task.data is not None

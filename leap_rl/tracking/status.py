@@ -62,7 +62,6 @@ class RunStatus:
 
     @property
     def agent_steps_per_s(self) -> float:
-        """Speed of all running tasks together."""
         return sum(task.progress.agent_steps_per_s for task in self.running)
 
     @property

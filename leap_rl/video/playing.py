@@ -31,11 +31,8 @@ class Player:
     """An agent that acts, with the very network that it learned with.
 
     Of `agent` the encoder, the precision and the device count. `parameters` are of a file in
-    RUN/agents: encoder.*, policy.* and value.*, by name. With `greedy` it takes the likeliest
-    action; otherwise actions are drawn, from the seed.
-
-    Raises:
-        ValueError: The parameters are those of another network.
+    RUN/agents: encoder.*, policy.* and value.*, by name; ValueError if of another network. With
+    `greedy` it takes the likeliest action; otherwise actions are drawn, from the seed.
     """
 
     def __init__(

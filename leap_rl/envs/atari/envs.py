@@ -178,7 +178,6 @@ class AtariEnvs(RestorableEnvs):
         return reward
 
     def _moves(self, index: int, move: int) -> list[int]:
-        """Return what is pressed in each frame of an agent step."""
         sticky = self._settings.sticky
         if not sticky:
             return [move] * self._settings.frameskip

@@ -201,12 +201,9 @@ _GAMES_BY_KEY = {game.replace("_", ""): game for game in ACTION_COUNTS}
 def resolve_games(games: Sequence[str]) -> tuple[str, ...]:
     """Turn a list of games and pools into a list of games, pools spelled out, in the order given.
 
-    Args:
-        games: names of games (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do), of
-            their modes (`pong@mode=1`) and of pools (a key of `POOLS`, or `modes:pong`).
-
-    Raises:
-        ValueError: a name is unknown, a game comes twice, or there is none.
+    Games by name (`up_n_down`; Gymnasium's `UpNDown` and `ALE/UpNDown-v5` will do), modes
+    (`pong@mode=1`), pools (a key of `POOLS`, or `modes:pong`). ValueError: a name is unknown, a
+    game comes twice, or there is none.
     """
     if not games:
         raise ValueError("task.games = []: name at least one game or pool")

@@ -138,10 +138,7 @@ class A2CLearner:
         return self.flat.vector[: self.shared_size]
 
     def load_shared(self, theta: Tensor) -> None:
-        """Copy the shared parameters in, float32 [P]. Heads and optimizer stay as they are.
-
-        Only between updates.
-        """
+        """Copy the shared parameters in, float32 [P], between updates; the rest stays as it is."""
         assert not self._acted, "an unroll is under way"
         assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
         self.shared.copy_(theta)
@@ -252,7 +249,6 @@ class A2CLearner:
         return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return copies of all that the future depends on; only between updates."""
         assert not self._acted, "an unroll is under way"
         state = {
             "parameters": self.flat.vector.clone(),
@@ -280,7 +276,6 @@ class A2CLearner:
         self.passes.refresh()
 
     def _backward(self, part: PathLoss, *, forget: bool) -> None:
-        """Overwrite `flat.grad` with the gradient of a part of the loss."""
         assert self._unrolled is not None, "losses comes before its gradient"
         gradient = a2c_gradient(self.policies, *self._unrolled, self._weights[part])
         device = self.flat.vector.device

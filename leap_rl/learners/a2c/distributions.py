@@ -157,10 +157,7 @@ def _write_normal_gradient(
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """An action of `size` numbers, D; see `loss.Distribution`.
-
-    A row of logits is D means and D log standard deviations, in this order.
-    """
+    """An action of D = `size` numbers; logits are D means, then D log standard deviations."""
 
     size: int
 

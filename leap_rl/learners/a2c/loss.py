@@ -112,7 +112,6 @@ def a2c_gradient(
 
 
 def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
-    """Return logits [N, L], values, actions, returns and advantages [N, ...], contiguous."""
     logits = predictions.logits.contiguous().flatten(0, -2)
     actions = targets.actions.contiguous().flatten(0, targets.returns.dim() - 1)
     values, returns, advantages = (
@@ -124,7 +123,6 @@ def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any,
 
 @kernel
 def _add_losses(values: Any, returns: Any, sums: Any) -> None:
-    """Add each agent step's term of the values to the sum [1]."""
     for n in range(len(values)):
         error = 1.0 * returns[n] - values[n]
         sums[0] += error * error
@@ -132,7 +130,6 @@ def _add_losses(values: Any, returns: Any, sums: Any) -> None:
 
 @kernel
 def _write_gradient(values: Any, returns: Any, weight: float, values_grad: Any) -> None:
-    """Write the gradients of the terms of `_add_losses`, weighted, over N."""
     count = len(values)
     for n in range(count):
         values_grad[n] = weight * 2.0 * (1.0 * values[n] - returns[n]) / count

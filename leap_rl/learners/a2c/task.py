@@ -80,8 +80,6 @@ class ActorCriticTask(GameTask):
         super()._restore_own(state)
 
     def _unroll(self) -> tuple[A2CLoss, Batch, list[EpisodeEnd], float]:
-        """Act for T agent steps; returns the sum of their raw rewards last."""
-
         def record(step: VectorStep) -> None:
             self.learner.record(
                 torch.from_numpy(step.rewards),

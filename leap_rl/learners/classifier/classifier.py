@@ -147,7 +147,7 @@ class ClassifierLearner:
         return metrics(logits.to(self.parameters.dtype), batch.labels)
 
     def backward(self, loss: Tensor) -> Tensor:
-        """Compute the gradient and return its shared part, [P], a view until the next but one."""
+        """Return the gradient's shared part, [P], a view until the next but one."""
         self.flat.zero_grad()
         torch.autograd.backward(loss)
         return self.flat.grad[: self.shared_size]

@@ -20,10 +20,7 @@ LARGEST_MINIBATCH = 128
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(GameLearner):
-    """RLlib's PPO: its environment runner, its learner, its Adam, in the trainer's process.
-
-    It is restored by learning again from its start.
-    """
+    """RLlib's PPO in the trainer's process, which is restored by learning again from its start."""
 
     name = "rllib:PPO"
     options: ClassVar[tuple[str, ...]] = (

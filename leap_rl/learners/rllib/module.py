@@ -83,9 +83,8 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
     def setup(self) -> None:
         """Build the network; RLlib calls this once.
 
-        Raises:
-            ValueError: An option is not known or has no such value, the initialization cannot be
-                read, or it is for other observations; or actions are neither discrete nor a Box.
+        ValueError: an option is not known or has no such value, the initialization cannot be read,
+        or it is for other observations; or actions are neither discrete nor a Box.
         """
         given: Any = self.model_config or {}
         options = _options(given)
@@ -123,12 +122,10 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         return {Columns.ACTION_DIST_INPUTS: self.policy(self.encoder(batch[Columns.OBS]))}
 
     def _forward_train(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits, and the features for `compute_values`."""
         features = self.encoder(batch[Columns.OBS])
         return {Columns.ACTION_DIST_INPUTS: self.policy(features), Columns.EMBEDDINGS: features}
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return the values [B], of the features [B, F] if they are known already."""
         if embeddings is None:
             embeddings = self.encoder(batch[Columns.OBS])
         values: Tensor = self.value(embeddings)
@@ -152,11 +149,7 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
 def load_encoder(
     initialization: str, observation_shape: tuple[int, ...], *, trust_imports: bool = False
 ) -> tuple[nn.Module, EncoderSpec]:
-    """Return the encoder of an initialization, see `pretrained.load`, and which it is.
-
-    Raises:
-        ValueError: It cannot be read, or takes other observations.
-    """
+    """Return the encoder of an initialization and which it is; errors as in `pretrained.load`."""
     exported = pretrained.named(initialization)
     takes = exported.card.observation_shape
     if takes != observation_shape:
@@ -169,7 +162,6 @@ def load_encoder(
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a `model_config`; ValueError if one is unknown or out of range."""
     options = {**dict.fromkeys(OPTIONS), "initial_weights": "torch"}
     # RLlib adds what its own modules share; its own name means nothing here.
     given = {name: value for name, value in given.items() if name != "vf_share_layers"}

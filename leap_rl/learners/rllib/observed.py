@@ -23,14 +23,8 @@ class ObservedPPOLearner(PPOTorchLearner):
     """PPO's learner for one `LeapEncoderModule`, in this process.
 
     The loss of a point is the whole loss of the update's minibatch, and its gradient that before
-    any clipping.
-
-    Attributes:
-        observe: Sees the encoder before each update; none to measure `points` and update nothing.
-        evaluates_again: Whether to compute each minibatch's loss after its update too.
-        points: What was measured.
-        updates: Steps of the optimizer so far.
-        losses: Those of the updates since they were last taken.
+    any clipping. `observe` sees the encoder before each update; without it, `points` are measured
+    and nothing is updated. `losses` are those of updates since they were last taken.
     """
 
     observe: Callable[[Point], None] | None

@@ -82,7 +82,6 @@ class PPOTask:
         self._show_runner()
 
     def advance(self, observe: Observe) -> Progress:
-        """Sample a batch, and make all updates that PPO makes of it; each is observed."""
         learner = self._learner
         learner.observe = observe
         samples = self._sample()

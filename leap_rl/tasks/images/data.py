@@ -1,7 +1,7 @@
 """Omniglot's images as they are published, and which of them make a task.
 
-SPLIT/Alphabet/characterNN/NNNN_DD.png, in folders or zips; DD is the drawer. Lake, Salakhutdinov and
-Tenenbaum, "Human-level concept learning through probabilistic program induction", Science 2015: 50
+SPLIT/Alphabet/characterNN/NNNN_DD.png, in folders or zips; DD is the drawer. Lake, Salakhutdinov,
+Tenenbaum, "Human-level concept learning through probabilistic program induction", 2015: 50
 alphabets, 20 images of each character, one by each of 20 drawers. The "minimal" splits repeat
 alphabets of each other and of `images_background`; an alphabet counts once.
 
@@ -144,7 +144,6 @@ def _coverage(size: int, side: int) -> NDArray[np.float64]:
 
 
 def _sources(path: Path) -> list[Path]:
-    """Return a path's folders and zips, in the order of `SPLITS`; ValueError if it is not there."""
     if not path.exists():
         raise ValueError(
             f"task.data = {path}: there is no such file or folder; Omniglot's "
@@ -176,11 +175,7 @@ def _images(source: Path) -> Iterator[tuple[tuple[str, ...], bytes]]:
 def resolve_alphabets(
     asked: Sequence[str], data: Omniglot, config: OmniglotConfig
 ) -> tuple[str, ...]:
-    """Return the alphabets that `task.games` names, pools spelled out.
-
-    Raises:
-        ValueError: One is not in the data, is too small or comes twice, or a pool is too large.
-    """
+    """Return the alphabets that `task.games` names; ValueError for an unknown or double one."""
     usable = [name for name, characters in data.alphabets.items() if len(characters) >= CLASSES]
     names: list[str] = []
     for name in asked:
@@ -205,10 +200,7 @@ def resolve_alphabets(
 
 
 def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, list[str]]:
-    """Part alphabets with enough characters into those to pretrain on and those to hold out.
-
-    ValueError: there are fewer than the config asks for.
-    """
+    """Part alphabets into those to pretrain on and those to hold out; ValueError if too few."""
     # Sorting by a keyed hash: an alphabet more in the data moves no other one in the order.
     order = sorted(
         usable, key=lambda name: derive_seed(config.split, Purpose.DATA, "alphabets", name)
@@ -235,11 +227,8 @@ def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, l
 def task_images(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
     """Return a task's images, uint8 [20 characters, 20 drawers, 28, 28], read-only.
 
-    The last five of the drawers are those that validate. An alphabet has at least 20 characters in
-    the data at `path`; `split` says which draw of characters and drawers is meant.
-
-    Raises:
-        ValueError: An image is damaged.
+    The last five of the drawers are those that validate. `split` says which draw of characters and
+    drawers is meant. ValueError if an image is damaged.
     """
     characters = read_omniglot(path).alphabets[alphabet]
     names = sorted(
