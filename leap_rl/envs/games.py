@@ -38,7 +38,11 @@ class Games(Protocol):
     def step(
         self, actions: Actions, which: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Take an action in each game, or in some; return rewards, terminated and truncated."""
+        """Take an action in each game, or in some; see `state.Actions`.
+
+        Returns:
+            Rewards, terminated and truncated of each of these games.
+        """
 
     def show(self, observations: Observations) -> None:
         """Write what the games look like into the corner of [B, ...]."""

@@ -174,6 +174,7 @@ class ReplayedEnvs(RestorableEnvs):
         self._lengths[which] += 1
 
     def _play(self, index: int, actions: Actions) -> bool:
+        """Play actions again in one environment; return whether its episode has ended."""
         one, ended = slice(index, index + 1), False
         for action in actions:
             rewards, terminated, truncated = self._games.step(action[None], one)
