@@ -15,7 +15,7 @@ from statistics import fmean
 from torch import Tensor
 
 from leap_rl.learners.task import Task, TaskSpec
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 
 @dataclass(frozen=True)

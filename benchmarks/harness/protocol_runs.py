@@ -16,7 +16,7 @@ from pyarrow.parquet import read_table
 from benchmarks.harness.cells import Cell, key_of
 from benchmarks.harness.runs import evaluate, meta_train, rows_of
 from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.meta_plots import cosine_table
+from leap_rl.evaluation.meta_run import cosine_table
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.verdict import verdict_of

@@ -24,8 +24,7 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import mean_interval, shown
 from leap_rl.learners.classifier.task import OmniglotTask
-from leap_rl.learners.classifier_config import ClassifierConfig
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig

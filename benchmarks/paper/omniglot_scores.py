@@ -31,8 +31,7 @@ from benchmarks.harness.tables import write_table
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.evaluation.plots import Line, Panel, draw
 from leap_rl.evaluation.statistics import IntervalEstimate, mean_interval, shown
-from leap_rl.learners.classifier_config import ClassifierConfig
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.sharing.initialization import read_initialization

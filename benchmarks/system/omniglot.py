@@ -18,8 +18,7 @@ from leap_rl.bench.machine import circumstances
 from leap_rl.core.determinism import configure_torch
 from leap_rl.learners.classifier.classifier import make_classifier
 from leap_rl.learners.classifier.task import OmniglotTask
-from leap_rl.learners.classifier_config import ClassifierConfig
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Task, TaskSpec
 from leap_rl.meta.gradient_path import GradientPath

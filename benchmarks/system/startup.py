@@ -36,9 +36,10 @@ _IMPORT = "import leap_rl.cli.learn"
 
 _ROMS = """\
 import sys, time
-from leap_rl.envs.atari.envs import make_atari
+from leap_rl.envs.atari.envs import AtariEnvs
+from leap_rl.envs.atari.settings import AtariSettings
 started = time.monotonic()
-make_atari(sys.argv[1], num_envs=int(sys.argv[2]), seed=0).reset()
+AtariEnvs(sys.argv[1], num_envs=int(sys.argv[2]), settings=AtariSettings()).reset(seed=0)
 print(time.monotonic() - started)
 """
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from leap_rl.learners.task import Observe, Progress, TaskSpec
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Abandon, Complete, Continue, Counted, FloatVector, Stream

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leap_rl.core.machine import cores
-from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.learners.config import AgentConfig
 from leap_rl.tasks.config import TaskConfig

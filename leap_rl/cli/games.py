@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leap_rl.cli import command_parser
-from leap_rl.envs.atari.games import ACTION_COUNTS, POOLS, resolve_games
-from leap_rl.envs.atari.modes import difficulties, listed, modes
+from leap_rl.envs.atari.games import (
+    ACTION_COUNTS,
+    POOLS,
+    difficulties,
+    listed,
+    modes,
+    resolve_games,
+)
 from leap_rl.runs.invocation import Invocation
-from leap_rl.tasks.catch import CATCH_GAMES
+from leap_rl.tasks.suites import CATCH_GAMES
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from leap_rl.cli import EXIT_USAGE
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.core.seeding import SEED_BITS
-from leap_rl.envs.atari.config import AtariConfig
 from leap_rl.envs.atari.games import resolve_games
+from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.learners.config import AgentConfig, AutoPrecision, Device
 from leap_rl.runs.config import check_recordable
 from leap_rl.runs.display import shown

@@ -85,11 +85,7 @@ def names() -> list[str]:
 
 
 def find(config: str) -> Path:
-    """Return the file of a config that is named by its path, or that comes with leap_rl.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """Return a config's file, by its path or its name in leap_rl; ValueError if there is none."""
     path = Path(config)
     if not path.is_file() and config in names():
         path = _FILES / f"{config}.yaml"
@@ -171,8 +167,6 @@ def parse(
 
     Args:
         parser: What `config_parser` returned.
-        config: The config's class.
-        argv: The command's arguments.
         defaults: Nested options that take the place of the config's own defaults.
         trusts_imports: Whether it may name modules that its run imports.
 
@@ -193,18 +187,7 @@ def parse(
 
 
 def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
-    """Return the options that a command line and its files give, none of the config's defaults.
-
-    Args:
-        config: The config's class.
-        argv: The command's arguments.
-
-    Returns:
-        What was given, by dotted name.
-
-    Raises:
-        ValueError: Something in it cannot be; one line.
-    """
+    """Return the options given, by dotted name; ValueError, in one line, if one cannot be."""
     parser = config_parser(config, program="leap-rl")
     printing = ("-h", "--help", "--print_config")
     words = [word for word in _with_files(argv, config) if word.split("=")[0] not in printing]
@@ -245,7 +228,6 @@ def _in_one_line(parser: jsonargparse.ArgumentParser) -> Iterator[None]:
 
 
 def _refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options whose run imports modules."""
     for option, modules in imports.items():
         if modules:
             raise ValueError(
@@ -271,7 +253,6 @@ def _with_files(argv: Sequence[str], config: type[Any]) -> list[str]:
 
 
 def _file_of(path: Path, leaves_out: Collection[str]) -> str:
-    """Return a config's path, or its text without some groups."""
     options = _checked(path)
     kept = {name: value for name, value in options.items() if name not in leaves_out}
     return str(path) if len(kept) == len(options) else plain_yaml.dump(kept)
@@ -299,7 +280,6 @@ def _checked(path: Path) -> Mapping[str, Any]:
 
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
-    """Say what the parser says in one line, in the words of the options."""
     if match := re.match(r'Parser key "(.+?)":\s+Expected an? (.+?)\. Got value: (.*)', message):
         return f"{match[1]} = {match[3]}: must be {_type_name(match[2])}"
     if match := re.match(

@@ -52,11 +52,7 @@ class _Keys:
 
 
 def check(text: str) -> None:
-    """Raise a NotPlainError for a text that is too long or too deep, or has anchors or a key twice.
-
-    Raises:
-        yaml.YAMLError: It is no YAML.
-    """
+    """Raise a YAMLError for no YAML, for too long or deep a text, for anchors or a key twice."""
     if len(text) > LARGEST:
         raise NotPlainError(f"it has {len(text)} characters; no config needs more than {LARGEST}")
     # The keys so far of each open mapping; None for a list.
@@ -83,11 +79,7 @@ def _line(event: yaml.Event) -> str:
 
 
 def load(text: str) -> Any:
-    """Return the values in a text.
-
-    Raises:
-        yaml.YAMLError: It is no plain YAML.
-    """
+    """Return the values in a text; a yaml.YAMLError if it is no plain YAML."""
     check(text)
     return yaml.load(text, Loader=_LOADER)
 

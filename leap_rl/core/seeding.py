@@ -43,13 +43,8 @@ class Purpose(StrEnum):
 def derive_seed(seed: int, purpose: Purpose, *path: int | str) -> int:
     """Return the seed, in [0, 2**63), of the stream named by ``purpose`` and ``path``.
 
-    Args:
-        seed: The run's seed or, for a stream inside a task, the task's; in [0, 2**63).
-        purpose: What the stream is for.
-        path: Where it belongs, from the outside in, such as the meta-step and the slot.
-
-    Raises:
-        ValueError: ``seed`` is out of range.
+    ``seed`` is the run's or, for a stream inside a task, the task's; ValueError if it is out of the
+    same range. ``path`` goes from the outside in, such as the meta-step and the slot.
     """
     if not 0 <= seed < 2**SEED_BITS:
         raise ValueError(f"seed = {seed}: must lie in [0, 2**{SEED_BITS})")

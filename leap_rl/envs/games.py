@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -13,13 +13,11 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 import leap_rl.envs.small.cart_pole  # noqa: F401  registers leap_rl/CartPole-v1
+from leap_rl.envs.gymnasium_config import Pad
 from leap_rl.envs.names import parse_game
 from leap_rl.envs.spaces import ActionAdapter, adapter_of
 from leap_rl.envs.state import Actions, Observations
 from leap_rl.envs.vector import GameVector
-
-Pad = Literal["refuse", "zeros"]
-"""How smaller observations of a pool are treated."""
 
 TRIED_AGENT_STEPS = 100
 """Agent steps of the trial episodes of `check_repeats`."""
@@ -117,16 +115,11 @@ class GymnasiumGames:
 
 
 def make_games(game: str, *, count: int, remake: bool = False, palette: bool = False) -> Games:
-    """Make B games of one id.
+    """Make B games of one id, as `names.parse_game` reads it; a module that it names is imported.
 
-    Args:
-        game: as `names.parse_game` reads it. If it names a module, that is imported.
-        count: B.
-        remake: make an environment again for each episode; MinAtar's need not.
-        palette: paint MinAtar's games in common colors, see `minatar.games`.
-
-    Raises:
-        ValueError: there is no such game, or it has spaces that no agent here can use.
+    `remake` makes an environment again for each episode; MinAtar's need not. `palette` paints
+    MinAtar's games in common colors, see `minatar.games`. ValueError: there is no such game, or it
+    has spaces that no agent here can use.
     """
     if game.startswith("MinAtar/"):
         # Imported here: other games need no compiled loops.
@@ -173,13 +166,8 @@ def common_shape(
 ) -> tuple[int, ...]:
     """Return the shape that observations of all games of a pool have, or are padded to.
 
-    Args:
-        games: ids, see `games.make_games`, as for `palette`.
-        pad: what happens to smaller ones.
-        wanted: a shape that is asked for; by default the largest, dimension by dimension.
-
-    Raises:
-        ValueError: they have none, or a game cannot be made; the message names games and shapes.
+    That is `wanted`, or by default the largest, dimension by dimension. ValueError: they have none,
+    or a game cannot be made; the message names games and shapes.
     """
     spaces = {game: _space_of(game, palette) for game in games}
     shapes = {space.shape for space in spaces.values()}
@@ -235,7 +223,6 @@ def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
 
 
 def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> list[object]:
-    """Play a short episode; return its observations, rewards and ends."""
     games = make_games(game, count=1, remake=remake, palette=palette)
     shape = (1, *games.observation_space.shape)
     drawn = np.random.default_rng(0)

@@ -33,7 +33,7 @@ class GymnasiumConfig:
     minatar: MinAtarView = "channels"
     """How MinAtar's games are shown. channels: as they are, a plane of 10 × 10 cells for each kind
     of thing, which differ between games. palette: as pictures of 10 × 10 × 3, in colors that mean
-    the same in all of them (leap_rl/envs/minatar/colors.py lists them)."""
+    the same in all of them (leap_rl/envs/minatar/games.py lists them)."""
 
     remake: bool = False
     """Make a new environment for each episode, for games whose reset leaves something of the last
@@ -56,10 +56,8 @@ class GymnasiumConfig:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The observation's shape, where it is known."""
         return None if self.observation_shape is None else tuple(self.observation_shape)
 
     @property
     def palette(self) -> bool:
-        """Whether MinAtar's games are shown in colors."""
         return self.minatar == "palette"

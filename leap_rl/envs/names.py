@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Scalar = bool | int | float | str | None
-"""The type of an environment's keyword argument."""
 
 # Gymnasium's own form, module:namespace/name-vN, without the colons that it takes elsewhere.
 _ID = re.compile(r"(?:(?P<module>\w+(?:\.\w+)*):)?(?:[\w-]+/)?\w[\w.-]*")
@@ -26,11 +25,7 @@ _PYTHONS_WORDS: Mapping[str, Scalar] = {"True": True, "False": False, "None": No
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
-    """Split a name from its arguments, by key and in the order given, without blanks.
-
-    Raises:
-        ValueError: another spelling, or a key comes twice.
-    """
+    """Split a name from its arguments, in the order given; ValueError if it is not so spelled."""
     base, at, rest = name.partition("@")
     arguments: dict[str, str] = {}
     for part in rest.split(",") if at else ():
@@ -65,20 +60,15 @@ class GymnasiumGame:
 
     @property
     def module(self) -> str | None:
-        """The module that registers the id, if it names one."""
         return self.id.partition(":")[0] if ":" in self.id else None
 
 
 def parse_game(text: str) -> GymnasiumGame:
-    """Read one entry of `task.games`.
+    """Read one entry of `task.games`: an id, and what goes to `gymnasium.make` besides.
 
-    Args:
-        text: an id, and what goes to `gymnasium.make` besides: `CartPole-v1`,
-            `FrozenLake-v1@is_slippery=false,map_name=8x8`, `my_games:Maze-v0@size=9`. A value is
-            true, false, null, a number, or a word of letters, digits and any of _ . + -.
-
-    Raises:
-        ValueError: it is none; the message names it.
+    Such as `CartPole-v1`, `FrozenLake-v1@is_slippery=false,map_name=8x8`,
+    `my_games:Maze-v0@size=9`. A value is true, false, null, a number, or a word of letters, digits
+    and any of _ . + -. ValueError: it is none; the message names it.
     """
     try:
         name, words = split_name(text)

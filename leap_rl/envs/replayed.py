@@ -8,7 +8,6 @@ again, which must lead to the same observation and return.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,7 @@ from leap_rl.envs.state import (
     split_bytes,
     text_array,
 )
-from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped
-from leap_rl.envs.workers import make_vector
+from leap_rl.envs.vector import RestorableEnvs, Stepped
 
 DISCRETE = "H"
 """The type of a recorded action: two bytes, unsigned. One of continuous actions is float32 [D]."""
@@ -40,17 +38,9 @@ class ReplayedEnvs(RestorableEnvs):
     """B environments of one game.
 
     Episode e of environment i is reset with `episode_seed(seed, i, e)`: what it plays does not
-    depend on B.
-
-    Args:
-        game: see `games.make_games`, as for `remake` and `palette`.
-        num_envs: B.
-        shape: of an observation, (H, W, C) or (length,); a smaller one gets zeros at its ends.
-        first: the number of the first of these environments among all; for `workers`.
-
-    Raises:
-        ValueError: there is no such game, it has spaces that no agent here can use, or its
-            observations are larger than `shape`.
+    depend on B. An observation that is smaller than `shape`, (H, W, C) or (length,), gets zeros at
+    its ends; one that is larger is a ValueError. `first` is the number of the first of these
+    environments among all, for `workers`. `games.make_games` explains the rest, and errors.
     """
 
     def __init__(
@@ -194,18 +184,6 @@ class ReplayedEnvs(RestorableEnvs):
         return ended
 
     def _look(self) -> Observations:
-        """Return the observations, as a new array."""
         observations: Observations = np.zeros(self._shape, self._dtype)
         self._games.show(observations)
         return observations
-
-
-def make_gymnasium(
-    game: str, *, num_envs: int, seed: int, processes: int = 1, **options: Any
-) -> GameVector:
-    """Make B environments of one Gymnasium id; `seed` is the sole source of randomness.
-
-    1 to B `processes` step them, which changes no bit. Options and errors are `ReplayedEnvs`'.
-    """
-    make = partial(ReplayedEnvs, game, **options)
-    return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

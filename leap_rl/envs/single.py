@@ -14,8 +14,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from leap_rl.envs.atari.envs import AtariEnvs
-from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.modes import find_mode
+from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.games import common_shape
 from leap_rl.envs.names import split_name
@@ -56,13 +55,10 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
         return np.array(observations[0]), {}
 
     def step(self, action: Any) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
-        """Take an action.
+        """Take an action; ValueError if the game has no such one.
 
         In the info are `raw_reward`, the reward before any clipping, and `life_lost`, whether that
         is why the episode ends.
-
-        Raises:
-            ValueError: The game has no such action.
         """
         if not self.action_space.contains(action):
             raise ValueError(f"action = {action}: must lie in {self.action_space}")

@@ -36,13 +36,11 @@ class ObservationAdapter:
 
     @property
     def shown(self) -> Box:
-        """What the agent sees."""
         if self.scaled:
             return Box(0, 255, self.shape, np.uint8)
         return Box(-np.inf, np.inf, self.shape, np.float32)
 
     def show(self, observation: Any) -> Observations:
-        """Return one observation as the agent sees it."""
         if isinstance(self.space, Discrete):
             one_hot = np.zeros(self.shape, dtype=np.uint8)
             one_hot[int(observation) - int(self.space.start)] = 255
@@ -80,18 +78,13 @@ def adapter_of(space: Space[Any]) -> ObservationAdapter:
 
 
 class ActionAdapter:
-    """How an agent's actions become an environment's.
+    """How an agent's actions become an environment's; ValueError for a space of another kind.
 
     * 0..A-1 are those of a Discrete, which may start at another number.
     * D numbers are those of a Box, whose bounds are -1 and 1 to the agent; numbers beyond are
       clipped.
 
-    Attributes:
-        continuous: whether an action is D numbers.
-        num_actions: A, or D.
-
-    Raises:
-        ValueError: the space is of another kind; the message says what it is.
+    `num_actions` is A or, if `continuous`, D.
     """
 
     def __init__(self, space: Space[Any]) -> None:

@@ -27,13 +27,10 @@ _WORD = 2**64
 
 
 def check_state(state: Mapping[str, NDArray[Any]], *, like: State) -> None:
-    """Check that a state, from a file, say, is of the environments that `like` is a state of.
+    """Raise ValueError, which names the field, for a state of other environments than `like`'s.
 
     An array whose name has a partner `NAME_sizes` may have another length, if this partner sums up
     to it.
-
-    Raises:
-        ValueError: it is not; the message names the field.
     """
     if state.keys() != like.keys():
         names = ", ".join(sorted(state.keys() ^ like.keys()))

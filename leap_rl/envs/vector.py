@@ -31,11 +31,8 @@ class RestorableEnvs(VectorEnv[Observations, Actions, NDArray[Any]]):
     The arrays that `reset`, `step` and `restore` return are new each time. A last observation goes
     into `info["final_obs"]`; `info["life_lost"]` is optional.
 
-    Args:
-        num_envs: B.
-        observation_space: of one environment, uint8 or float32.
-        num_actions: A, of actions 0..A-1; or D, of continuous ones.
-        continuous: whether an action is D numbers in [-1, 1].
+    An observation is uint8 or float32. An action is one of 0..A-1 or, if `continuous`, D numbers in
+    [-1, 1]; `num_actions` is A, or D.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -65,11 +62,7 @@ class RestorableEnvs(VectorEnv[Observations, Actions, NDArray[Any]]):
         raise NotImplementedError
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state, and return the observations.
-
-        Raises:
-            ValueError: the state is of another game, of other settings or another B.
-        """
+        """Resume from a state; ValueError if it is of another game, other settings or another B."""
         raise NotImplementedError
 
 
@@ -159,10 +152,7 @@ class GameVector:
         return self._envs.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Observations:
-        """Resume from a state in place of `reset`; return the observations to act on, [B, ...].
-
-        The same actions then give the same bits. For errors see `RestorableEnvs.restore`.
-        """
+        """Resume from a state in place of `reset`; the same actions then give the same bits."""
         return self._envs.restore(state)
 
     def close(self) -> None:

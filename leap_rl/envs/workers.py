@@ -35,7 +35,6 @@ def make_vector(make: Slice, *, num_envs: int, seed: int, processes: int) -> Gam
 
 
 def _record_of(one: RestorableEnvs) -> np.dtype[Any]:
-    """Return the type of one environment's record in shared memory."""
     space, actions = one.single_observation_space, one.single_action_space
     return np.dtype(
         [
@@ -54,7 +53,6 @@ def _record_of(one: RestorableEnvs) -> np.dtype[Any]:
 def _serve(
     pipe: Connection, memory: Any, record: np.dtype[Any], make: Slice, begin: int, end: int
 ) -> None:
-    """Step one slice until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     shared = np.frombuffer(memory, dtype=record)[begin:end]
     try:
@@ -83,7 +81,6 @@ def _show(shared: NDArray[Any], observations: Observations) -> None:
 
 
 def _step(shared: NDArray[Any], envs: RestorableEnvs) -> bool:
-    """Step a slice; return whether an episode ended."""
     parts = envs.step(shared["action"])
     for name, part in zip(
         ("observation", "reward", "terminated", "truncated"), parts, strict=False

@@ -59,11 +59,7 @@ leaves."""
 
 
 def read_summary(folder: RunFolder) -> Summary:
-    """Return the summary of the finished agents of the evaluation in a folder.
-
-    Raises:
-        RunFolderError: It is no evaluation's folder, or what was committed is damaged.
-    """
+    """Return the summary of the evaluation in a folder; errors as in `read_evaluation`."""
     return summarize(read_evaluation(folder))
 
 
@@ -180,8 +176,6 @@ def _compare(pairs: _Pairs) -> Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """An initialization's agents and a reference's, side by side."""
-
     summary: Summary
     name: str
     reference: str
@@ -193,7 +187,6 @@ class _Pairs:
         )
 
     def counts(self) -> Mapping[str, int]:
-        """Return n by game, where there are any."""
         counts = {game: self.values(game, "area")[0].shape[1] for game in self.summary.settings}
         return {game: count for game, count in counts.items() if count}
 
@@ -250,7 +243,6 @@ class _Pairs:
         return NON_INFERIORITY * float(np.mean(gains)) if gains else 0.0
 
     def mean(self, strata: Sequence[Sequence[FloatArray]]) -> IntervalEstimate:
-        """Return the mean of ours less theirs over games."""
         evaluation = self.summary.evaluation
         own = evaluation.own_starts.get(self.name) == self.reference
         if own or 1 in (len(evaluation.runs[name]) for name in (self.name, self.reference)):

@@ -100,11 +100,8 @@ def reference_scale(of_agents: Iterable[FloatArray]) -> Scale | None:
 
     The paper normalises by a "mean reward" and a "standard deviation", "calculated on baseline (no
     pretraining) data"; of what is not given. Ours are of all values of all the baseline's agents in
-    the game. Where all of them are equal the unit is one raw point. None without a value.
-
-    Args:
-        of_agents: Of each agent the returns of its episodes, [E], or the reward rates of its
-            intervals, [R].
+    the game, episodes' returns [E] or intervals' reward rates [R] of each. Where all of them are
+    equal the unit is one raw point. None without a value.
     """
     values = [each for each in of_agents if len(each)]
     if not values:

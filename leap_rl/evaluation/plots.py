@@ -185,12 +185,9 @@ def draw(
 ) -> list[Path]:
     """Draw panels, and write them to `path` with each suffix of `FORMATS`.
 
-    Args:
-        panels: From left to right and from the top; at least one.
-        path: Of the files, without suffix.
-        columns: Of the grid that they fill; one row of all unless given.
-        names: Labels and groups that get the first colors in this order, drawn here or not, so
-            that several figures have them in the same.
+    They fill a grid of `columns`, by default one row, from left to right and from the top. `names`
+    are labels and groups that get the first colors in this order, drawn here or not, so that
+    several figures have them in the same.
     """
     import matplotlib
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leap_rl.evaluation import meta_plots, transfer_plots
+from leap_rl.evaluation import meta_run, transfer_plots
 from leap_rl.evaluation.page import Picture
 from leap_rl.evaluation.plots import AnyPanel, draw
 from leap_rl.evaluation.summary import Summary
@@ -66,20 +66,20 @@ EVALUATION = {
 }
 META_RUN = {
     "validation": Plot(
-        meta_plots.validation_panels,
+        meta_run.validation_panels,
         1,
         "Validation",
         "What versions of the initialization gain over version 0 on the validation games, in "
         "standard deviations of version 0's curves.",
     ),
     "paths": Plot(
-        meta_plots.path_panels,
+        meta_run.path_panels,
         5,
         "The gradient paths' length or energy",
         "What Leap makes smaller, by game, over meta-steps. Each point is one task's.",
     ),
     "cosines": Plot(
-        meta_plots.cosine_panels,
+        meta_run.cosine_panels,
         1,
         "Which games pull together",
         "Mean cosine between the contributions of pairs of games that were in one batch: above 0 "

@@ -52,13 +52,11 @@ class EvaluationResults:
     agents_per_game: int
     """Of each run, once all are finished."""
     agent_steps: int
-    """Budget of each agent."""
     curves: tuple[LearningCurve, ...]
     """Of finished agents, in the order of initializations, games, runs and seeds."""
 
     @property
     def agents(self) -> int:
-        """The number of agents once all are finished."""
         return sum(map(len, self.runs.values())) * len(self.games) * self.agents_per_game
 
     @property
@@ -66,7 +64,6 @@ class EvaluationResults:
         return len(self.curves) == self.agents
 
     def of(self, initialization: str, game: str) -> Sequence[LearningCurve]:
-        """Return the finished agents of an initialization in a game, by run and seed."""
         return [
             curve
             for curve in self.curves
@@ -75,11 +72,7 @@ class EvaluationResults:
 
 
 def read_evaluation(folder: RunFolder) -> EvaluationResults:
-    """Read an evaluation's finished agents.
-
-    Raises:
-        RunFolderError: It is no evaluation's folder, or what was committed is damaged.
-    """
+    """Read an evaluation's finished agents; a RunFolderError if it is none, or is damaged."""
     described = folder.read_state(0).get("evaluation") if folder.latest() is not None else None
     if not isinstance(described, dict):
         raise RunFolderError(
@@ -139,7 +132,6 @@ def _committed(folder: RunFolder) -> dict[int, dict[str, Any]]:
 
 
 def _finished(folder: RunFolder, slots: int) -> dict[int, dict[str, Any]]:
-    """Return the arrays of the complete slots of an open round."""
     found = {}
     for slot in range(slots):
         try:

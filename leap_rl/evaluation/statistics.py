@@ -48,23 +48,13 @@ class IntervalEstimate(NamedTuple):
 
 
 def shown(found: IntervalEstimate, form: str, *, scale: float = 1.0) -> str:
-    """Return a value and, where it has one, its interval.
-
-    Args:
-        found: What to show.
-        form: Of each number, as `format` takes it.
-        scale: What each is multiplied by, 100 for percent.
-    """
+    """Return a value and, where it has one, its interval, each times `scale` (100 for percent)."""
     value, low, high = (format(scale * each, form) for each in found)
     return value if math.isinf(found.low) else f"{value} ({low} to {high})"
 
 
 def mean_interval(values: Sequence[float] | FloatArray) -> IntervalEstimate:
-    """Return the mean of independent values and Student's 95 % interval around it.
-
-    Raises:
-        ValueError: There are no values.
-    """
+    """Return the mean of independent values and its Student's 95 % interval; ValueError if none."""
     return stratified_mean_interval([np.asarray(values, dtype=np.float64)])
 
 
@@ -73,10 +63,8 @@ def stratified_mean_interval(strata: Strata) -> IntervalEstimate:
 
     The variance is Σ s²/n over games, by G²; the degrees of freedom are Welch's and
     Satterthwaite's: (Σ s²/n)² / Σ (s²/n)²/(n − 1). With one game it is Student's interval. A game
-    with a single value says nothing of its spread, and makes the interval infinitely wide.
-
-    Raises:
-        ValueError: There are no games, or one has no values.
+    with a single value says nothing of its spread, and makes the interval infinitely wide. A
+    ValueError without games or values.
     """
     check_strata(strata)
     mean = math.fsum(float(np.mean(stratum)) for stratum in strata) / len(strata)
@@ -245,7 +233,7 @@ def half_width(pairs: int) -> float:
 
 
 def detectable_effect(pairs: int) -> float:
-    """Return the true difference that shows with probability `POWER`, in deviations of the pairs.
+    """Return the true difference, in deviations of the pairs, that shows with chance `POWER`.
 
     It shows if Student's interval of at least 2 pairs leaves out 0: from the non-central
     distribution.

@@ -106,7 +106,6 @@ class Summary:
 
     evaluation: EvaluationResults
     settings: Mapping[str, GameSetting]
-    """By game."""
     agents: Mapping[tuple[str, str], Sequence[AgentMeasures]]
     """By initialization and game, in the order of runs and seeds."""
     aggregates: Mapping[tuple[str, Measure, Yardstick], Aggregate]
@@ -123,7 +122,6 @@ class Summary:
 
     @property
     def has_baseline(self) -> bool:
-        """Whether the reference's encoders start at random."""
         return self.reference == RANDOM
 
     def values(self, initialization: str, game: str, measure: Measure) -> FloatArray:

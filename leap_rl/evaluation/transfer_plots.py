@@ -99,7 +99,6 @@ def agent_panels(summary: Summary) -> list[Panel]:
 def _by_game(
     summary: Summary, lines_of: Callable[[str, str], Iterable[NamedLine]], y_label: str
 ) -> list[Panel]:
-    """Return a panel for each game that has lines of an initialization."""
     names = summary.evaluation.initializations
     found: Mapping[str, dict[str, Line]] = {
         game: {label: line for name in names for label, line in lines_of(name, game)}

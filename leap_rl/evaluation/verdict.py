@@ -52,7 +52,6 @@ def verdict_of(comparison: Comparison) -> str:
 
 
 def _final_conclusion(comparison: Comparison, final: IntervalEstimate) -> str:
-    """Compare the final returns' interval with the margin."""
     margin = comparison.final_margin
     if final.low > 0:
         return "better"
@@ -86,7 +85,6 @@ def _further(comparison: Comparison, found: Differences) -> str:
 
 
 def _scope(comparison: Comparison) -> str:
-    """Return a sentence where a method has only one run."""
     runs = {comparison.initialization: comparison.runs}
     runs[comparison.reference] = comparison.reference_runs or 0
     alone = [name for name, count in runs.items() if count == 1]
@@ -135,7 +133,6 @@ def _size(comparison: Comparison, area: IntervalEstimate, *, in_percent: bool) -
 
 
 def _fewest_and_most(comparison: Comparison) -> tuple[int, int]:
-    """Return the pairs of the games with the fewest and with the most."""
     counts = comparison.pairs.values()
     return min(counts, default=0), max(counts, default=0)
 

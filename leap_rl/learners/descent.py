@@ -16,7 +16,7 @@ from torch import Tensor
 
 from leap_rl.core.choices import LossDifference
 from leap_rl.learners.task import EpisodeEnd, Progress, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 _PREVIOUS_BATCH_LOSS = "previous_batch_loss"
 
@@ -35,39 +35,32 @@ class DescentTask(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether the budget is used up."""
         return self._updates >= self._budget
 
     @property
     def agent_steps_total(self) -> int:
-        """The budget, in agent steps or examples."""
         return self._budget * self._agent_steps_per_update
 
     @property
     def device(self) -> torch.device:
-        """Where the points of its gradient path lie."""
         return torch.device("cpu")
 
     def start(self, shared: Tensor) -> None:
-        """Copy the initialization, float32 [P]; the constructor drew the task's own parameters."""
         self._load_shared(shared)
 
     def state(self) -> TaskState:
-        """Return all that the future depends on."""
         state = self._own_state() | {"updates": np.array(self._updates)}
         if self._previous_batch_loss is not None:
             state[_PREVIOUS_BATCH_LOSS] = self._previous_batch_loss.cpu().numpy().copy()
         return state
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from a state; ValueError if it is of another task, or of one made otherwise."""
         self._restore_own(state)
         self._updates = int(state["updates"])
         loss = state.get(_PREVIOUS_BATCH_LOSS)
         self._previous_batch_loss = None if loss is None else torch.from_numpy(loss.copy())
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Begin a round from `shared`, float32 [P], with what an earlier one left; see `Task`."""
         self.restore(state)
         self._load_shared(shared)
         self._updates = 0

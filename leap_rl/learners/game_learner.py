@@ -33,32 +33,27 @@ class GameLearner(Learner):
 
     @property
     def suite(self) -> GameSuite:
-        """The games' suite."""
         suite = self.task.suite
         assert isinstance(suite, GameSuite), f"check refuses task.kind = {suite.kind}"
         return suite
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """What the encoder sees: height, width and channels of pixels, or a vector's length."""
         return self.suite.observation_shape(self.task)
 
     @property
     def agent_config(self) -> AgentConfig:
-        """The agents' options, with an encoder that fits and the games' bound of rewards."""
-        agent = _with_fitting_encoder(self.agent, self.observation_shape)
+        agent = _with_fitting_encoder(super().resolved_agent(), self.observation_shape)
         if agent.reward_clip == "auto":
             agent = replace(agent, reward_clip=self.suite.reward_clip)
         return agent
 
     def make_envs(self, game: str) -> Callable[[int], GameVector]:
-        """Return what makes a game's B environments from a seed."""
         return lambda seed: self.suite.make_envs(
             self.task, game, seed=seed, processes=self.env_processes
         )
 
     def resolved_agent(self) -> AgentConfig:
-        """Return the agents' options with the encoder and the bound of rewards named."""
         from leap_rl.learners.hardware import with_source
 
         if not self.continuous_actions and self.suite.continuous_actions(self.task):
@@ -69,7 +64,6 @@ class GameLearner(Learner):
         return with_source(self.agent_config)
 
     def shared_layout(self) -> Layout:
-        """Return the layout of what the agents share of the encoder."""
         from leap_rl.networks.encoders import make_encoder, shared_part
         from leap_rl.networks.parameters import layout_of
 
@@ -77,7 +71,6 @@ class GameLearner(Learner):
         return shared_part(layout_of(encoder), self.agent.share)
 
     def random_initialization(self, seed: int) -> Tensor:
-        """Draw an encoder, and return what is shared of it."""
         import torch
 
         from leap_rl.networks.encoders import random_encoder, shared_part
@@ -94,10 +87,7 @@ class GameLearner(Learner):
 
 
 def _with_fitting_encoder(agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:
-    """Return the options, with another encoder where the default one fits no such observations.
-
-    That is the one of vectors, or the small one for images that are too small for the default.
-    """
+    """Replace the default encoder by that of vectors or small images, where it does not fit."""
     from leap_rl.networks.encoders import least_size
 
     if agent.encoder != AgentConfig().encoder:

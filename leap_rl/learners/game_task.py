@@ -19,18 +19,14 @@ from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, VectorStep
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import flatten_parameters, layout_of
 
 
 class GameTask(DescentTask):
-    """Plays one game, unroll by unroll.
-
-    Attributes:
-        envs: The B environments.
-    """
+    """Plays one game in B environments, unroll by unroll."""
 
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         super().__init__(**learner.descent_arguments())
@@ -39,12 +35,10 @@ class GameTask(DescentTask):
         self._accounting = EpisodeAccounting(self._config.num_envs)
 
     def start(self, shared: Tensor) -> None:
-        """Copy the shared parameters, float32 [P], and begin the first episodes."""
         super().start(shared)
         self._observations = torch.from_numpy(self.envs.reset())
 
     def close(self) -> None:
-        """Close the environments."""
         self.envs.close()
 
     def _play(
@@ -133,7 +127,6 @@ class PolicyTask(GameTask):
         """Return the loss of an unroll, 0-d; it is the f of the task's gradient path, too."""
 
     def advance(self, observe: Observe) -> Progress:
-        """Act for T agent steps in each environment, then update once."""
         batch, episodes, rewards = self._unroll()
         point = self._point_of(batch, with_grad=True)
         observe(point)
@@ -144,11 +137,9 @@ class PolicyTask(GameTask):
         return self._progress(losses, episodes=episodes, rewards=rewards)
 
     def end_point(self, *, with_grad: bool) -> Point:
-        """Return the last point with one more batch's loss."""
         return self._point_of(self._unroll()[0], with_grad=with_grad)
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of the parameters, named encoder.*, policy.* and value.*."""
         return self._flat.copies()
 
     def _unroll(self) -> tuple[Experience, list[EpisodeEnd], float]:

@@ -13,10 +13,7 @@ from leap_rl.networks.custom import check_source, source_sha256
 
 
 def resolve(config: AgentConfig) -> AgentConfig:
-    """Return the config with each `auto` resolved, and with a custom encoder's SHA-256.
-
-    Called once, when a run is made: all of its agents then compute alike.
-    """
+    """Return the config with each `auto`, and a custom encoder's SHA-256, resolved; once a run."""
     config = with_source(config)
     device, precision, clip = config.device, config.precision, config.reward_clip
     if device == "auto":

@@ -33,10 +33,7 @@ OPTIONS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Learner(ABC):
-    """An algorithm, set up for the tasks of a run; a `TaskFactory`.
-
-    Small and picklable: it travels to the trainers, which call it.
-    """
+    """An algorithm for the tasks of a run; a picklable `TaskFactory`, which trainers call."""
 
     task: TaskConfig
     agent: AgentConfig
@@ -105,10 +102,7 @@ class Learner(ABC):
 
     @classmethod
     def without_others(cls, agent: AgentConfig) -> AgentConfig:
-        """Return the options without those that are another algorithm's alone.
-
-        So a config's algorithm is changed by one word.
-        """
+        """Leave other algorithms' own options out: a config's algorithm is changed by one word."""
         default = AgentConfig()
         others = {
             name: getattr(default, name)
@@ -118,22 +112,19 @@ class Learner(ABC):
         }
         return replace(agent, **others)
 
-    @abstractmethod
     def resolved_agent(self) -> AgentConfig:
         """Return the agents' options with nothing left to this machine or to the games.
 
-        Raises:
-            ValueError: It cannot learn these games.
+        ValueError: it cannot learn these games.
         """
+        named = self.agent.algorithm != "auto"
+        return self.agent if named else replace(self.agent, algorithm=self.name)
 
     def check_processor(self) -> None:  # noqa: B027 - some compute on any
         """Raise ValueError for a machine without the device, or the precision's units."""
 
     def check_machine(self) -> None:
-        """Raise ValueError for a machine that cannot make the tasks; trainers call it first.
-
-        It lacks what `check_processor` asks for, or data, or a game.
-        """
+        """Raise ValueError for a machine that lacks what tasks need; trainers call it first."""
         self.task.suite.check_machine(self.task)
         self.check_processor()
 

@@ -35,12 +35,9 @@ def algorithm_of(task: TaskConfig, agent: AgentConfig) -> str:
 
 
 def declared(task: TaskConfig, agent: AgentConfig) -> type[Learner] | None:
-    """Return who learns, as far as that takes no import of a module that the options name.
+    """Return who learns; None for `package:Learner`, as reading a config imports nothing.
 
-    That is none for `package:Learner`: reading a config imports nothing.
-
-    Raises:
-        ValueError: There is no such learner.
+    ValueError: there is no such learner.
     """
     name = algorithm_of(task, agent)
     if name in LEARNERS:
@@ -63,11 +60,7 @@ def encoder_shared_by(
 
 
 def learner_class(task: TaskConfig, agent: AgentConfig) -> type[Learner]:
-    """Return who learns; imports the module of `package:Learner`.
-
-    Raises:
-        ValueError: There is no such learner, or the module holds none of that name.
-    """
+    """Return who learns; imports the module of `package:Learner`. ValueError if there is none."""
     known = declared(task, agent)
     if known is not None:
         return known
@@ -126,7 +119,6 @@ def _installed(name: str) -> type[Learner]:
 
 
 def _checked(algorithm: str, found: object) -> type[Learner]:
-    """Return the class; ValueError if it is no learner."""
     if not (isinstance(found, type) and issubclass(found, Learner)):
         raise ValueError(
             f"agent.algorithm = {algorithm}: {found!r} must be a class of "

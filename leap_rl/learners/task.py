@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leap_rl.envs.vector import EpisodeEnd as EpisodeEnd
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 TaskState: TypeAlias = dict[str, NDArray[Any]]
 """A task's snapshot: arrays by name."""
@@ -38,7 +38,6 @@ class Progress:
     """What one call of `Task.advance` did."""
 
     updates: int
-    """Updates of the task so far."""
     agent_steps: int
     """Agent steps of the task so far; where there is no agent, examples that it learned from."""
     losses: Mapping[str, float]
@@ -56,7 +55,6 @@ class TaskSpec:
     """Which task to make: all that tells one draw from another."""
 
     game: str
-    """The name of the game."""
     seed: int
     """The task's own seed; all of its random streams derive from it."""
     start_index: int = 0

@@ -148,11 +148,7 @@ class MetaConfig:
         return self.method == "maml"
 
     def resolved(self, *, plain_descent: bool) -> MetaConfig:
-        """Return the config with each `auto` replaced by what it means.
-
-        Args:
-            plain_descent: whether the tasks are learned by plain gradient descent.
-        """
+        """Return the config with each `auto` replaced by what it means."""
         metric = self.metric
         if self.method == "leap" and metric == "auto":
             metric = "euclidean" if plain_descent else "optimizer"
@@ -176,7 +172,6 @@ class MetaConfig:
 
     @property
     def outer(self) -> tuple[Literal["adam", "sgd"], float]:
-        """The outer optimizer and its rate, of a resolved config."""
         assert self.optimizer != "auto", "MetaConfig.resolved comes first"
         assert self.meta_lr is not None, "MetaConfig.resolved comes first"
         return self.optimizer, self.meta_lr

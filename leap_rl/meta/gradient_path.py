@@ -14,7 +14,6 @@ from typing import ClassVar, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from leap_rl.meta.point import Point
 from leap_rl.meta.vectors import (
     BlockSum,
     NonFiniteError,
@@ -211,25 +210,17 @@ class Method:
     """How a task's gradient path becomes its contribution to the meta-gradient."""
 
     name: ClassVar[str]
-    """The method's name in configs and logs."""
     path: ClassVar[type[GradientPath]]
-    """The class of its gradient paths."""
     end_batches: int = 0
     """Batches over which the gradient given to `finish` is averaged; 0 if it needs none."""
     carries_agents: ClassVar[bool] = False
     """Whether a game's agent is carried over from its last round, heads and optimizer included."""
 
     def start(self, theta0: Tensor, *, borrow: bool = False) -> GradientPath:
-        """Begin a task's path at `theta0`, float32 [P], which is copied.
+        """Begin a task's path at a copy of `theta0`, float32 [P]; errors as in `copy_theta0`.
 
-        Args:
-            theta0: where the path starts.
-            borrow: the caller leaves each observed `theta` and `grad` unchanged until the next call
-                has returned; the path then copies nothing, which halves its cost.
-
-        Raises:
-            ValueError: not a float32 vector.
-            NonFiniteError: a parameter is NaN or infinite.
+        With `borrow` the caller leaves each observed `theta` and `grad` unchanged until the next
+        call has returned; the path then copies nothing, which halves its cost.
         """
         return self.path(theta0, borrow=borrow)
 
@@ -250,3 +241,25 @@ class NoMethod(Method):
 
     name = "none"
     path = NullPath
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """Shared parameters, and the loss there.
+
+    An observer may keep `theta` and `grad` by reference: they stay as they are until the next point
+    has been observed.
+    """
+
+    theta: Tensor
+    """Shared parameters, float32 [P]."""
+    loss: Tensor | float
+    """The loss at `theta` on the batch of the update to come, 0-d."""
+    grad: Tensor | None = None
+    """Its gradient, float32 [P]; some methods do without."""
+    previous_batch_loss: Tensor | float | None = None
+    """The loss at `theta` on the batch of the update just done, 0-d. Given it, the closed segment's
+    loss difference is taken on that one batch; without it, between one batch and the next."""
+    step_length: float | None = None
+    """|theta - last theta|, if the caller knows it. It saves a pass over the last point, and the
+    search for NaN in `grad`: a NaN there shows in the next point's step length."""

@@ -31,8 +31,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import Method
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Method, Point
 from leap_rl.meta.relatives import DisplacementPath
 from leap_rl.meta.vectors import BlockSum, NonFiniteError, check_finite, dot, norm
 

@@ -89,10 +89,7 @@ class OuterStep:
         )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The optimizer's state, copied: Adam's `step`, `exp_avg`, `exp_avg_sq`; nothing for SGD.
-
-        The initialization itself is not part of it.
-        """
+        """Adam's `step`, `exp_avg`, `exp_avg_sq`, copied; nothing for SGD. Without theta."""
         return {name: value.clone() for name, value in self._state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

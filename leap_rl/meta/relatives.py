@@ -35,8 +35,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leap_rl.meta.gradient_path import GradientPath, Method
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import GradientPath, Method, Point
 from leap_rl.meta.vectors import check_finite
 
 
@@ -110,11 +109,7 @@ class FOMAMLPath(DisplacementPath):
 
 @dataclass(frozen=True)
 class FOMAML(Method):
-    """First-order MAML.
-
-    Args:
-        end_batches: batches at the end of the path over which the gradient is averaged.
-    """
+    """First-order MAML; `end_batches` are those at the path's end that its gradient averages."""
 
     end_batches: int = 1
 

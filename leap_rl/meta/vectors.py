@@ -110,9 +110,7 @@ def check_vector(name: str, vector: Tensor, *, like: Tensor) -> None:
 def copy_theta0(theta0: Tensor) -> Tensor:
     """A contiguous copy of an initialization, float32 [P].
 
-    Raises:
-        ValueError: not a float32 vector.
-        NonFiniteError: a parameter is NaN or infinite.
+    ValueError: not a float32 vector. NonFiniteError: a parameter is NaN or infinite.
     """
     if theta0.dtype != torch.float32 or theta0.ndim != 1 or theta0.numel() == 0:
         raise ValueError(

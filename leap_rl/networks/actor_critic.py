@@ -28,10 +28,7 @@ class ActorCritic(nn.Module):
 
     All parameters are zero until `initialize` draws them or a vector is copied in, but for those
     of a custom encoder. The policy's head gives L logits: one an action, or more where actions are
-    continuous.
-
-    Raises:
-        ValueError: The encoder is not known, or takes no such observations.
+    continuous. ValueError: the encoder is not known, or takes no such observations.
     """
 
     def __init__(
@@ -48,11 +45,9 @@ class ActorCritic(nn.Module):
         self.value = blank(lambda: nn.Linear(features, 1))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, L] and values [N] of the observations.
+        """Return logits [N, L] and values [N] of observations uint8 [N, H, W, C], or [N, V].
 
-        Args:
-            observations: uint8 [N, H, W, C], or [N, V]: float32, or uint8, of which the encoder
-                sees 1/255.
+        A vector is float32, or uint8, of which the encoder sees 1/255.
         """
         if observations.dtype == torch.uint8 and observations.ndim == 2:
             observations = observations / 255  # an encoder of somebody's own takes float32 vectors

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 OF_IMAGES: Final = ("mnih2013", "nature", "impala", "minatar")
-"""Encoders of leap_rl that take images."""
 
 OF_VECTORS: Final = "mlp"
-"""The encoder that takes vectors."""
 
 ENCODERS: Final = (*OF_IMAGES, OF_VECTORS)
 
@@ -57,10 +55,7 @@ def check_trust(spec: EncoderSpec, place: str | Path, *, trusts_imports: bool) -
 
 
 def source_sha256(spec: EncoderSpec) -> str:
-    """Return the SHA-256 of the file that defines a custom encoder, without what that file imports.
-
-    ValueError if no file defines it.
-    """
+    """Return the SHA-256 of the one file that defines a custom encoder; ValueError if none does."""
     make = _import(spec.name)
     try:
         source = inspect.getsourcefile(make)
@@ -87,9 +82,7 @@ def build(spec: EncoderSpec, observation_shape: tuple[int, ...], *, seed: int = 
     """Return a custom encoder, called as `name(observation_shape, **arguments)`.
 
     Its constructor draws from torch's global random stream, which is seeded for it and restored.
-
-    Raises:
-        ValueError: There is no such encoder, its file differs, or it returns no module.
+    ValueError: there is no such encoder, its file differs, or it returns no module.
     """
     import torch
     from torch import nn
@@ -138,9 +131,8 @@ def draw(
 def features_of(spec: EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]) -> int:
     """Return the width of a custom encoder's features, from a pass with two observations.
 
-    Raises:
-        ValueError: It is no function of its parameters alone from observations, as the
-            environments give them, to float32 features [N, F].
+    ValueError: it is no function of its parameters alone from observations, as the environments
+    give them, to float32 features [N, F].
     """
     import torch
 

@@ -131,9 +131,8 @@ class _Step:
 class DenseConvCpu(ForwardBackward):
     """The passes of a network that `is_plain`, on the CPU.
 
-    Args:
-        network: Its parameters and gradients are in a flat vector.
-        dtype: Of weights and activations: float32, bfloat16, or float64 for tests.
+    The network's parameters and gradients are in a flat vector. Weights and activations have the
+    `dtype`: float32, bfloat16, or float64 for tests.
     """
 
     def __init__(self, network: ActorCritic, *, dtype: torch.dtype = torch.float32) -> None:

@@ -31,9 +31,6 @@ class Encoder(nn.Sequential):
     Takes uint8 [N, H, W, C] or [N, L] in 0..255, which it scales by 1/255, or float32 [N, L] as it
     is, and returns float32 [N, features]. Its parameters are zero until `initialize` draws them or
     a vector is copied in.
-
-    Attributes:
-        features: Width of the output.
     """
 
     def __init__(self, layers: OrderedDict[str, nn.Module], *, features: int) -> None:
@@ -134,12 +131,9 @@ LAST_LAYER = "linear"
 def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...]) -> nn.Module:
     """Return an encoder for observations of shape (H, W, C) or (L,), to load parameters into.
 
-    Those of leap_rl are an `Encoder` whose parameters are zero. The global random stream is left
-    alone; `random_encoder` draws weights.
-
-    Raises:
-        ValueError: There is no encoder of that name, or the observations are too small for it, or
-            of another kind.
+    Those of leap_rl are an `Encoder` whose parameters are zero; `random_encoder` draws weights. The
+    global random stream is left alone. ValueError: there is no such encoder, or the observations
+    are too small for it, or of another kind.
     """
     spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
     if spec.is_custom:
@@ -154,10 +148,7 @@ def random_encoder(
     *,
     gain: float | None,
 ) -> nn.Module:
-    """Return an encoder as `make_encoder` does, with weights drawn by `initialize`.
-
-    A custom encoder has the weights that its own constructor draws.
-    """
+    """Return an encoder as `make_encoder` does, its weights drawn; a custom one draws its own."""
     spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
     if spec.is_custom:
         return custom.draw(spec, observation_shape, generator)

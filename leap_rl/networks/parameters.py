@@ -27,7 +27,6 @@ class Leaf:
     name: str
     """Dotted name within the module, as `named_parameters` has it."""
     shape: tuple[int, ...]
-    """Shape of the parameter."""
     offset: int
     """Index of its first element; a multiple of 16, so each view starts on a 64-byte boundary."""
 
@@ -41,7 +40,6 @@ class Layout:
     """The parameters in a flat vector; elements of no leaf are zero, and so is their gradient."""
 
     leaves: tuple[Leaf, ...]
-    """The parameters in the order of the vector."""
     size: int
     """Length N of the vector, padding included; a multiple of 16."""
 
@@ -70,11 +68,7 @@ class Layout:
         return {leaf.name: vector[leaf.offset : leaf.stop].view(leaf.shape) for leaf in self.leaves}
 
     def pack(self, named: Mapping[str, Tensor]) -> Tensor:
-        """Return a new float32 vector [N], padding zero: the inverse of `named`.
-
-        Raises:
-            ValueError: A name is missing or unexpected, or a tensor is of another shape or dtype.
-        """
+        """Return a new float32 vector [N], padding zero; ValueError if `named` does not fit."""
         names = {leaf.name for leaf in self.leaves}
         missing, unexpected = sorted(names - named.keys()), sorted(named.keys() - names)
         if missing or unexpected:

@@ -59,9 +59,8 @@ class SparseConvCpu(ForwardBackward):
     Activations of the linear layers are kept as [J, B]: all products then take the weights as they
     lie.
 
-    Args:
-        network: Its parameters and gradients are in a flat vector.
-        dtype: Of weights and activations: float32, or float64 for tests.
+    The network's parameters and gradients are in a flat vector. Weights and activations have the
+    `dtype`: float32, or float64 for tests.
     """
 
     def __init__(self, network: ActorCritic, *, dtype: torch.dtype = torch.float32) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from shlex import quote
 
 from leap_rl.core.parsing import TRUST_IMPORTS
-from leap_rl.learners.classifier_config import ClassifierConfig
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import OmniglotConfig
 

@@ -11,7 +11,7 @@ from leap_rl.runs.advice import next_step
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import program, shown
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.tracking.console_lines import counted
+from leap_rl.tracking.console import counted
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.tracking.metrics import Row
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from leap_rl.core.parsing import flatten
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
-from leap_rl.evaluation.meta_run_text import closed_slots, game_rows, history_sentence, run_verdict
+from leap_rl.evaluation.meta_run import closed_slots, game_rows, history_sentence, run_verdict
 from leap_rl.evaluation.page import Clip, Part, Table, render
 from leap_rl.evaluation.report_plots import evaluation_pictures, meta_run_pictures
 from leap_rl.evaluation.results import EvaluationResults

@@ -17,7 +17,6 @@ from leap_rl.storage.run_folder import INITIALIZATION
 CARD = "README.md"
 OPTIONS = "config.yaml"
 FILES = (INITIALIZATION, OPTIONS, CARD)
-"""The files of every exported initialization."""
 ONNX = "encoder.onnx"
 """The encoder again, where it is asked for."""
 
@@ -111,11 +110,7 @@ encoder = leap_rl.load_encoder("FOLDER")  # uint8 observations to float32 featur
 
 
 def read_card(folder: Path) -> Card:
-    """Return the card in a folder.
-
-    Raises:
-        ValueError: There is none, or it is not as `write_card` writes it.
-    """
+    """Return the card in a folder; ValueError if there is none as `write_card` writes it."""
     path = folder / CARD
     try:
         _, front, _ = path.read_text().split(_FENCE, 2)

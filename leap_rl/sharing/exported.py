@@ -55,7 +55,6 @@ class Exported:
         return data
 
     def load(self, *, trust_imports: bool = False) -> nn.Module:
-        """Return the encoder, on the CPU; see `leap_rl.sharing.pretrained.load`."""
         check_trust(self.card.encoder_spec, self.folder, trusts_imports=trust_imports)
         if self.card.share != "encoder":
             raise ValueError(
@@ -118,11 +117,7 @@ def named(given: str | Path) -> Exported:
 
 
 def encoder_of(card: Card, data: bytes) -> nn.Module:
-    """Return the encoder of a card and of the bytes of its parameters, on the CPU.
-
-    Raises:
-        ValueError: The bytes are no parameters, or there is no such encoder.
-    """
+    """Return a card's encoder with the parameters in `data`, on the CPU; ValueError if none fit."""
     from leap_rl.networks.encoders import make_encoder
     from leap_rl.networks.parameters import load_parameters
     from leap_rl.sharing.initialization import load_tensors

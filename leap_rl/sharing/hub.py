@@ -31,9 +31,6 @@ def download(given: str) -> tuple[Path, str, str]:
 
     Without a network the newest commit in the cache counts.
 
-    Args:
-        given: hf://USER/REPO or hf://USER/REPO@REVISION.
-
     Returns:
         Their folder; hf://USER/REPO@COMMIT, which names these very bytes; a name for tables.
 
@@ -67,15 +64,9 @@ def download(given: str) -> tuple[Path, str, str]:
 
 
 def upload(folder: Path, repository: str, *, private: bool) -> str:
-    """Commit an exported folder's files to a repository, which is made if there is none.
+    """Commit an exported folder's files, and no others, to USER/REPO; return the commit's hash.
 
-    Args:
-        folder: As ``leap-rl export`` writes it. No other file in it is uploaded.
-        repository: USER/REPO.
-        private: Whether the repository is hidden from others.
-
-    Returns:
-        The hash of the commit.
+    The repository is made if there is none.
 
     Raises:
         ValueError: The name is none, huggingface_hub or a token is missing, the hub cannot be

@@ -23,11 +23,7 @@ def save_tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def load_tensors(data: bytes) -> dict[str, Tensor]:
-    """Return the tensors in the bytes of a safetensors file.
-
-    Raises:
-        ValueError: The bytes are no safetensors file, or one of numbers that NumPy does not have.
-    """
+    """Return the tensors in a safetensors file's bytes; ValueError if they are none of NumPy's."""
     try:
         arrays = load(data)
     except SafetensorError as error:
@@ -38,14 +34,9 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
 
 
 def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
-    """Read shared parameters from a file, by its path or URL.
+    """Return the shared parameters, float32 [P], in a file or at a URL, and its SHA-256.
 
-    Returns:
-        The parameters, float32 [P], and the file's SHA-256 in hexadecimal.
-
-    Raises:
-        ValueError: There is no such file, or its parameters are not those of ``layout``, or
-            not finite.
+    ValueError: there is none, or parameters are not those of ``layout``, or not finite.
     """
     try:
         data = read_file(url)

@@ -16,18 +16,10 @@ _WAY_OUT = "`pip install --upgrade 'leap-rl[onnx]'` has what it takes"
 
 
 def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
-    """Return the bytes of an ONNX file that computes what an encoder does.
+    """Return the bytes of an ONNX file that computes what an encoder on the CPU does.
 
-    Args:
-        encoder: On the CPU.
-        observation_shape: Height, width and channels, or a vector's length.
-
-    Returns:
-        A model of `observations`, uint8 [N, H, W, C] or float32 [N, L], to `features`, float32
-        [N, F], for any N.
-
-    Raises:
-        ValueError: A package that torch.onnx needs is missing, or too old.
+    A model of `observations`, uint8 [N, H, W, C] or float32 [N, L], to `features`, float32 [N, F],
+    for any N. ValueError if a package that torch.onnx needs is missing, or too old.
     """
     if missing := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
         raise ValueError(f"--to onnx: {' and '.join(missing)} is not installed; {_WAY_OUT}")
@@ -60,7 +52,6 @@ def onnx_of(encoder: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide torch.onnx's warnings and log lines."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

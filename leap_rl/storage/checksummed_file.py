@@ -1,7 +1,9 @@
-"""Arrays and a header in a safetensors file with a checksum.
+"""Files with a checksum of themselves: arrays as safetensors, and a checkpoint's state.json.
 
-safetensors itself checks sizes, not contents. The checksum covers the header, and the name, type,
-shape and bytes of every array.
+safetensors itself checks sizes, not contents. The checksum of arrays covers the header, and the
+name, type, shape and bytes of every array.
+
+    {"schema": 2, "number": 12, "sha256": {FILE: SHA-256, ...}, "rows": [...], ..., "checksum": ...}
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,11 +37,7 @@ def encode_arrays(arrays: Arrays, header: Mapping[str, Any]) -> bytes:
 
 
 def decode_arrays(data: bytes | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and the header of a file's content.
-
-    Raises:
-        ChecksumError: It is torn or damaged, or `encode_arrays` did not write it.
-    """
+    """Return the arrays and the header of a file's content; a ChecksumError if it is damaged."""
     data = bytes(data)
     try:
         size = int.from_bytes(data[:8], "little")
@@ -61,3 +60,64 @@ def _digest(arrays: Arrays, text: str) -> str:
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+SCHEMA = 2
+CHECKSUM = "checksum"
+"""Key in state.json and config.yaml: SHA-256 of everything else in the file, as canonical JSON."""
+
+
+def checksum(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of plain values, in hexadecimal; `none` if JSON cannot hold them."""
+    try:
+        text = json.dumps(dict(document), sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return "none"  # leap_rl did not write it
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def encode_state(number: int, files: Mapping[str, bytes], state: Mapping[str, Any]) -> bytes:
+    """Return the content of checkpoint ``number``'s state.json, with its files' checksums."""
+    manifest = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    document = {"schema": SCHEMA, "number": number, "sha256": manifest, "rows": [], **state}
+    document[CHECKSUM] = checksum(document)
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+
+
+def decode_state(content: bytes, number: int) -> dict[str, Any]:
+    """Return the state in a state.json; ValueError if it is damaged or another checkpoint's."""
+    try:
+        state = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"cannot be read: {error}") from None
+    if not isinstance(state, dict) or state.get("schema") != SCHEMA:
+        raise ValueError("is not a checkpoint of this version of leap_rl")
+    if state.pop(CHECKSUM, None) != checksum(state):
+        raise ValueError("is damaged (its checksum is not the one recorded)")
+    if state.get("number") != number or not _is_whole(state):
+        raise ValueError(f"is not checkpoint {number} of a run")
+    for name in state["sha256"]:
+        if Path(name).name != name or name in ("", ".."):
+            raise ValueError(f"names {name!r}, which is no file of a checkpoint")
+    return state
+
+
+def _is_whole(state: Mapping[str, Any]) -> bool:
+    rows, slots = state.get("rows"), state.get("slots", [])
+    return (
+        isinstance(state.get("sha256"), dict)
+        and isinstance(rows, list)
+        and all(isinstance(row, dict) and _is_row(row) for row in rows)
+        and isinstance(slots, list)
+        and all(isinstance(slot, dict) and type(slot.get("attempt")) is int for slot in slots)
+    )
+
+
+def _is_row(row: Mapping[str, Any]) -> bool:
+    axis, values = row.get("axis"), row.get("values")
+    return (
+        isinstance(axis, str)
+        and isinstance(values, dict)
+        and axis in values
+        and all(type(value) in (int, float) for value in values.values())
+    )

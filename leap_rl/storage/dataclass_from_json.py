@@ -30,11 +30,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def dataclass_from_json(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass with these values.
-
-    Raises:
-        TypeError: A value is missing, unknown or of another type.
-    """
+    """Return a dataclass; TypeError if a value is missing, unknown or of another type."""
     for one in fields(kind):  # type: ignore[arg-type]
         check = _CHECKS.get(str(one.type))
         if check is not None and one.name in values and not check(values[one.name]):

@@ -29,10 +29,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 def write_atomically(
     path: Path, data: bytes, *, root: Path | None = None, synced: bool = True
 ) -> None:
-    """Write ``data`` to ``path`` such that a crash leaves the old content or the new.
-
-    Missing folders are made. If ``synced``, it is on the disk when this returns.
-    """
+    """Write to ``path``, in new folders too; a crash leaves the old content or the new."""
     with open_atomically(path, root=root, synced=synced) as file:
         file.write(data)
 
@@ -57,10 +54,7 @@ def open_atomically(
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, root: Path | None = None) -> None:
-    """Write a folder of files, contents by name, synced; a crash leaves all of it or nothing.
-
-    An existing folder is removed first.
-    """
+    """Replace a folder by files, contents by name, synced; a crash leaves all of it or nothing."""
     with naming(path), opened_folder(path.parent, root=root, make=True) as parent:
         aside = _temporary(path.name)
         os.mkdir(aside, dir_fd=parent)
@@ -83,11 +77,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, root: Path | None = 
 
 
 def remove(path: Path, *, root: Path) -> None:
-    """Remove a file or a folder with its contents, if it exists; nothing through a link.
-
-    Raises:
-        OSError: A folder on the way is a link, or it could not be removed.
-    """
+    """Remove a file or a folder with its contents, if it exists; OSError for one through a link."""
     with suppress(FileNotFoundError), opened_folder(path.parent, root=root) as folder:
         try:
             os.unlink(path.name, dir_fd=folder)

@@ -42,7 +42,6 @@ class LockedFolder:
 
     @property
     def place(self) -> str:
-        """The run's URL or path."""
         return self.url or str(self.path)
 
     def refresh(self) -> None:
@@ -72,7 +71,6 @@ class LockedFolder:
                 self._locks[name] = os.fstat(descriptor)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file of the folder atomically, and through no link."""
         self.check()
         write_atomically(path, data, root=self.path)
 
@@ -94,11 +92,7 @@ class LockedFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the driver's lock.
-
-        Raises:
-            RunFolderError: Another process holds it, or the folder contains links or pipes.
-        """
+        """Hold the driver's lock; a RunFolderError if another has it, or for links and pipes."""
         make_folder(self.path)
         self.refuse_links()
         for path in (self.path / name for name in IN_PLACE):
@@ -122,7 +116,6 @@ class LockedFolder:
             ) from None
 
     def worker(self) -> Holder | None:
-        """Return the driver that works on the run, if one is alive; takes no lock."""
         return living_holder(self.path / LOCK)
 
     def refuse_links(self) -> None:
@@ -136,12 +129,9 @@ class LockedFolder:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Hold the parameter server's lock.
+        """Hold the parameter server's lock; a RunFolderError if another has it after half a minute.
 
-        A server may outlive its killed driver by seconds, so this waits for up to half a minute.
-
-        Raises:
-            RunFolderError: Another server still holds it.
+        A server may outlive its killed driver by seconds.
         """
         try:
             with locked(self.path / SERVER, wait_s=SERVER_WAIT_S):

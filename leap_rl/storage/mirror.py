@@ -178,7 +178,6 @@ class Mirror:
         self._write_records()
 
     def fetch(self, folder: str) -> None:
-        """Download the objects of one folder that the working copy lacks."""
         versions = self._store.versions(folder).items()
         missing = {name: version for name, version in versions if not self._stamp(name)}
         if missing:
@@ -206,14 +205,10 @@ class Mirror:
             list(pool.map(bring, versions))
 
     def knows(self, name: str) -> bool:
-        """Whether the store had this file when it was last read or written."""
         return name in self._alike
 
     def keep_sessions(self, *sessions: str) -> None:
-        """Record which drivers' working copy this is.
-
-        While the store's lock names one of these sessions, this copy is the newest.
-        """
+        """Record whose copy this is: the newest as long as the store's lock names one of them."""
         self.sessions = sessions
         self._write_records()
 

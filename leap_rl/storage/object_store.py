@@ -66,10 +66,7 @@ class ObjectStore:
             self._s3 = _ConditionalS3(dict(parse_qsl(url.partition("?")[2])))
 
     def versions(self, folder: str = "") -> dict[str, Version]:
-        """Return the versions of all objects, or of those below a folder, by name.
-
-        Names that leave a folder or are hidden are left out: leap_rl writes none.
-        """
+        """Return the versions of all plain names, or of those below a folder."""
         from pyarrow import fs
 
         where = self._path(folder) if folder else self._root
@@ -101,7 +98,6 @@ class ObjectStore:
 
     @property
     def compares(self) -> bool:
-        """Whether `replace` compares tags here."""
         return self._in_memory or self._s3 is not None
 
     def tag(self, name: str) -> str | None:
@@ -115,11 +111,7 @@ class ObjectStore:
             return self._s3.tag(self._path(name))
 
     def replace(self, name: str, content: bytes, expected: str | None) -> str | None:
-        """Write an object if its tag, where comparable, is the expected one; returns the new tag.
-
-        Raises:
-            ChangedError: It has another tag; nothing was written.
-        """
+        """Write an object and return its new tag; ChangedError, and no write, if it had another."""
         if not self.compares:
             self.write(name, content)
             return None
@@ -132,7 +124,6 @@ class ObjectStore:
         return self.tag(name)
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it exists."""
         with self._telling(f"written to ({name})"), suppress(FileNotFoundError):
             self._files.delete_file(self._path(name))
 

@@ -38,12 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_run(given: str | Path) -> RunFolder:
-    """Return the folder of the run at a path or URL.
-
-    Raises:
-        ValueError: The URL is of no supported kind.
-        StoreError: The object store cannot be reached, or refuses.
-    """
+    """Return the run at a path or URL; ValueError for other URLs, StoreError if out of reach."""
     text = str(given)
     if not is_url(text):
         return RunFolder(os.path.expanduser(text))  # no shell expands --run_dir=~/runs
@@ -83,7 +78,6 @@ class RemoteRunFolder(RunFolder):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update the working copy from the store, unless the copy is newer."""
         if time.monotonic() < self._refreshed_s + LOOK_EVERY_S:
             return
         self.path.mkdir(parents=True, exist_ok=True)
@@ -94,7 +88,6 @@ class RemoteRunFolder(RunFolder):
         self._refreshed_s = time.monotonic()
 
     def checkpoint(self, number: int) -> Path:
-        """Return the folder of checkpoint ``number``, with its files downloaded."""
         path = self._checkpoint(number)
         if number not in self._fetched and path.is_dir():
             Mirror(self.path, self._store).fetch(f"checkpoints/{path.name}")
@@ -102,7 +95,6 @@ class RemoteRunFolder(RunFolder):
         return path
 
     def worker(self) -> Holder | None:
-        """Return the driver that works on the run, here or elsewhere."""
         return super().worker() or StoreLock(self._store).living_holder()
 
     def publish(self, below: str) -> None:
@@ -119,9 +111,8 @@ class RemoteRunFolder(RunFolder):
     def lock(self) -> Iterator[None]:
         """Hold the locks of the working copy and of the store, and upload changes meanwhile.
 
-        Raises:
-            RunFolderError: Another driver works on the run.
-            StoreError: The store cannot be reached, or an upload is missing at the end.
+        A RunFolderError if another driver works on the run, a StoreError if the store cannot be
+        reached or an upload is missing at the end.
         """
         with super().lock():
             lock = StoreLock(self._store)
@@ -153,11 +144,9 @@ class RemoteRunFolder(RunFolder):
                     lock.release()
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Wait for other processes that update the working copy, and hold their lock."""
         return locked(self.path / REFRESH, wait_s=math.inf)
 
     def _catch_up(self, last: LockRecord | None) -> None:
-        """Update the working copy unless it is the newest by the lock's last record."""
         mirror = Mirror(self.path, self._store)
         is_there = self._store.read(CONFIG) is not None
         is_own = last is not None and last.session in mirror.sessions
@@ -169,7 +158,6 @@ class RemoteRunFolder(RunFolder):
             self._put_aside_what_is_gone()
 
     def _put_aside_what_is_gone(self) -> None:
-        """Move away a working copy whose run is gone from the store."""
         aside = self.path.with_name(f"{self.path.name}.{time.time_ns()}")
         aside.mkdir()
         for name in os.listdir(self.path):

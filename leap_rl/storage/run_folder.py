@@ -32,10 +32,10 @@ from typing import Any
 import yaml
 
 from leap_rl.core import plain_yaml
+from leap_rl.storage.checksummed_file import CHECKSUM, checksum, decode_state, encode_state
 from leap_rl.storage.durable_files import write_folder
 from leap_rl.storage.locked_folder import LockedFolder, RunFolderError
 from leap_rl.storage.safe_open import read_regular
-from leap_rl.storage.state_file import CHECKSUM, checksum, decode_state, encode_state
 
 LATEST = "latest"
 BEST = "best"
@@ -175,13 +175,8 @@ class RunFolder(LockedFolder):
     ) -> None:
         """Write checkpoint ``number``, which has so many rounds behind it, then `latest`.
 
-        After an OSError older checkpoints are as before.
-
-        Args:
-            number: Number of rounds before it.
-            files: Contents by file name.
-            state: The content of state.json without the files' SHA-256 sums.
-            before_latest: Called between the writing of the checkpoint and of `latest`.
+        After an OSError older checkpoints are as before. ``state`` is the content of state.json
+        without the files' SHA-256 sums. ``before_latest`` is called before `latest` is written.
         """
         self.check()
         content = {**files, STATE: encode_state(number, files, state)}
@@ -199,7 +194,6 @@ class RunFolder(LockedFolder):
             raise RunFolderError(f"{path}: {error}") from None
 
     def refuse_foreign(self, state: Mapping[str, Any], fingerprint: str) -> None:
-        """Raise a RunFolderError for a checkpoint's state from a run with another fingerprint."""
         if state.get("fingerprint", fingerprint) != fingerprint:
             raise RunFolderError(
                 f"{self._checkpoint(state['number'])}: belongs to another run than config.yaml"
@@ -247,7 +241,6 @@ class RunFolder(LockedFolder):
         return self.path / "carried_over" / f"{round_number:06d}" / f"{file_name(game)}.safetensors"
 
     def carried_rounds(self) -> list[Path]:
-        """Return the folders of carried-over agents, in the order of their rounds."""
         folders = (self.path / "carried_over").glob("[0-9]*")
         return sorted(path for path in folders if path.name.isdecimal())
 

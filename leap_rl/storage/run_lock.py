@@ -54,12 +54,10 @@ class Holder:
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether it has run on this machine since its last boot."""
         return self.boot == boot_id()
 
     @property
     def is_known_dead(self) -> bool:
-        """Whether its PID is visible from here and gone."""
         is_visible = self.is_on_this_machine and self.pids == pid_namespace()
         return is_visible and not is_running(self.pid)
 

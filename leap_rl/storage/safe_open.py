@@ -61,11 +61,8 @@ def _is_of_wandb(path: str, name: str) -> bool:
 def opened_folder(path: Path, *, root: Path | None = None, make: bool = False) -> Iterator[int]:
     """Open a folder, for the functions of `os` that take a `dir_fd`.
 
-    No link below ``root`` is followed; without it all are. With ``make``, missing folders are made
-    and synced first.
-
-    Raises:
-        OSError: It cannot be opened, or a folder on the way is a link.
+    No link below ``root`` is followed, but an OSError; without it all are. With ``make``, missing
+    folders are made and synced first.
     """
     root = root or path
     if make:
@@ -95,11 +92,7 @@ def _make(path: Path) -> None:
 
 
 def enter_folder(at: int, path: Path, *, make: bool = False) -> int:
-    """Open the folder at ``path`` below its parent's descriptor ``at``; made synced.
-
-    Raises:
-        OSError: It cannot be opened, or is a link.
-    """
+    """Open the folder at ``path`` below its parent's descriptor ``at``; OSError if it is a link."""
     if path.name in ("", ".."):
         raise OSError(errno.EINVAL, "leads out of the folder that it is named in", str(path))
     if make:
@@ -117,11 +110,7 @@ def enter_folder(at: int, path: Path, *, make: bool = False) -> int:
 
 
 def read_regular(path: Path, largest: int = -1) -> bytes:
-    """Return the content of a file, at most ``largest`` bytes unless that is negative.
-
-    Raises:
-        OSError: It is a link, pipe or device, or cannot be read.
-    """
+    """Return the first ``largest`` bytes of a file, by default all; OSError if it is irregular."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # without it a pipe waits for its writer
     with naming(path), open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

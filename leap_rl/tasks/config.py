@@ -42,17 +42,14 @@ class TaskConfig(TaskOptions):
 
     @property
     def suite(self) -> Suite:
-        """The suite that the games are from."""
         return suite_of(self.kind)
 
     @property
     def without_effect(self) -> tuple[str, ...]:
-        """The options that this suite has no use for."""
         return tuple(option for option in OPTIONS if option not in self.suite.options)
 
     @property
     def updates(self) -> int:
-        """K, the updates in a task's budget, where each batch is learned from once."""
         return self.suite.updates(self)
 
     def _check_budget(self) -> None:

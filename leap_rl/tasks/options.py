@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leap_rl.core.choices import OnDivergence
-from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.tasks.images.config import OmniglotConfig
 
@@ -66,5 +66,4 @@ class TaskOptions:
 
     @property
     def agent_steps_per_update(self) -> int:
-        """Agent steps, over all environments, between two updates."""
         return self.num_envs * self.unroll_length

@@ -43,12 +43,9 @@ class Suite(ABC):
 
     @abstractmethod
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
-        """Return the games that `task.games` names, pools spelled out.
+        """Return the games that `task.games` names; none as long as it takes the data to know.
 
-        Empty as long as it takes the data to know them.
-
-        Raises:
-            ValueError: One does not exist, or comes twice, or there is none.
+        ValueError: one does not exist, or comes twice, or there is none.
         """
 
     def imports(self, task: TaskOptions) -> tuple[str, ...]:
@@ -100,10 +97,7 @@ class GameSuite(Suite):
 
     @abstractmethod
     def environments(self, task: TaskOptions, game: str) -> Slice:
-        """Return what makes any number of a game's environments.
-
-        ValueError: there is no such game.
-        """
+        """Return what makes any number of a game's environments; ValueError if there is none."""
 
     def continuous_actions(self, task: TaskOptions) -> bool:
         """Return whether some game's actions are continuous."""
@@ -116,10 +110,7 @@ class GameSuite(Suite):
     def make_envs(
         self, task: TaskOptions, game: str, *, seed: int, processes: int = 1
     ) -> GameVector:
-        """Make a game's B environments; the seed is their sole source of randomness.
-
-        1 to B `processes` step them, which changes no bit.
-        """
+        """Make a game's B environments from a seed; the number of `processes` changes no bit."""
         from leap_rl.envs.workers import make_vector
 
         make = self.environments(task, game)
@@ -131,7 +122,12 @@ class GameSuite(Suite):
 
 
 def check_games(kind: str, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the games; ValueError if one is not known or comes twice, or there is none."""
+    """Return the games; pretraining and all are all that are known.
+
+    ValueError: one is not known or comes twice, or there is none.
+    """
+    if games in (("pretraining",), ("all",)):
+        return known
     for game in games:
         if game not in known:
             close = get_close_matches(game, known, n=1)

@@ -1,13 +1,216 @@
-"""The suites of tasks, by `task.kind`. Importing this imports no torch."""
+"""The suites of tasks, by `task.kind`. Importing this imports neither torch nor environments."""
 
 from __future__ import annotations
 
-from leap_rl.tasks.atari import AtariSuite
-from leap_rl.tasks.catch import CatchSuite
-from leap_rl.tasks.gymnasium import GymnasiumSuite
-from leap_rl.tasks.omniglot import OmniglotSuite
-from leap_rl.tasks.quadratic import QuadraticSuite
-from leap_rl.tasks.suite import Suite
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from leap_rl.envs.atari.games import resolve_games
+from leap_rl.envs.names import parse_game
+from leap_rl.tasks.images.config import POOLS, SOURCE
+from leap_rl.tasks.options import TaskOptions
+from leap_rl.tasks.suite import GameSuite, Suite, T, check_games
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from leap_rl.envs.workers import Slice
+    from leap_rl.tasks.images.data import Omniglot
+
+
+class AtariSuite(GameSuite):
+    """ALE's games, with their modes and difficulties."""
+
+    kind = "atari"
+    options = ("agent_steps", "num_envs", "unroll_length", "atari")
+    records_video = True
+    spreads_environments = True
+    # More than ten actions, so not in the pool to pretrain on, and none of the paper's nine either.
+    validation_games = ("boxing", "seaquest")
+    evaluation_games = "held_out"
+
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
+        return resolve_games(list(games))
+
+    def frames_per_agent_step(self, task: TaskOptions) -> int:
+        return task.atari.settings.frameskip
+
+    def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
+        return task.atari.settings.observation_shape
+
+    def life_loss_ends(self, task: TaskOptions) -> bool:
+        return task.atari.settings.life_loss_ends
+
+    def environments(self, task: TaskOptions, game: str) -> Slice:
+        from leap_rl.envs.atari.envs import AtariEnvs
+        from leap_rl.envs.atari.games import find_mode
+
+        return partial(AtariEnvs, find_mode(game).name, settings=task.atari.settings)
+
+
+class GymnasiumSuite(GameSuite):
+    """Environments by their ids, a user's own too."""
+
+    kind = "gymnasium"
+    options = ("agent_steps", "num_envs", "unroll_length", "gymnasium")
+    reward_clip = math.inf
+    spreads_environments = True
+
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
+        if list(games) in ([], ["pretraining"], ["all"]):
+            raise ValueError(
+                f"task.games = {list(games)}: task.kind = {self.kind} has no pools; name one or "
+                "more ids, such as CartPole-v1"
+            )
+        ids = tuple(parse_game(game).name for game in games)
+        return check_games(self.kind, ids, ids)
+
+    def imports(self, task: TaskOptions) -> tuple[str, ...]:
+        modules = (parse_game(game).module for game in task.resolved_games)
+        return tuple(dict.fromkeys(module for module in modules if module is not None))
+
+    def resolve(self, task: T) -> T:
+        """Return the options with the shape of the observations.
+
+        Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
+        does not repeat itself, or if they have no shape in common.
+        """
+        from leap_rl.envs.games import check_repeats
+
+        shape = self._common_shape(task)
+        for game in task.resolved_games:
+            check_repeats(game, remake=task.gymnasium.remake, palette=task.gymnasium.palette)
+        return replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
+
+    def check_machine(self, task: TaskOptions) -> None:
+        self._common_shape(task)
+
+    def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
+        return task.gymnasium.shape or self._common_shape(task)
+
+    def continuous_actions(self, task: TaskOptions) -> bool:
+        from leap_rl.envs.games import has_continuous_actions
+
+        return any(map(has_continuous_actions, task.resolved_games))
+
+    def environments(self, task: TaskOptions, game: str) -> Slice:
+        from leap_rl.envs.replayed import ReplayedEnvs
+
+        own = task.gymnasium
+        shape = self.observation_shape(task)
+        return partial(ReplayedEnvs, game, shape=shape, remake=own.remake, palette=own.palette)
+
+    def _common_shape(self, task: TaskOptions) -> tuple[int, ...]:
+        from leap_rl.envs.games import common_shape
+
+        own = task.gymnasium
+        return common_shape(task.resolved_games, pad=own.pad, palette=own.palette, wanted=own.shape)
+
+
+CATCH_GAMES = ("catch", "catch_mirrored", "catch_up", "catch_dark")
+"""The variants, see `leap_rl.envs.small.catch`."""
+
+
+class CatchSuite(GameSuite):
+    """The variants of Catch."""
+
+    kind = "catch"
+    options = ("agent_steps", "num_envs", "unroll_length")
+
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
+        return check_games(self.kind, tuple(games), CATCH_GAMES)
+
+    def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
+        return (84, 84, 3)
+
+    def environments(self, task: TaskOptions, game: str) -> Slice:
+        from leap_rl.envs.small.catch import CatchEnvs
+
+        return lambda *, num_envs, first: CatchEnvs(game, num_envs=num_envs)
+
+
+class OmniglotSuite(Suite):
+    """Alphabets to classify the characters of."""
+
+    kind = "omniglot"
+    subject = "images to classify"
+    learned_by = "classifier"
+    options = ("data", "data_sha256", "omniglot")
+    unit = "examples"
+    compared_by = "benchmarks/paper/omniglot_scores.py compares initializations of classifiers"
+
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
+        """Return the alphabets; none where a pool is named, whose alphabets the data knows."""
+        return () if set(games) & set(POOLS) else tuple(games)
+
+    def updates(self, task: TaskOptions) -> int:
+        return task.omniglot.updates
+
+    def with_updates(self, task: T, updates: int) -> T:
+        return replace(task, omniglot=replace(task.omniglot, updates=updates))
+
+    def budget(self, task: TaskOptions) -> int:
+        return task.omniglot.updates * task.omniglot.batch_size
+
+    def resolve(self, task: T) -> T:
+        """Return the options with the alphabets spelled out and the data's SHA-256."""
+        from leap_rl.tasks.images.data import resolve_alphabets
+
+        data = open_data(task)
+        asked = [task.games] if isinstance(task.games, str) else list(task.games)
+        games = resolve_alphabets(asked, data, task.omniglot)
+        return replace(task, games=list(games), data_sha256=data.sha256)
+
+    def check_machine(self, task: TaskOptions) -> None:
+        open_data(task)
+
+    def images(self, task: TaskOptions, game: str) -> NDArray[np.uint8]:
+        """Return an alphabet's images, see `task_images`."""
+        from leap_rl.tasks.images.data import task_images
+
+        assert task.data is not None
+        return task_images(task.data, game, task.omniglot.split)
+
+
+def open_data(task: TaskOptions) -> Omniglot:
+    """Return the images; ValueError if they are missing, or others than the run's."""
+    from leap_rl.tasks.images.data import read_omniglot
+
+    if task.data is None:
+        raise ValueError(
+            "task.data = null: task.kind = omniglot needs Omniglot's images; get "
+            f"images_background.zip and images_evaluation.zip from {SOURCE} and name their folder"
+        )
+    data = read_omniglot(task.data)
+    if task.data_sha256 not in (None, data.sha256):
+        raise ValueError(
+            f"task.data = {task.data}: holds other images (SHA-256 {data.sha256}) than "
+            f"task.data_sha256 = {task.data_sha256}; name the folder with those that the run began "
+            "with"
+        )
+    return data
+
+
+QUADRATIC_GAMES = tuple(f"bowl_{index}" for index in range(8))
+"""Bowls in a space of a few dimensions, each with its own lowest point."""
+
+
+class QuadraticSuite(Suite):
+    """The bowls."""
+
+    kind = "quadratic"
+    subject = "bowls to descend"
+    learned_by = "gradient_descent"
+    options = ("agent_steps", "num_envs", "unroll_length")
+    compared_by = "evaluate games"
+
+    def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
+        return check_games(self.kind, tuple(games), QUADRATIC_GAMES)
+
 
 SUITES: dict[str, Suite] = {
     suite.kind: suite

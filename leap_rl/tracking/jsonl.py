@@ -39,11 +39,7 @@ class JsonlSink(Sink):
 
 
 def read_rows(path: Path) -> list[dict[str, float | int]]:
-    """Return all whole rows of a file that may still be written to; none if it is missing.
-
-    Raises:
-        ValueError: A line is no JSON object, and no torn last one; the message has its number.
-    """
+    """Return all whole rows of a file, none if it is missing; ValueError names a damaged line."""
     if not path.exists():
         return []
     # After the last newline there is nothing, or a line that is being written or was torn.

@@ -109,7 +109,6 @@ def read_live(folder: Path) -> LiveStatus | None:
 
 
 def _can_be_shown(value: object) -> bool:
-    """Whether all numbers are finite and all text is free of terminal control sequences."""
     if isinstance(value, dict):
         return all(map(_can_be_shown, [*value, *value.values()]))
     if isinstance(value, list):

@@ -15,7 +15,6 @@ from typing import ClassVar, TypeAlias
 from leap_rl.tracking.metrics import Axis, Row
 
 Cell: TypeAlias = str | float | int | None
-"""A table's cell."""
 
 
 class TrackingError(ValueError):

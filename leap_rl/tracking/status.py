@@ -52,12 +52,10 @@ class RunStatus:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are closed."""
         return self.round >= self.rounds
 
     @property
     def agent_steps_per_s(self) -> float:
-        """Speed of all running tasks together."""
         return sum(task.agent_steps_per_s for task in self.running)
 
     @property

@@ -32,7 +32,6 @@ class Tracker:
         self._show(lambda sink: sink.write(row, axis))
 
     def log_file(self, name: str, path: Path) -> None:
-        """Record a video (.mp4) or a self-contained page (.html)."""
         self._show(lambda sink: sink.write_file(name, path))
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -41,7 +40,6 @@ class Tracker:
     def log_initialization(
         self, meta_step: int, path: Path, *, newest: bool, metadata: Mapping[str, object]
     ) -> None:
-        """Record an initialization's file, which must stay where it is."""
         self._show(
             lambda sink: sink.write_initialization(
                 meta_step, path, newest=newest, metadata=metadata
@@ -106,7 +104,6 @@ def open_tracker(
     """Open the configured sinks; a resumed run continues in the same files.
 
     Args:
-        config: Which mirrors to open.
         run_folder: A folder on this machine; made if it is missing.
         run_config: The resolved config as plain values, shown with the wandb run.
         kind: The command; wandb's job type.

@@ -55,10 +55,7 @@ class WandbSink(Sink):
 
     wandb gets no console output, machine statistics, environment, code or git state. `run_config`
     must contain no secrets. `past` are the rows that the run has logged already; the other
-    arguments are `open_tracker`'s.
-
-    Raises:
-        TrackingError: Online without an API key, or the server refuses the run.
+    arguments and the errors are `open_tracker`'s.
     """
 
     name = "wandb"
@@ -279,7 +276,6 @@ def _silence(url: str) -> str | None:
 
 
 def _within(timeout_s: float, function: Callable[[], None]) -> threading.Thread:
-    """Run a function in a thread, and wait for that at most ``timeout_s``."""
     thread = threading.Thread(target=function, daemon=True)
     thread.start()
     thread.join(timeout_s)

@@ -68,10 +68,7 @@ def note_sources(run_folder: Path, files: Iterable[str | Path]) -> None:
 
 
 def read_sources(run_folder: Path) -> list[Source]:
-    """Return the noted sources whose files exist unchanged.
-
-    The folder is untrusted and the files are uploaded, so each must be an initialization.
-    """
+    """Return the noted sources that are unchanged initializations: the folder is untrusted."""
     path = run_folder / "wandb" / "sources.json"
     try:
         noted = [Source(**one) for one in json.loads(path.read_bytes())]

@@ -1,17 +1,75 @@
-"""Writes clips: MP4 by PyAV, GIF by Pillow. The only file that imports `av`."""
+"""Clips: frames of a game with a line of text above, written as MP4 by PyAV or GIF by Pillow.
+
+A pixel of the Atari 2600 is wider than it is high: 12 to 7 on an NTSC television. Pixels are
+repeated a whole number of times each way, so that every one of them has the same sharp edges; at
+the default scale they are 5 wide and 3 high. This is the only file that imports `av`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
+from leap_rl.envs.atari.preprocessing import WIDTH
 from leap_rl.storage.durable_files import open_atomically
+
+PIXEL_ASPECT = Fraction(12, 7)
+"""Width over height of a pixel."""
+
+_LINE_HEIGHT, _LETTERS = 9, 7
+"""Of the line above the picture, in rows of the game's screen."""
+_LEAST_LINE_HEIGHT, _LEAST_LETTERS = 14, 11
+"""The same in pixels: smaller ones cannot be read."""
+_WHITE, _GRAY = (255, 255, 255), (150, 150, 150)
+
+
+class FrameRenderer:
+    """Renders a clip's frames, of an even `width` and `height` in pixels, as video asks for.
+
+    The screen has the constructor's `height` in rows, each of which is repeated `scale` times.
+    """
+
+    def __init__(self, *, height: int, scale: int) -> None:
+        self._repeat = scale, round(scale * PIXEL_ASPECT)
+        self.width = WIDTH * self._repeat[1]
+        rows = height * scale + max(_LINE_HEIGHT * scale, _LEAST_LINE_HEIGHT)
+        self.height = rows + rows % 2
+        self._top = self.height - height * scale
+        self._font = ImageFont.load_default(size=max(_LETTERS * scale, _LEAST_LETTERS))
+        self._frame = np.zeros((self.height, self.width, 3), dtype=np.uint8)
+        self._text: tuple[str, str] | None = None
+
+    def draw(self, screen: NDArray[np.uint8], *, title: str, caption: str) -> NDArray[np.uint8]:
+        """Return a screen, uint8 [rows, 160, 3], as a frame that the next call overwrites.
+
+        The title goes to the left where there is room for it, the caption to the right.
+        """
+        if self._text != (title, caption):
+            self._text = title, caption
+            self._frame[: self._top] = np.asarray(self._line(title, caption))
+        rows, columns = self._repeat
+        picture = self._frame[self._top :].reshape(len(screen), rows, WIDTH, columns, 3)
+        picture[:] = screen[:, None, :, None]
+        return self._frame
+
+    def _line(self, title: str, caption: str) -> Image.Image:
+        line = Image.new("RGB", (self.width, self._top))
+        draw = ImageDraw.Draw(line)
+        margin = self._repeat[1]
+        middle = self._top / 2
+        draw.text((self.width - margin, middle), caption, _WHITE, self._font, anchor="rm")
+        room = self.width - 4 * margin - draw.textlength(caption, self._font)
+        if draw.textlength(title, self._font) <= room:
+            draw.text((margin, middle), title, _GRAY, self._font, anchor="lm")
+        return line
+
 
 GIF_LONGEST_S = 60
 """Pillow holds all frames of a GIF in memory."""
@@ -53,18 +111,10 @@ def write_clip(
     frames_per_s: int,
     root: Path | None = None,
 ) -> None:
-    """Write a clip beside its place, and move it there once it is complete.
+    """Write an .mp4 or .gif beside its place, and move it there once it is complete.
 
-    Args:
-        path: Ends in .mp4 or .gif.
-        frames: All of one even width and height.
-        width: Of a frame.
-        height: Of a frame.
-        frames_per_s: Their rate; a GIF gets every second frame.
-        root: A folder that the clip lies in, below which no link is followed.
-
-    Raises:
-        OSError: It could not be written.
+    All frames have the even width and height; a GIF gets every second one. No link below `root` is
+    followed. An OSError if it could not be written.
     """
     with open_atomically(path, root=root) as file:
         if path.suffix == ".mp4":

@@ -21,26 +21,18 @@ from leap_rl.envs.names import split_name
 from leap_rl.envs.state import Observations
 from leap_rl.envs.vector import GameVector
 from leap_rl.learners.a2c.a2c import A2CLearner
-from leap_rl.learners.a2c.categorical import Categorical
+from leap_rl.learners.a2c.distributions import Categorical
 from leap_rl.learners.config import AgentConfig
 from leap_rl.sharing.initialization import load_tensors
-from leap_rl.video.clip import write_clip
-from leap_rl.video.renderer import FrameRenderer
+from leap_rl.video.clip import FrameRenderer, write_clip
 
 
 class Player:
     """An agent that acts, with the very network that it learned with.
 
-    Args:
-        agent: Its settings; the encoder, the precision and the device count.
-        parameters: Of a file in RUN/agents: encoder.*, policy.* and value.*, by name.
-        observation_shape: (height, width, channels).
-        num_actions: Of the game.
-        seed: Actions are drawn from it.
-        greedy: Take the likeliest action, where learning draws one.
-
-    Raises:
-        ValueError: The parameters are those of another network.
+    Of `agent` the encoder, the precision and the device count. `parameters` are of a file in
+    RUN/agents: encoder.*, policy.* and value.*, by name; ValueError if of another network. With
+    `greedy` it takes the likeliest action; otherwise actions are drawn, from the seed.
     """
 
     def __init__(
@@ -89,7 +81,6 @@ class Frame:
     score: int
     """The sum of the game's own rewards in the episode, neither clipped nor discounted."""
     last: bool = False
-    """Whether the episode ends with this frame."""
 
 
 def play(
@@ -147,16 +138,14 @@ def record_video(
     Args:
         agent_file: One of RUN/agents.
         game: What it has learned, or a flavour of it.
-        out: An .mp4 or a .gif.
+        out: An .mp4 or a .gif, see `write_clip`, as for `root`.
         agent: See `Player`, as for `greedy`.
-        settings: How the emulator is run.
         seed: Of the game (no-ops and sticky actions) and of the actions.
         title: Goes above each frame.
         scale: How often each row of a frame is repeated.
         on_frame: Called with each frame.
         episodes: How many to play; of several, each frame says which it is of.
         max_agent_steps: Stop after so many, over all episodes.
-        root: A folder that the clip lies in, below which no link is followed.
 
     Returns:
         The last frame of each episode.

@@ -8,7 +8,7 @@ import pytest
 from leap_rl.bench.agent import BenchAgent
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.limit import make_limit
-from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.meta.leap import Leap
 
 ASLEEP_S = 0.05

@@ -11,7 +11,7 @@ import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.learners.gradient_descent.task import bowl
-from leap_rl.tasks.quadratic import QUADRATIC_GAMES
+from leap_rl.tasks.suites import QUADRATIC_GAMES
 
 LR = 1.36
 """Gradient descent on a bowl of curvatures a diverges where LR · max a > 2."""

@@ -13,7 +13,7 @@ import pytest
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
 from leap_rl.core.parsing import config_parser, parse
 from leap_rl.evaluation import comparison, plots
-from leap_rl.evaluation.meta_run_text import closed_slots, history_sentence, run_verdict
+from leap_rl.evaluation.meta_run import closed_slots, history_sentence, run_verdict
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.config import COMMANDS, TrainConfig

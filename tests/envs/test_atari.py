@@ -6,7 +6,6 @@ from typing import Any
 
 import ale_py
 import numpy as np
-import pytest
 from ale_py import roms
 from gymnasium.utils.env_checker import (
     check_reset_options,
@@ -15,11 +14,12 @@ from gymnasium.utils.env_checker import (
 )
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.envs import AtariEnvs, make_atari
+from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, GameVector, VectorStep
 from tests.envs.playing import play
 from tests.envs.resizing import exact_resize
+from tests.envs.vectors import make_atari
 
 
 def envs_of(games: GameVector) -> AtariEnvs:
@@ -267,8 +267,3 @@ def test_close_frees_the_emulators() -> None:
     games = make_atari("pong", num_envs=1, seed=0)
     games.close()
     assert "_emulators" not in envs_of(games).__dict__
-
-
-def test_an_unknown_game_is_refused() -> None:
-    with pytest.raises(ValueError, match="'pongg'"):
-        make_atari("pongg", num_envs=1, seed=0)

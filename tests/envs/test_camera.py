@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.envs import RecordedAtari, frames_per_s, make_atari
+from leap_rl.envs.atari.envs import RecordedAtari, frames_per_s
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import GameVector
 from tests.envs.resizing import exact_resize
+from tests.envs.vectors import make_atari
 
 SETTINGS = AtariSettings(max_frames=40, sticky=0.25)
 

@@ -10,11 +10,12 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from leap_rl.envs.games import make_one
-from leap_rl.envs.replayed import ReplayedEnvs, episode_seed, make_gymnasium
+from leap_rl.envs.replayed import ReplayedEnvs, episode_seed
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector
 from tests.envs.own_games import WALK
 from tests.envs.playing import bits
+from tests.envs.vectors import make_gymnasium
 
 ENDING = f"{WALK}@terminates=5"
 CUT_OFF = f"{WALK}@truncates=3"

@@ -7,13 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.envs.replayed import make_gymnasium
-from leap_rl.envs.small.catch import make_catch
 from leap_rl.envs.vector import GameVector
 from tests.envs.own_games import WALK
 from tests.envs.playing import bits, play
+from tests.envs.vectors import make_atari, make_catch, make_gymnasium
 
 Make = Callable[[int, int], GameVector]
 """Makes so many environments from a seed."""

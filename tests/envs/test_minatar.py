@@ -12,8 +12,9 @@ from minatar.gym import BaseEnv
 
 from leap_rl.envs.minatar import common
 from leap_rl.envs.minatar.games import COLORS, GAMES, MinAtarGames
-from leap_rl.envs.replayed import episode_seed, make_gymnasium
+from leap_rl.envs.replayed import episode_seed
 from leap_rl.envs.vector import GameVector
+from tests.envs.vectors import make_gymnasium
 
 MODULES = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in GAMES}
 SEED = 7

@@ -10,12 +10,20 @@ import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
 from leap_rl.envs.atari.emulator import palette
-from leap_rl.envs.atari.envs import AtariEnvs, make_atari
-from leap_rl.envs.atari.games import ACTION_COUNTS, resolve_games
-from leap_rl.envs.atari.modes import GameMode, difficulties, find_mode, listed, modes
+from leap_rl.envs.atari.envs import AtariEnvs
+from leap_rl.envs.atari.games import (
+    ACTION_COUNTS,
+    GameMode,
+    difficulties,
+    find_mode,
+    listed,
+    modes,
+    resolve_games,
+)
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
 from tests.envs.test_restore import check_games
+from tests.envs.vectors import make_atari
 
 
 def fresh(game: str, mode: int | None = None, difficulty: int | None = None) -> ALEInterface:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from leap_rl.envs.atari.envs import AtariEnvs, make_atari
+from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
-from leap_rl.envs.small.catch import make_catch
 from leap_rl.envs.vector import GameVector
 from tests.envs.playing import bits, play
+from tests.envs.vectors import make_atari, make_catch
 
 # Third episodes come after 30 agent steps; each environment also goes through resets afterwards.
 MAX_FRAMES = 60

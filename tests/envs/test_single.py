@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.settings import PRESETS
-from leap_rl.envs.replayed import make_gymnasium
 from leap_rl.envs.single import GameEnv
 from leap_rl.envs.vector import GameVector
+from tests.envs.vectors import make_atari, make_gymnasium
 
 SEED = 5
 MINATAR = "MinAtar/Breakout-v1"

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.envs.replayed import make_gymnasium
 from leap_rl.envs.vector import GameVector
 from leap_rl.envs.workers import WorkerEnvs
 from tests.envs.own_games import WALK
 from tests.envs.playing import bits, play
+from tests.envs.vectors import make_atari, make_gymnasium
 
 SETTINGS = AtariSettings(max_frames=40, sticky=0.25, life_loss_ends=True)
 
@@ -77,7 +76,7 @@ def test_a_workers_error_and_its_death_are_told_and_close_ends_all() -> None:
 def test_a_killed_parent_leaves_no_worker_behind() -> None:
     code = (
         "import time\n"
-        "from leap_rl.envs.replayed import make_gymnasium\n"
+        "from tests.envs.vectors import make_gymnasium\n"
         "if __name__ == '__main__':\n"
         "    games = make_gymnasium('CartPole-v1', num_envs=2, seed=0, shape=(4,), processes=2)\n"
         "    print(*[worker.pid for worker in games._envs._workers], flush=True)\n"

@@ -5,7 +5,7 @@ import pytest
 
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.evaluation.normalization import RANDOM_AND_HUMAN, human_scale, reference_scale
-from leap_rl.tasks.catch import CATCH_GAMES
+from leap_rl.tasks.suites import CATCH_GAMES
 
 
 def test_the_table_has_games_that_exist_and_humans_who_play_better_than_chance() -> None:

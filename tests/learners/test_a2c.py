@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.learners.a2c.a2c import A2CLearner
-from leap_rl.learners.a2c.categorical import Categorical
+from leap_rl.learners.a2c.a2c import A2CLearner, Batch
+from leap_rl.learners.a2c.distributions import Categorical
 from leap_rl.learners.a2c.loss import A2CLoss
-from leap_rl.learners.a2c.unroll import Batch
 from leap_rl.learners.config import AgentConfig, InitialWeights, PathLoss
 from leap_rl.networks.actor_critic import Outputs
 from leap_rl.networks.encoders import initialize, make_encoder

@@ -14,7 +14,7 @@ from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import Leap
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.config import TaskConfig
 
 ENVS, UNROLL, UPDATES = 4, 5, 6

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.learners.a2c.categorical import Categorical
-from leap_rl.learners.a2c.gaussian import Gaussian
+from leap_rl.learners.a2c.distributions import Categorical, Gaussian
 from leap_rl.learners.a2c.loss import (
     A2CLoss,
     Distribution,

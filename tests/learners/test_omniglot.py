@@ -13,13 +13,12 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.classifier.classifier import Share
 from leap_rl.learners.classifier.task import OmniglotTask
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
-from leap_rl.learners.classifier_config import ClassifierConfig
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
 from leap_rl.meta import MAML, Leap
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.config import TaskConfig
 
 RANDOM = np.random.default_rng(0)

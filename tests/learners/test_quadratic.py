@@ -7,20 +7,22 @@ import pytest
 import torch
 
 from leap_rl.core.choices import LossDifference
+from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.gradient_descent.learner import GradientDescent
 from leap_rl.learners.gradient_descent.task import (
     DIMENSION,
     QuadraticTask,
     bowl,
     quadratic_loss,
-    random_initialization,
-    shared_layout,
 )
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap
-from leap_rl.meta.point import Point
-from leap_rl.tasks.quadratic import QUADRATIC_GAMES
+from leap_rl.meta.gradient_path import Point
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.suites import QUADRATIC_GAMES
 
 LR = 0.1
+LEARNER = GradientDescent(task=TaskConfig(kind="quadratic"), agent=AgentConfig())
 
 
 def budget(
@@ -34,7 +36,7 @@ def budget(
 
 
 def test_gradient_is_autograds() -> None:
-    theta = random_initialization(3).requires_grad_()
+    theta = LEARNER.random_initialization(3).requires_grad_()
     loss, gradient = quadratic_loss(theta, bowl("bowl_2"), torch.full((DIMENSION,), 0.3))
     loss.backward()
     torch.testing.assert_close(gradient.detach(), theta.grad)
@@ -47,7 +49,7 @@ def test_without_noise_the_path_has_its_closed_form(monkeypatch: pytest.MonkeyPa
     task = QuadraticTask(
         TaskSpec(game="bowl_1", seed=0), lr=LR, **budget(updates, loss_difference="next_batch")
     )
-    theta0 = random_initialization(5)
+    theta0 = LEARNER.random_initialization(5)
     task.start(theta0)
     path = Leap(p=2, loss_in_path=False).start(theta0)
     while not task.done:
@@ -73,7 +75,7 @@ def test_noise_comes_from_the_tasks_seed_and_shrinks_with_the_batch() -> None:
             **budget(200, batch),
             lr=1e-12,
         )
-        task.start(random_initialization(0))
+        task.start(LEARNER.random_initialization(0))
         seen: list[float] = []
         while not task.done:
             task.advance(lambda point: seen.append(float(point.loss)))
@@ -89,7 +91,7 @@ def test_same_batch_reports_the_batch_again_after_its_update() -> None:
     task = QuadraticTask(
         TaskSpec(game="bowl_0", seed=9), lr=LR, **budget(3, loss_difference="same_batch")
     )
-    task.start(random_initialization(0))
+    task.start(LEARNER.random_initialization(0))
     previous: list[float | None] = []
 
     def observe(point: Point) -> None:
@@ -113,4 +115,4 @@ def test_bowls_are_eight_different_ones_in_every_run() -> None:
     lowest = {tuple(bowl(game).lowest.tolist()) for game in QUADRATIC_GAMES}
     assert len(lowest) == 8
     assert torch.equal(bowl("bowl_3").lowest, bowl("bowl_3").lowest)
-    assert shared_layout().size == DIMENSION
+    assert LEARNER.shared_layout().size == DIMENSION

@@ -15,13 +15,12 @@ from torch import Tensor
 
 from leap_rl.cli import main
 from leap_rl.envs.gymnasium_config import GymnasiumConfig
-from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.config import AgentConfig, RllibConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
-from leap_rl.learners.rllib_config import RllibConfig
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 

@@ -15,7 +15,7 @@ from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, Task, TaskSpec
 from leap_rl.meta import FOMAML
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.training.trainer.trainer import end_of_path
 

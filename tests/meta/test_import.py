@@ -8,8 +8,7 @@ import sys
 ALLOWED = {
     "leap_rl",
     *("leap_rl.meta", "leap_rl.meta.config", "leap_rl.meta.gradient_path", "leap_rl.meta.leap"),
-    *("leap_rl.meta.outer_step", "leap_rl.meta.point", "leap_rl.meta.relatives"),
-    "leap_rl.meta.vectors",
+    *("leap_rl.meta.outer_step", "leap_rl.meta.relatives", "leap_rl.meta.vectors"),
 }
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.storage.checksummed_file import CHECKSUM, checksum
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.storage.state_file import CHECKSUM, checksum
 from leap_rl.training.server.parameter_server import ParameterServer
 from tests.security.runs import META_STEPS, contents, lines_of, make, one_line
 

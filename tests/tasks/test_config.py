@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from leap_rl.envs.atari.config import AtariConfig
-from leap_rl.envs.atari.settings import PRESETS, AtariSettings
+from leap_rl.envs.atari.settings import PRESETS, AtariConfig, AtariSettings
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.quadratic import QUADRATIC_GAMES
+from leap_rl.tasks.suites import QUADRATIC_GAMES
 
 
 def test_the_papers_task_is_31_250_updates() -> None:

@@ -12,13 +12,15 @@ from PIL import Image
 
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import OmniglotConfig
-from leap_rl.tasks.images.data import decode, downsample, read_omniglot
-from leap_rl.tasks.images.splits import (
+from leap_rl.tasks.images.data import (
     alphabet_pools,
+    decode,
+    downsample,
+    read_omniglot,
     resolve_alphabets,
     task_images,
 )
-from leap_rl.tasks.omniglot import OmniglotSuite, open_data
+from leap_rl.tasks.suites import OmniglotSuite, open_data
 from tests.tasks.omniglot_images import write_folder, write_zip
 
 SUITE = OmniglotSuite()

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console as Terminal
 
 from leap_rl.tracking.config import ConsoleKind
-from leap_rl.tracking.console import PlainConsole, RichConsole, make_console
-from leap_rl.tracking.console_lines import History
+from leap_rl.tracking.console import History, PlainConsole, RichConsole, make_console
 from leap_rl.tracking.status import RunStatus, TaskStatus
 
 LONG_NAME = "a_game_whose_name_is_longer_than_any_terminal_is_wide_" * 3

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leap_rl.core.choices import OnDivergence
 from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import (

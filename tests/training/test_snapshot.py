@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from leap_rl.core.errors import RunFailedError
-from leap_rl.envs.atari.config import AtariConfig
+from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner

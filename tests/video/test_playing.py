@@ -6,16 +6,15 @@ import torch
 
 from leap_rl.core.determinism import Precision, has_bfloat16_units
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.envs.atari.config import AtariConfig
-from leap_rl.envs.atari.envs import make_atari
 from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.settings import AtariSettings
+from leap_rl.envs.atari.settings import AtariConfig, AtariSettings
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.video.playing import Frame, Player, play
+from tests.envs.vectors import make_atari
 
 SETTINGS = AtariSettings(max_frames=64, sticky=0.25)
 PRECISIONS: list[Precision] = ["float32"]

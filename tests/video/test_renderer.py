@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leap_rl.video.renderer import FrameRenderer
+from leap_rl.video.clip import FrameRenderer
 
 
 @pytest.mark.parametrize("height", [210, 213, 250])

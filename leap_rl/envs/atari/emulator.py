@@ -26,7 +26,7 @@ import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.modes import find_mode
+from leap_rl.envs.atari.games import find_mode
 from leap_rl.envs.atari.preprocessing import WIDTH
 from leap_rl.envs.atari.settings import AtariSettings
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,11 +16,9 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.emulator import PAL_GAMES, Emulator, Starts, luminances, palette
-from leap_rl.envs.atari.games import ACTION_COUNTS
-from leap_rl.envs.atari.modes import find_mode
+from leap_rl.envs.atari.games import find_mode
 from leap_rl.envs.atari.preprocessing import FrameRenderer
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.envs.names import split_name
 from leap_rl.envs.state import (
     IDENTITY,
     State,
@@ -32,8 +29,7 @@ from leap_rl.envs.state import (
     split_bytes,
     text_array,
 )
-from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped, environment_seeds
-from leap_rl.envs.workers import make_vector
+from leap_rl.envs.vector import RestorableEnvs, Stepped, environment_seeds
 
 
 class AtariEnvs(RestorableEnvs):
@@ -49,11 +45,8 @@ class AtariEnvs(RestorableEnvs):
     observation at a game's end is the last two frames', where ale-py leaves it half updated
     (0.12.1).
 
-    Args:
-        game: a key of `games.ACTION_COUNTS`, or a mode's name in its canonical spelling.
-        num_envs: B.
-        settings: how the emulator is run.
-        first: the number of the first of these environments among all; for `workers`.
+    `game` is a key of `games.ACTION_COUNTS`, or a mode's name in its canonical spelling; `first` is
+    the number of the first of these environments among all, for `workers`.
     """
 
     def __init__(
@@ -167,7 +160,6 @@ class AtariEnvs(RestorableEnvs):
         self._lives[index] = start.lives
 
     def _emulate(self, index: int, action: int) -> int:
-        """Take one action, read the last two screens and return the reward."""
         emulator = self._emulators[index]
         ale, move = emulator.ale, emulator.actions[action]
         frameskip = self._settings.frameskip
@@ -186,7 +178,6 @@ class AtariEnvs(RestorableEnvs):
         return reward
 
     def _moves(self, index: int, move: int) -> list[int]:
-        """Return what is pressed in each frame of an agent step."""
         sticky = self._settings.sticky
         if not sticky:
             return [move] * self._settings.frameskip
@@ -205,12 +196,9 @@ class Shot:
     screen: NDArray[np.uint8]
     """[height, 160, 3]: the emulator's own picture, in RGB."""
     reward: int
-    """Of this frame."""
 
 
 class _Camera:
-    """Wraps an emulator and records each of its frames."""
-
     def __init__(self, ale: ALEInterface) -> None:
         self._ale = ale
         self.shots: list[Shot] = []
@@ -246,26 +234,3 @@ class RecordedAtari(AtariEnvs):
 def frames_per_s(game: str) -> int:
     """Return the television's frame rate in a game: 60 Hz (NTSC) or 50 Hz (PAL), to the nearest."""
     return 50 if find_mode(game).game in PAL_GAMES else 60
-
-
-def make_atari(
-    game: str,
-    *,
-    num_envs: int,
-    seed: int,
-    settings: AtariSettings | None = None,
-    processes: int = 1,
-) -> GameVector:
-    """Make B environments of one Atari game or mode (`pong@mode=1`), by default as in the paper.
-
-    `seed` is the sole source of randomness. `processes` step the environments, which changes no
-    bit.
-
-    Raises:
-        ValueError: there is no such game or mode, or `processes` does not lie in 1..B.
-    """
-    if split_name(game)[0] not in ACTION_COUNTS:
-        raise ValueError(f"game = {game!r}: no Atari game has that name (leap-rl games lists all)")
-    game = find_mode(game).name
-    make = partial(AtariEnvs, game, settings=settings or AtariSettings())
-    return make_vector(make, num_envs=num_envs, seed=seed, processes=processes)

@@ -88,7 +88,6 @@ def _differ(one: Any, two: Any) -> Any:
 
 @kernel
 def _find_changes(first: Any, second: Any, seen: Any, still: Any, changed: Any) -> None:
-    """Mark the rows that differ from the agent step before, and remember these."""
     for row in range(first.shape[0]):
         two, last = second[row], seen[row]
         stands = not _differ(first[row], two)
@@ -146,7 +145,6 @@ def _level(total: Any, multiplier: Any) -> Any:
 
 @kernel
 def _divide_rgb(sums: Any, multiplier: Any, pixels: Any) -> None:
-    """Write a row of 84 RGB pixels, of one frame."""
     for x in range(SCREEN):
         total = sums[x]
         for channel in range(3):
@@ -191,7 +189,6 @@ def _draw(
     sums: Any,
     channels: Any,
 ) -> None:
-    """Bring one environment's observation up to date."""
     _find_changes(words[0], words[1], seen[index], still[index], changed)
     if stacks.shape[1] != 0:
         # Gray and 4 frames, the common stack: a pixel is one word, its newest frame the top byte.
@@ -237,11 +234,8 @@ def _draw(
 class FrameRenderer:
     """Keeps the observations of B environments, and draws them from two screens at a time.
 
-    Args:
-        height: rows of the game's screen.
-        num_envs: B.
-        colors: uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB.
-        frames: how many an observation stacks, the oldest first.
+    `colors` are uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB. An
+    observation stacks `frames` of them, the oldest first.
     """
 
     screens: NDArray[np.uint8]

@@ -20,7 +20,8 @@ What the defaults rest on; "the paper" is its appendix "Experiment details: Atar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
 
 SCREEN = 84
 """Height and width of an observation, in pixels."""
@@ -31,16 +32,12 @@ LONGEST_STACK = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AtariSettings:
-    """How the emulator is run; the defaults are explained at the top of this module."""
+    """How the emulator is run; `AtariConfig` explains the fields, the top of the file defaults."""
 
     frameskip: int = 4
-    """Frames in an agent step. From 2 on the observation is the maximum of the last two."""
     noop_max: int = 30
-    """The most no-ops, of one frame each, at the start of an episode."""
     sticky: float = 0.0
-    """Probability that a frame repeats the action of the frame before it."""
     max_frames: int = 108_000
-    """Frames after which an episode is truncated; a multiple of `frameskip`."""
     grayscale: bool = False
     """One channel of luminance (ALE's own gray palette) instead of red, green and blue."""
     frame_stack: int = 1
@@ -49,7 +46,6 @@ class AtariSettings:
     """Press FIRE for `frameskip` frames, which are no agent step, before an episode's first
     observation, in games that have it."""
     life_loss_ends: bool = False
-    """Report the loss of a life, which learning then treats as an end; the episode continues."""
 
     def __post_init__(self) -> None:
         if self.frameskip < 1:
@@ -102,3 +98,59 @@ PRESETS: dict[str, AtariSettings] = {
   luminance of the pooled RGB frames; here, as in ale-py's own vector environment, it is the
   maximum of both frames' luminances.
 """
+
+
+AtariPreset = Literal["paper", "machado", "noframeskip"]
+
+
+@dataclass(frozen=True)
+class AtariConfig:
+    """How Atari games are run: a preset, and options that differ from it (null: none)."""
+
+    preset: AtariPreset = "paper"
+    """paper: RGB, one frame, up to 30 no-ops. machado: gray, 4 frames, sticky actions (Machado et
+    al. 2018, as in Dopamine). noframeskip: gray, 4 frames, no-ops, FIRE, and the loss of a life is
+    an end to learning (OpenAI Baselines, most A2C results)."""
+
+    frameskip: int | None = None
+    """Frames in an agent step. From 2 on the observation is the maximum of the last two."""
+
+    noop_max: int | None = None
+    """The most no-ops, of one frame each, at the start of an episode."""
+
+    sticky: float | None = None
+    """Probability that a frame repeats the action of the frame before it."""
+
+    max_frames: int | None = None
+    """Frames after which an episode is truncated; a multiple of frameskip."""
+
+    grayscale: bool | None = None
+    """One channel of luminance instead of red, green and blue."""
+
+    frame_stack: int | None = None
+    """Frames in an observation, one an agent step."""
+
+    fire_reset: bool | None = None
+    """Press FIRE before an episode's first observation, in games that have it."""
+
+    life_loss_ends: bool | None = None
+    """Learning treats the loss of a life as an end; the episode continues."""
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise ValueError(
+                f"task.atari.preset = {self.preset!r}: must be one of {', '.join(PRESETS)}"
+            )
+        try:
+            _ = self.settings
+        except ValueError as error:
+            raise ValueError(f"task.{error}") from None
+
+    @property
+    def settings(self) -> AtariSettings:
+        options = {one.name: getattr(self, one.name) for one in fields(AtariSettings)}
+        given = {name: value for name, value in options.items() if value is not None}
+        return replace(PRESETS[self.preset], **given)
+
+    def resolved(self) -> dict[str, Any]:
+        return {"preset": self.preset, **asdict(self.settings)}

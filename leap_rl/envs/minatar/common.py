@@ -17,7 +17,6 @@ SIZE = 10
 """Rows and columns, in cells."""
 
 NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
-"""The six actions."""
 
 WORDS = 624
 

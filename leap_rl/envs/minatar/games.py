@@ -169,7 +169,7 @@ def turned(cells: NDArray[np.uint16], orientation: int) -> NDArray[np.uint16]:
 
 
 def cell_table(things: Sequence[str], *, palette: bool) -> NDArray[np.uint8]:
-    """Return how a cell looks, uint8 [2**C, K], by the bits of what is in it of C kinds of things.
+    """Return how a cell looks, uint8 [2**C, K], by the bits of its C kinds of things.
 
     With `palette` in `COLORS` on black, so K = 3; otherwise 255 in the channel of each kind, K = C.
     """

@@ -33,7 +33,7 @@ from leap_rl.envs.state import (
     save_generators,
     text_array,
 )
-from leap_rl.envs.vector import GameVector, RestorableEnvs, Stepped, environment_seeds
+from leap_rl.envs.vector import RestorableEnvs, Stepped, environment_seeds
 
 GRID = 7
 """Rows and columns, in cells."""
@@ -50,7 +50,7 @@ _COUNTS = ("balls_left", "ball_rows", "ball_columns", "paddle_columns")
 
 
 class CatchEnvs(RestorableEnvs):
-    """B games of one of `tasks.catch.CATCH_GAMES`; what one plays does not depend on B."""
+    """B games of one of `tasks.suites.CATCH_GAMES`; what one plays does not depend on B."""
 
     balls_left: NDArray[np.int64]
     ball_rows: NDArray[np.int64]
@@ -127,7 +127,6 @@ class CatchEnvs(RestorableEnvs):
         self.paddle_columns[environments] = self._draw(GRID - PADDLE + 1, environments)
 
     def _draw(self, columns: int, environments: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Draw a column in each of the environments given, from its own generator."""
         return np.array([self._generators[index].integers(columns) for index in environments], int)
 
     def _render(self) -> NDArray[np.uint8]:
@@ -143,8 +142,3 @@ class CatchEnvs(RestorableEnvs):
         # The ball last: where it was caught it is seen in front of the paddle.
         cells[self._environments, ball_rows, :, self.ball_columns] = ball
         return observations
-
-
-def make_catch(name: str, *, num_envs: int, seed: int) -> GameVector:
-    """Make B environments of one of `CATCH_GAMES` from a seed."""
-    return GameVector(CatchEnvs(name, num_envs=num_envs), seed=seed)

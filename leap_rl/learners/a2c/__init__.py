@@ -1,4 +1,1 @@
-"""Advantage actor-critic without its environments, in torch alone.
-
-Nothing is imported here, so that reading `leap_rl.learners.config` costs no import of torch.
-"""
+"""Advantage actor-critic: the agent without its environments in torch alone, and its tasks."""

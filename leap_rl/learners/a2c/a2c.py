@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,14 +26,24 @@ from leap_rl.learners.a2c.loss import (
     a2c_gradient,
     a2c_loss,
 )
+from leap_rl.learners.a2c.returns import n_step_returns
 from leap_rl.learners.a2c.rmsprop import RMSProp, check_same_shape, norm
-from leap_rl.learners.a2c.unroll import Batch, Unroll
 from leap_rl.learners.config import GAINS, AgentConfig, PathLoss
 from leap_rl.learners.hardware import resolve
 from leap_rl.networks.actor_critic import ActorCritic, Outputs
 from leap_rl.networks.autograd import make_forward_backward
 from leap_rl.networks.encoders import LAST_LAYER, initialize, shared_part
 from leap_rl.networks.parameters import flatten_parameters, layout_of
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The data of one update; observations are not copied."""
+
+    observations: tuple[Tensor, ...]
+    """T of uint8 [B, H, W, C], those acted on."""
+    targets: Targets
+    """Each [T, B], or [T, B, D] of continuous actions of D numbers."""
 
 
 class A2CLearner:
@@ -55,11 +66,7 @@ class A2CLearner:
 
     Attributes:
         config: What it was built with, each `auto` resolved.
-        policies: What its policies are.
-        network: The encoder and the heads.
         flat: The network's parameters and gradients as vectors; the first P are the shared ones.
-        optimizer: RMSProp on `flat`.
-        action_generator: The random stream that actions are drawn from, on the CPU.
         step_length: Length of the last step of the shared parameters; none before the first.
         shared_size: P.
     """
@@ -75,14 +82,8 @@ class A2CLearner:
     ) -> None:
         """Draw the heads; the shared parameters are zero until `load_shared`.
 
-        Args:
-            config: The agent's settings; what is `auto` in them is resolved here.
-            observation_shape: (H, W, C), or (length,) of vectors.
-            policies: `Categorical` over so many actions, or `Gaussian` over actions of so many
-                numbers.
-            head_generator: For the heads, and for the encoder's linear layer where that is not
-                shared; used here alone.
-            action_generator: Drawn from by each `act`.
+        What is `auto` in the config is resolved here. The head generator draws the encoder's linear
+        layer too where that is not shared; `act` draws from the action generator.
 
         Raises:
             ValueError: The observations are too small for the encoder, or of another kind.
@@ -126,7 +127,9 @@ class A2CLearner:
             "policy": Weights(policy=1.0),
             "value": Weights(value=1.0),
         }
-        self._unroll = Unroll()
+        # Of each agent step, the arguments and results of `act`, and the arguments of `record`.
+        self._acted: list[tuple[Tensor, Outputs, Tensor]] = []
+        self._outcomes: list[tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]] = []
         self._unrolled: tuple[Outputs, Targets] | None = None
 
     @property
@@ -135,11 +138,8 @@ class A2CLearner:
         return self.flat.vector[: self.shared_size]
 
     def load_shared(self, theta: Tensor) -> None:
-        """Copy the shared parameters in, float32 [P]. Heads and optimizer stay as they are.
-
-        Only between updates.
-        """
-        assert not self._unroll, "an unroll is under way"
+        """Copy the shared parameters in, float32 [P], between updates; the rest stays as it is."""
+        assert not self._acted, "an unroll is under way"
         assert theta.shape == self.shared.shape, (tuple(theta.shape), self.shared_size)
         self.shared.copy_(theta)
         self.step_length = None  # no step of the optimizer led here
@@ -153,12 +153,13 @@ class A2CLearner:
 
         The observations are not copied: they must not change as long as a `Batch` holds them.
         """
-        if not self._unroll:
+        assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
+        if not self._acted:
             self.passes.forget()  # an earlier unroll whose gradient was not taken
         predictions = _on_cpu(self.passes.record(observations))
         # Drawn on the CPU, from a stream that is the same on every device.
         actions = self.policies.sample(predictions.logits, self.action_generator)
-        self._unroll.act(observations, predictions, actions)
+        self._acted.append((observations, predictions, actions))
         return actions
 
     def record(
@@ -178,7 +179,8 @@ class A2CLearner:
             last_observations: For each environment that was cut off, by index, that episode's own
                 last observation, uint8 [H, W, C].
         """
-        self._unroll.record(rewards, terminated, truncated, last_observations)
+        assert len(self._acted) == len(self._outcomes) + 1, "nothing was acted"
+        self._outcomes.append((rewards, terminated, truncated, last_observations))
 
     def losses(self, next_observations: Tensor) -> tuple[A2CLoss, Batch]:
         """Return the loss of the unroll since the last call, and its batch.
@@ -186,16 +188,30 @@ class A2CLearner:
         Clips the rewards, bootstraps from `next_observations`, uint8 [B, H, W, C], those to be
         acted on next, and forgets the unroll.
         """
-        predictions, batch = self._unroll.finish(
-            next_observations,
-            value_of=lambda observations: self.passes.forward(observations).values.cpu(),
-            reward_clip=self._reward_clip,
+        assert self._acted, "an unroll needs at least one agent step"
+        assert len(self._acted) == len(self._outcomes), "the last step was not recorded"
+        observations, predictions, actions = zip(*self._acted, strict=True)
+        logits, values = (torch.stack(parts) for parts in zip(*predictions, strict=True))
+        *ends, last_observations = zip(*self._outcomes, strict=True)
+        rewards, terminated, truncated = (torch.stack(parts) for parts in ends)
+        truncation_values = torch.zeros_like(rewards)
+        cut_off = truncated & ~terminated
+        last = [last_observations[t][b] for t, b in cut_off.nonzero().tolist()]
+        if last:
+            truncation_values[cut_off] = self.passes.forward(torch.stack(last)).values.cpu()
+        returns = n_step_returns(
+            rewards.clamp(-self._reward_clip, self._reward_clip),
+            terminated=terminated,
+            truncated=truncated,
+            truncation_values=truncation_values,
+            bootstrap_values=self.passes.forward(next_observations).values.cpu(),
             gamma=self.config.gamma,
         )
-        self._unroll = Unroll()
-        self._unrolled = (predictions, batch.targets)
-        loss = a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
-        return loss, batch
+        targets = Targets(torch.stack(actions), returns=returns, advantages=returns - values)
+        self._acted, self._outcomes = [], []
+        self._unrolled = (Outputs(logits, values), targets)
+        loss = a2c_loss(self.policies, *self._unrolled, self._weights["total"])
+        return loss, Batch(observations, targets)
 
     def backward(self) -> Tensor:
         """Return the gradient of the path loss by the shared parameters, float32 [P].
@@ -233,8 +249,7 @@ class A2CLearner:
         return a2c_loss(self.policies, predictions, batch.targets, self._weights["total"])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return copies of all that the future depends on; only between updates."""
-        assert not self._unroll, "an unroll is under way"
+        assert not self._acted, "an unroll is under way"
         state = {
             "parameters": self.flat.vector.clone(),
             "actions": self.action_generator.get_state(),
@@ -245,7 +260,7 @@ class A2CLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        assert not self._unroll, "an unroll is under way"
+        assert not self._acted, "an unroll is under way"
         check_same_shape("parameters", state["parameters"], self.flat.vector)
         prefix = "optimizer."
         parts = {
@@ -261,7 +276,6 @@ class A2CLearner:
         self.passes.refresh()
 
     def _backward(self, part: PathLoss, *, forget: bool) -> None:
-        """Overwrite `flat.grad` with the gradient of a part of the loss."""
         assert self._unrolled is not None, "losses comes before its gradient"
         gradient = a2c_gradient(self.policies, *self._unrolled, self._weights[part])
         device = self.flat.vector.device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from leap_rl.learners.config import AgentConfig
@@ -27,19 +27,16 @@ class A2C(GameLearner):
     saves_player = True
 
     def resolved_agent(self) -> AgentConfig:
-        """Return the agents' options with the device and the precision of this machine, too."""
         from leap_rl.learners.hardware import resolve
 
-        return replace(resolve(super().resolved_agent()), algorithm=self.name)
+        return resolve(super().resolved_agent())
 
     def check_processor(self) -> None:
-        """Refuse a machine without the device, the precision's units, or the encoder's file."""
         from leap_rl.learners.hardware import check_machine
 
         check_machine(self.agent)
 
     def __call__(self, spec: TaskSpec) -> Task:
-        """Make the task of an agent that learns the game."""
         from leap_rl.learners.a2c.task import ActorCriticTask
 
         return ActorCriticTask(self, spec)

@@ -3,9 +3,8 @@
     policy  = −mean(log π(a)·(R − V))       value = mean((R − V)²)       entropy = mean(H(π))
 
 The advantages R − V that weigh the policy's term are constants, as the returns R are. The gradients
-of one agent step's terms are ∂(R − V)²/∂V = 2·(V − R) and those of `categorical.py` or
-`gaussian.py`. They are written out, in compiled loops: a batch of 80 agent steps costs autograd a
-hundred calls.
+of one agent step's terms are ∂(R − V)²/∂V = 2·(V − R) and those of `distributions.py`. They are
+written out, in compiled loops: a batch of 80 agent steps costs autograd a hundred calls.
 
 N: agent steps in the batch, the unroll times the environments. L: logits, the numbers that make up
 a policy: one an action, or a mean and a log standard deviation for each of an action's numbers.
@@ -36,7 +35,6 @@ class A2CLoss(NamedTuple):
     """Mean entropy of the policy, in nats."""
 
     def path_loss(self, name: PathLoss) -> Tensor:
-        """Return the part that is the f of the gradient path."""
         part: Tensor = getattr(self, name)
         return part
 
@@ -114,7 +112,6 @@ def a2c_gradient(
 
 
 def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
-    """Return logits [N, L], values, actions, returns and advantages [N, ...], contiguous."""
     logits = predictions.logits.contiguous().flatten(0, -2)
     actions = targets.actions.contiguous().flatten(0, targets.returns.dim() - 1)
     values, returns, advantages = (
@@ -126,7 +123,6 @@ def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any,
 
 @kernel
 def _add_losses(values: Any, returns: Any, sums: Any) -> None:
-    """Add each agent step's term of the values to the sum [1]."""
     for n in range(len(values)):
         error = 1.0 * returns[n] - values[n]
         sums[0] += error * error
@@ -134,7 +130,6 @@ def _add_losses(values: Any, returns: Any, sums: Any) -> None:
 
 @kernel
 def _write_gradient(values: Any, returns: Any, weight: float, values_grad: Any) -> None:
-    """Write the gradients of the terms of `_add_losses`, weighted, over N."""
     count = len(values)
     for n in range(count):
         values_grad[n] = weight * 2.0 * (1.0 * values[n] - returns[n]) / count

@@ -33,12 +33,7 @@ _LANES = 16
 
 
 class RMSProp:
-    """Changes all parameters at once; `start` says what v is before the first update.
-
-    Attributes:
-        mean_square: float32 [N], v.
-        updates: How many steps were taken.
-    """
+    """Changes all parameters at once; `start` says what v is before the first update."""
 
     def __init__(
         self,

@@ -14,23 +14,17 @@ from torch import Tensor
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.envs.vector import EpisodeEnd, VectorStep
-from leap_rl.learners.a2c.a2c import A2CLearner
-from leap_rl.learners.a2c.categorical import Categorical
-from leap_rl.learners.a2c.gaussian import Gaussian
+from leap_rl.learners.a2c.a2c import A2CLearner, Batch
+from leap_rl.learners.a2c.distributions import Categorical, Gaussian
 from leap_rl.learners.a2c.loss import A2CLoss
-from leap_rl.learners.a2c.unroll import Batch
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.game_task import GameTask, with_prefix
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 
 class ActorCriticTask(GameTask):
-    """Learns one game by A2C.
-
-    Attributes:
-        learner: The agent.
-    """
+    """Learns one game by A2C."""
 
     def __init__(self, learner: GameLearner, spec: TaskSpec) -> None:
         super().__init__(learner, spec)
@@ -44,11 +38,9 @@ class ActorCriticTask(GameTask):
 
     @property
     def device(self) -> torch.device:
-        """Where the points of its gradient path lie."""
         return self.learner.flat.vector.device
 
     def advance(self, observe: Observe) -> Progress:
-        """Act for T agent steps in each environment, then update once."""
         loss, batch, episodes, rewards = self._unroll()
         observe(self._point_of(loss, self.learner.backward()))
         self.learner.step()
@@ -88,8 +80,6 @@ class ActorCriticTask(GameTask):
         super()._restore_own(state)
 
     def _unroll(self) -> tuple[A2CLoss, Batch, list[EpisodeEnd], float]:
-        """Act for T agent steps; returns the sum of their raw rewards last."""
-
         def record(step: VectorStep) -> None:
             self.learner.record(
                 torch.from_numpy(step.rewards),

@@ -95,10 +95,7 @@ class ClassifierLearner:
     The parameters and the gradient of an update stay readable until the next one is done. Between
     `step` and the next `backward` the learner is its `parameters` and nothing else.
 
-    Attributes:
-        network: Encoder and last layer.
-        flat: Their parameters and gradients as vectors; the first P are the shared ones.
-        shared_size: P.
+    `flat` has all parameters and gradients as vectors; the first P are the shared ones.
     """
 
     def __init__(
@@ -145,13 +142,12 @@ class ClassifierLearner:
         self.flat.vector.copy_(vector)
 
     def metrics(self, batch: Batch) -> Metrics:
-        """Return the loss of a batch, with its graph, and its error."""
         with self._casting():
             logits = self.network(batch.images)
         return metrics(logits.to(self.parameters.dtype), batch.labels)
 
     def backward(self, loss: Tensor) -> Tensor:
-        """Compute the gradient and return its shared part, [P], a view until the next but one."""
+        """Return the gradient's shared part, [P], a view until the next but one."""
         self.flat.zero_grad()
         torch.autograd.backward(loss)
         return self.flat.grad[: self.shared_size]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.tasks.images.config import CLASSES
-from leap_rl.tasks.omniglot import OmniglotSuite
+from leap_rl.tasks.suites import OmniglotSuite
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,18 +26,12 @@ class Classifier(Learner):
     plain_descent = True
     differentiable = True
 
-    def resolved_agent(self) -> AgentConfig:
-        """Return the options as they are, with the learner's name."""
-        return replace(self.agent, algorithm=self.name)
-
     def check_processor(self) -> None:
-        """Refuse a machine without the precision's units."""
         from leap_rl.core.determinism import check_precision
 
         check_precision("agent.classifier.precision", self.agent.classifier.precision)
 
     def __call__(self, spec: TaskSpec) -> Task:
-        """Make the task of learning an alphabet."""
         from leap_rl.learners.classifier.task import OmniglotTask
 
         suite = self.task.suite
@@ -54,14 +47,12 @@ class Classifier(Learner):
         )
 
     def shared_layout(self) -> Layout:
-        """Return the layout of what the classifiers share."""
         from leap_rl.learners.classifier.classifier import make_classifier, shared_layout
         from leap_rl.networks.parameters import layout_of
 
         return shared_layout(layout_of(make_classifier(CLASSES)), self.agent.classifier.share)
 
     def random_initialization(self, seed: int) -> Tensor:
-        """Draw a classifier, and return what is shared of it."""
         import torch
 
         from leap_rl.learners.classifier.classifier import make_classifier

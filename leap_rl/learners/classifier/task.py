@@ -22,26 +22,20 @@ from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.classifier.augmentation import random_affine
 from leap_rl.learners.classifier.classifier import Batch, ClassifierLearner
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
-from leap_rl.learners.classifier_config import ClassifierConfig
+from leap_rl.learners.config import ClassifierConfig
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.images.config import CLASSES, TRAINING_IMAGES, VALIDATION_IMAGES
 
 
 class OmniglotTask(DescentTask):
     """Learns to tell 20 characters of one alphabet.
 
-    Args:
-        spec: The alphabet, and the seed that the last layer, batches and augmentation come from.
-        images: uint8 [20 characters, 20 drawers, H, W], the last five drawers for validation.
-        updates: The budget, K.
-        batch_size: Images in an update's batch.
-        config: How it is learned.
-        loss_difference: Whether to compute each batch's loss after the update too.
-        second_order: Whether the end's gradient is by the start, through all updates, on the
-            validation images ("MAML differs from Leap in that it evaluates the meta objective on
-            a held-out test set"), rather than by the end, on one more batch.
+    `images` are uint8 [20 characters, 20 drawers, H, W], the last five drawers for validation. If
+    `second_order`, the end's gradient is by the start, through all updates, on the validation
+    images ("MAML differs from Leap in that it evaluates the meta objective on a held-out test
+    set"), rather than by the end, on one more batch.
     """
 
     def __init__(
@@ -84,7 +78,6 @@ class OmniglotTask(DescentTask):
         self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def advance(self, observe: Observe) -> Progress:
-        """Take one step of gradient descent; validate where it is due."""
         batch = self.batch(self._updates)
         metrics = self.learner.metrics(batch)
         gradient = self.learner.backward(metrics.loss)
@@ -138,7 +131,6 @@ class OmniglotTask(DescentTask):
         return Batch(images, self._labels[indices])
 
     def _order(self, epoch: int) -> Tensor:
-        """Return the order in which one round through the training images shows them."""
         if self._epoch[0] != epoch:
             generator = self._generator(Purpose.DATA, "order", epoch)
             self._epoch = (epoch, torch.randperm(len(self._training), generator=generator))

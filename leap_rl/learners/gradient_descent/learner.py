@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
-from leap_rl.tasks.quadratic import QuadraticSuite
+from leap_rl.tasks.suites import QuadraticSuite
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,24 +24,20 @@ class GradientDescent(Learner):
     options = ("lr",)
     plain_descent = True
 
-    def resolved_agent(self) -> AgentConfig:
-        """Return the options as they are, with the learner's name."""
-        return replace(self.agent, algorithm=self.name)
-
     def __call__(self, spec: TaskSpec) -> Task:
-        """Make the task of descending a bowl."""
         from leap_rl.learners.gradient_descent.task import QuadraticTask
 
         return QuadraticTask(spec, lr=self.agent.lr, **self.descent_arguments())
 
     def shared_layout(self) -> Layout:
-        """Return the layout of the point."""
-        from leap_rl.learners.gradient_descent.task import shared_layout
+        from leap_rl.learners.gradient_descent.task import DIMENSION
+        from leap_rl.networks.parameters import Layout, Leaf
 
-        return shared_layout()
+        return Layout((Leaf("theta", (DIMENSION,), 0),), DIMENSION)
 
     def random_initialization(self, seed: int) -> Tensor:
-        """Draw a point."""
-        from leap_rl.learners.gradient_descent.task import random_initialization
+        import torch
 
-        return random_initialization(seed)
+        from leap_rl.learners.gradient_descent.task import DIMENSION
+
+        return torch.randn(DIMENSION, generator=torch.Generator().manual_seed(seed))

@@ -22,8 +22,7 @@ from torch import Tensor
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.task import Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
-from leap_rl.networks.parameters import Layout, Leaf
+from leap_rl.meta.gradient_path import Point
 
 DIMENSION = 32
 """P: few enough to look at, and more than one cache line of the flat vector."""
@@ -68,7 +67,6 @@ class QuadraticTask(DescentTask):
         self._noise = torch.Generator().manual_seed(derive_seed(spec.seed, Purpose.DATA))
 
     def advance(self, observe: Observe) -> Progress:
-        """Take one step of gradient descent."""
         displacement = self._displacement()
         loss, gradient = quadratic_loss(self._theta, self._bowl, displacement)
         observe(self._point(self._theta, loss, gradient))
@@ -77,7 +75,6 @@ class QuadraticTask(DescentTask):
         return self._progress({"total": float(loss)})
 
     def end_point(self, *, with_grad: bool) -> Point:
-        """Return the last point with one more batch's loss."""
         loss, gradient = quadratic_loss(self._theta, self._bowl, self._displacement())
         return self._point(self._theta, loss, gradient if with_grad else None)
 
@@ -92,20 +89,9 @@ class QuadraticTask(DescentTask):
         self._noise.set_state(torch.from_numpy(state["noise"].copy()))
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return a copy of the parameters."""
         return {"theta": self._theta.clone()}
 
     def _displacement(self) -> Tensor:
         noise = torch.randn(DIMENSION, generator=self._noise)
         deviation: float = NOISE / self._agent_steps_per_update**0.5
         return deviation * noise
-
-
-def shared_layout() -> Layout:
-    """Return the layout of a bowl's parameters."""
-    return Layout((Leaf("theta", (DIMENSION,), 0),), DIMENSION)
-
-
-def random_initialization(seed: int) -> Tensor:
-    """Draw a starting point, float32 [P], from N(0, 1)."""
-    return torch.randn(DIMENSION, generator=torch.Generator().manual_seed(seed))

@@ -9,15 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leap_rl.learners.rllib.env import LeapEnv
-    from leap_rl.learners.rllib.module import LeapEncoderModule
+    from leap_rl.learners.rllib.module import LeapEncoderModule, LeapEnv
 
 __all__ = ["LeapEncoderModule", "LeapEnv"]
 
-_MODULE_OF = {"LeapEncoderModule": "module", "LeapEnv": "env"}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    return getattr(import_module(f"{__name__}.module"), name)

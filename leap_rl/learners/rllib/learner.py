@@ -20,10 +20,7 @@ LARGEST_MINIBATCH = 128
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(GameLearner):
-    """RLlib's PPO: its environment runner, its learner, its Adam, in the trainer's process.
-
-    It is restored by learning again from its start.
-    """
+    """RLlib's PPO in the trainer's process, which is restored by learning again from its start."""
 
     name = "rllib:PPO"
     options: ClassVar[tuple[str, ...]] = (
@@ -35,7 +32,6 @@ class PPO(GameLearner):
 
     @classmethod
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
-        """Refuse batches that PPO cannot split, and ends of lives within an episode, too."""
         super().check(task, agent, env_processes)
         batch, size = task.agent_steps_per_update, agent.rllib.minibatch_size
         if size != "auto" and size > batch:
@@ -52,19 +48,13 @@ class PPO(GameLearner):
 
     @property
     def agent_config(self) -> AgentConfig:
-        """The agents' options, with a size of minibatches that fits."""
         agent = super().agent_config
         if agent.rllib.minibatch_size == "auto":
             size = min(LARGEST_MINIBATCH, self.task.agent_steps_per_update)
             agent = replace(agent, rllib=replace(agent.rllib, minibatch_size=size))
         return agent
 
-    def resolved_agent(self) -> AgentConfig:
-        """Return the agents' options with the learner's name."""
-        return replace(super().resolved_agent(), algorithm=self.name)
-
     def __call__(self, spec: TaskSpec) -> Task:
-        """Make the task of a PPO agent that learns the game."""
         from leap_rl.learners.rllib.task import PPOTask
 
         return PPOTask(self, spec)

@@ -1,4 +1,4 @@
-"""The encoder and its heads as an RLModule, for RLlib's PPO, APPO and IMPALA (new API stack).
+"""Our games and our encoder with heads for RLlib's PPO, APPO and IMPALA (new API stack).
 
 B: observations in a batch. L: logits. F: features.
 """
@@ -22,6 +22,7 @@ from ray.rllib.core.rl_module.apis import (
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
+from leap_rl.envs.single import GameEnv
 from leap_rl.learners.config import GAINS, InitialWeights
 from leap_rl.networks.custom import EncoderSpec
 from leap_rl.networks.encoders import blank, features_of, initialize, random_encoder
@@ -32,6 +33,16 @@ OPTIONS = (
     *("initial_weights", "value_gain"),
 )
 """What `model_config` may have."""
+
+
+class LeapEnv(GameEnv):
+    """A game as our agents see it; the config has the arguments of `GameEnv` by name.
+
+    config.environment(LeapEnv, env_config={"game": "breakout", "atari": "noframeskip"})
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(**config)
 
 
 class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, InferenceOnlyAPI):
@@ -72,9 +83,8 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
     def setup(self) -> None:
         """Build the network; RLlib calls this once.
 
-        Raises:
-            ValueError: An option is not known or has no such value, the initialization cannot be
-                read, or it is for other observations; or actions are neither discrete nor a Box.
+        ValueError: an option is not known or has no such value, the initialization cannot be read,
+        or it is for other observations; or actions are neither discrete nor a Box.
         """
         given: Any = self.model_config or {}
         options = _options(given)
@@ -109,36 +119,29 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
         initialize(self.value, draws, gain=gains["value"] if value_gain is None else value_gain)
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits [B, L]."""
         return {Columns.ACTION_DIST_INPUTS: self.policy(self.encoder(batch[Columns.OBS]))}
 
     def _forward_train(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits, and the features for `compute_values`."""
         features = self.encoder(batch[Columns.OBS])
         return {Columns.ACTION_DIST_INPUTS: self.policy(features), Columns.EMBEDDINGS: features}
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return the values [B], of the features [B, F] if they are known already."""
         if embeddings is None:
             embeddings = self.encoder(batch[Columns.OBS])
         values: Tensor = self.value(embeddings)
         return values.squeeze(-1)
 
     def get_non_inference_attributes(self) -> list[str]:
-        """Return what acting does without."""
         return ["value", "_target_encoder", "_target_policy"]
 
     def make_target_networks(self) -> None:
-        """Copy what APPO compares the policy with."""
         self._target_encoder = make_target_network(self.encoder)
         self._target_policy = make_target_network(self.policy)
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
-        """Return each network with its copy."""
         return [(self.encoder, self._target_encoder), (self.policy, self._target_policy)]
 
     def forward_target(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Return the logits [B, L] of the copies."""
         logits = self._target_policy(self._target_encoder(batch[Columns.OBS]))
         return {TARGET_NETWORK_ACTION_DIST_INPUTS: logits}
 
@@ -146,17 +149,7 @@ class LeapEncoderModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI, Infer
 def load_encoder(
     initialization: str, observation_shape: tuple[int, ...], *, trust_imports: bool = False
 ) -> tuple[nn.Module, EncoderSpec]:
-    """Return the encoder of an initialization, and which it is.
-
-    Args:
-        initialization: `pretrained:NAME`, `hf://USER/REPO`, `hf://USER/REPO@REVISION`, or a folder
-            that `leap-rl export` wrote.
-        observation_shape: What it is to take.
-        trust_imports: Whether the module may be imported that defines it.
-
-    Raises:
-        ValueError: It cannot be read, or takes other observations.
-    """
+    """Return the encoder of an initialization and which it is; errors as in `pretrained.load`."""
     exported = pretrained.named(initialization)
     takes = exported.card.observation_shape
     if takes != observation_shape:
@@ -169,7 +162,6 @@ def load_encoder(
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a `model_config`; ValueError if one is unknown or out of range."""
     options = {**dict.fromkeys(OPTIONS), "initial_weights": "torch"}
     # RLlib adds what its own modules share; its own name means nothing here.
     given = {name: value for name, value in given.items() if name != "vf_share_layers"}

@@ -15,7 +15,7 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
 from leap_rl.learners.rllib.module import LeapEncoderModule
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.parameters import layout_of, load_parameters
 
 
@@ -23,14 +23,8 @@ class ObservedPPOLearner(PPOTorchLearner):
     """PPO's learner for one `LeapEncoderModule`, in this process.
 
     The loss of a point is the whole loss of the update's minibatch, and its gradient that before
-    any clipping.
-
-    Attributes:
-        observe: Sees the encoder before each update; none to measure `points` and update nothing.
-        evaluates_again: Whether to compute each minibatch's loss after its update too.
-        points: What was measured.
-        updates: Steps of the optimizer so far.
-        losses: Those of the updates since they were last taken.
+    any clipping. `observe` sees the encoder before each update; without it, `points` are measured
+    and nothing is updated. `losses` are those of updates since they were last taken.
     """
 
     observe: Callable[[Point], None] | None
@@ -40,7 +34,6 @@ class ObservedPPOLearner(PPOTorchLearner):
     losses: list[float]
 
     def build(self) -> None:
-        """Build the network and its optimizer; RLlib calls this."""
         super().build()
         self.observe, self.evaluates_again = None, False
         self.points, self.losses, self.updates = [], [], 0
@@ -50,28 +43,23 @@ class ObservedPPOLearner(PPOTorchLearner):
 
     @property
     def network(self) -> LeapEncoderModule:
-        """The module that is learned."""
         network = self.module[DEFAULT_MODULE_ID].unwrapped()
         assert isinstance(network, LeapEncoderModule)
         return network
 
     def theta(self) -> Tensor:
-        """Return a copy of the encoder's parameters, float32 [P]."""
         return self._layout.pack(dict(self.network.encoder.named_parameters()))
 
     def load_theta(self, theta: Tensor) -> None:
-        """Copy parameters, float32 [P], into the encoder."""
         load_parameters(self.network.encoder, self._layout.named(theta))
 
     def compute_loss_for_module(self, **given: Any) -> Tensor:
-        """Return the loss of a minibatch."""
         self._minibatch = given
         loss: Any = super().compute_loss_for_module(**given)
         assert isinstance(loss, Tensor)
         return loss
 
     def compute_gradients(self, loss_per_module: dict[str, Any], **kwargs: Any) -> Any:
-        """Return the gradients; keep the path's."""
         gradients = super().compute_gradients(loss_per_module, **kwargs)
         grads = {
             name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -86,7 +74,6 @@ class ObservedPPOLearner(PPOTorchLearner):
         return gradients
 
     def apply_gradients(self, gradients_dict: Any) -> None:
-        """Show the point, and take the optimizer's step from it."""
         if self.observe is None:
             self.points.append(self._point)
             return

@@ -28,7 +28,7 @@ from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.rllib.module import LeapEncoderModule
 from leap_rl.learners.rllib.observed import ObservedPPOLearner
 from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskState
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import Point
 
 _SEEDS = 2**31
 """What numpy's global stream is seeded with lies below twice that."""
@@ -66,27 +66,22 @@ class PPOTask:
 
     @property
     def done(self) -> bool:
-        """Whether the budget is used up."""
         return self._agent_steps == self._config.agent_steps
 
     @property
     def agent_steps_total(self) -> int:
-        """The budget."""
         return self._config.agent_steps
 
     @property
     def device(self) -> torch.device:
-        """Where the points of its gradient path lie."""
         return torch.device("cpu")
 
     def start(self, shared: Tensor) -> None:
-        """Copy the encoder, float32 [P]; the heads are drawn."""
         self._start = shared.clone()
         self._learner.load_theta(shared)
         self._show_runner()
 
     def advance(self, observe: Observe) -> Progress:
-        """Sample a batch, and make all updates that PPO makes of it; each is observed."""
         learner = self._learner
         learner.observe = observe
         samples = self._sample()
@@ -114,7 +109,6 @@ class PPOTask:
         return point if with_grad else replace(point, grad=None)
 
     def state(self) -> TaskState:
-        """Return the start, how far the task came, and the parameters there."""
         return {
             "start": self._start.numpy().copy(),
             "iterations": np.array(self._iterations),
@@ -133,17 +127,14 @@ class PPOTask:
             )
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
-        """Raise ValueError: RLlib's agents cannot be carried over."""
         raise ValueError(
             "agents of agent.algorithm = rllib:PPO cannot be carried over to another round"
         )
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of the parameters, named encoder.*, policy.* and value.*."""
         return {name: part.clone() for name, part in self._learner.network.state_dict().items()}
 
     def close(self) -> None:
-        """Close the environments."""
         self._runner.stop()
 
     def _sample(self) -> Any:
@@ -159,7 +150,6 @@ class PPOTask:
         )
 
     def _show_runner(self) -> None:
-        """Let the environment runner act by the learner's parameters."""
         state = self._learner.get_state(components="rl_module", inference_only=True)
         self._runner.set_state({"rl_module": state["rl_module"]})
 
@@ -190,7 +180,6 @@ class _TaskEnv(SingleEnv):
 
 
 def _ppo(learner: GameLearner, spec: TaskSpec) -> Any:
-    """Return the config of PPO, all of it in this process."""
     config, agent = learner.task, learner.agent_config
     own = agent.rllib
     clip = agent.max_grad_norm

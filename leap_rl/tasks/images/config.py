@@ -18,7 +18,6 @@ PUBLISHED_HELD_OUT = 10
 MOST_PRETRAINING = 25
 
 SOURCE = "https://github.com/brendenlake/omniglot/tree/master/python"
-"""Where the images are published."""
 
 POOLS = ("pretraining", "held_out", "all")
 """Names that stand for several alphabets in task.games."""

@@ -1,9 +1,13 @@
-"""Reads Omniglot as it is published: SPLIT/Alphabet/characterNN/NNNN_DD.png, in folders or zips.
+"""Omniglot's images as they are published, and which of them make a task.
 
-Lake, Salakhutdinov and Tenenbaum, "Human-level concept learning through probabilistic program
-induction", Science 2015: 50 alphabets, 20 images of each character, one by each of 20 drawers.
-DD is the drawer. The "minimal" splits repeat alphabets of each other and of `images_background`;
-an alphabet counts once.
+SPLIT/Alphabet/characterNN/NNNN_DD.png, in folders or zips; DD is the drawer. Lake, Salakhutdinov,
+Tenenbaum, "Human-level concept learning through probabilistic program induction", 2015: 50
+alphabets, 20 images of each character, one by each of 20 drawers. The "minimal" splits repeat
+alphabets of each other and of `images_background`; an alphabet counts once.
+
+The draws of `task.omniglot.split` belong to the data, not to a run: an alphabet is the same task in
+every run of the same split, as a game is the same game, and a held-out alphabet of one run is held
+out in all of them.
 """
 
 from __future__ import annotations
@@ -13,15 +17,26 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leap_rl.tasks.images.config import SOURCE, TRAINING_IMAGES, VALIDATION_IMAGES
+from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.tasks.images.config import (
+    CLASSES,
+    MOST_PRETRAINING,
+    POOLS,
+    PUBLISHED_HELD_OUT,
+    SOURCE,
+    TRAINING_IMAGES,
+    VALIDATION_IMAGES,
+    OmniglotConfig,
+)
 
 DRAWERS = TRAINING_IMAGES + VALIDATION_IMAGES
 """Who drew each character once."""
@@ -30,7 +45,6 @@ SPLITS = (
     *("images_background", "images_evaluation"),
     *("images_background_small1", "images_background_small2"),
 )
-"""The parts in which Omniglot is published."""
 
 PNG_START, PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
@@ -53,10 +67,9 @@ class Omniglot:
 
 @lru_cache(maxsize=4)
 def read_omniglot(path: str) -> Omniglot:
-    """Read all images, once in a process; ValueError if there are none, or others.
+    """Read all images in a folder of `SPLITS`, unpacked or as zips, or in one of these.
 
-    Args:
-        path: A folder that holds one or more of `SPLITS`, unpacked or as zips; or one of them.
+    Once in a process; ValueError if there are none, or others.
     """
     found: dict[str, dict[str, list[tuple[str, bytes]]]] = {}
     source_of: dict[str, Path] = {}
@@ -114,10 +127,7 @@ def decode(png: bytes) -> NDArray[np.uint8]:
 
 
 def downsample(image: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    """Return a square image [S, S] made smaller, [side, side].
-
-    Each pixel is the mean over the area that it covers.
-    """
+    """Return an image [S, S] as [side, side], each pixel the mean over the area that it covers."""
     weights = _coverage(image.shape[0], side)
     means: NDArray[np.float64] = weights @ image @ weights.T
     return means
@@ -134,7 +144,6 @@ def _coverage(size: int, side: int) -> NDArray[np.float64]:
 
 
 def _sources(path: Path) -> list[Path]:
-    """Return a path's folders and zips, in the order of `SPLITS`; ValueError if it is not there."""
     if not path.exists():
         raise ValueError(
             f"task.data = {path}: there is no such file or folder; Omniglot's "
@@ -161,3 +170,80 @@ def _images(source: Path) -> Iterator[tuple[tuple[str, ...], bytes]]:
                     yield tuple(place), archive.read(name)
     except (zipfile.BadZipFile, OSError, zlib.error, RuntimeError) as error:  # or is encrypted
         raise ValueError(f"task.data: {source} cannot be read as a zip: {error}") from None
+
+
+def resolve_alphabets(
+    asked: Sequence[str], data: Omniglot, config: OmniglotConfig
+) -> tuple[str, ...]:
+    """Return the alphabets that `task.games` names; ValueError for an unknown or double one."""
+    usable = [name for name, characters in data.alphabets.items() if len(characters) >= CLASSES]
+    names: list[str] = []
+    for name in asked:
+        if name == "all":
+            names += usable  # nothing needs to be held out for them
+        elif name in POOLS:
+            names += alphabet_pools(usable, config)[name]
+        elif name in usable:
+            names.append(name)
+        elif name in data.alphabets:
+            raise ValueError(
+                f"task.games: {name!r} has {len(data.alphabets[name])} characters, and a task "
+                f"takes {CLASSES}; leave it out, as the paper does"
+            )
+        else:
+            close = get_close_matches(name, usable, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(usable)}"
+            raise ValueError(f"task.games: {name!r} is no alphabet in task.data; {hint}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"task.games = {names}: name at least one alphabet, each once")
+    return tuple(names)
+
+
+def alphabet_pools(usable: Sequence[str], config: OmniglotConfig) -> dict[str, list[str]]:
+    """Part alphabets into those to pretrain on and those to hold out; ValueError if too few."""
+    # Sorting by a keyed hash: an alphabet more in the data moves no other one in the order.
+    order = sorted(
+        usable, key=lambda name: derive_seed(config.split, Purpose.DATA, "alphabets", name)
+    )
+    count = min(PUBLISHED_HELD_OUT, max(1, len(order) // 3))
+    count = count if config.held_out == "auto" else config.held_out
+    if count >= len(order):
+        raise ValueError(
+            f"task.omniglot.held_out = {count}: the data has {len(order)} alphabets with at least "
+            f"{CLASSES} characters, and one at least must be left to pretrain on"
+        )
+    held_out, rest = order[:count], order[count:]
+    most = min(MOST_PRETRAINING, len(rest)) if config.pretraining == "auto" else config.pretraining
+    if most > len(rest):
+        raise ValueError(
+            f"task.omniglot.pretraining = {most}: {len(rest)} alphabets are left, of "
+            f"{len(order)} with at least {CLASSES} characters and {count} held out; "
+            f"take at most {len(rest)}, or hold out fewer"
+        )
+    return {"pretraining": rest[:most], "held_out": held_out}
+
+
+@lru_cache(maxsize=64)
+def task_images(path: str, alphabet: str, split: int) -> NDArray[np.uint8]:
+    """Return a task's images, uint8 [20 characters, 20 drawers, 28, 28], read-only.
+
+    The last five of the drawers are those that validate. `split` says which draw of characters and
+    drawers is meant. ValueError if an image is damaged.
+    """
+    characters = read_omniglot(path).alphabets[alphabet]
+    names = sorted(
+        characters,
+        key=lambda name: derive_seed(split, Purpose.DATA, "characters", alphabet, name),
+    )[:CLASSES]
+    drawers = sorted(
+        range(DRAWERS),
+        key=lambda drawer: derive_seed(split, Purpose.DATA, "hands", alphabet, drawer),
+    )
+    images = np.empty((CLASSES, DRAWERS, SIDE, SIDE), dtype=np.uint8)
+    for place, name in enumerate(names):
+        try:
+            images[place] = [decode(characters[name][drawer]) for drawer in drawers]
+        except ValueError as error:
+            raise ValueError(f"task.data = {path}: {alphabet}/{name}: {error}") from None
+    images.flags.writeable = False
+    return images

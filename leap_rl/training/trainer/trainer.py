@@ -14,8 +14,7 @@ import torch
 from leap_rl.core.determinism import processor_kind
 from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.task import Task, TaskFactory, TaskSpec
-from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError
-from leap_rl.meta.point import Point
+from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError, Point
 from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import (
     Abandon,

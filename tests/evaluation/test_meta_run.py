@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leap_rl.evaluation.meta_plots import (
+from leap_rl.evaluation.meta_run import (
     cosine_panels,
     cosine_table,
     path_panels,
