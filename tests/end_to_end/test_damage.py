@@ -138,22 +138,6 @@ def test_damage_is_mended_or_told(
     assert count / 4 < mended < count  # both happen
 
 
-def test_a_damaged_checkpoint_is_named_and_made_again(
-    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in (2, 1):
-        path = run / f"checkpoints/{number:06d}/initialization.safetensors"
-        path.write_bytes(path.read_bytes()[:-1])
-    assert main(["resume", str(run)]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("leap-rl: ")
-    assert line.endswith(
-        "000002/initialization.safetensors: is damaged (its SHA-256 is not the one recorded); "
-        "resuming from checkpoint 0, which is whole"
-    )
-    assert sums(run) == calm
-
-
 def test_damaged_rows_are_written_again_from_the_checkpoints(
     run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from leap_rl.app.policies import make_tasks
 from leap_rl.app.record import read_run
 from leap_rl.cli import main
 from leap_rl.config import TrainConfig
-from leap_rl.core import processor
+from leap_rl.core import determinism
 from leap_rl.learners.classifier.task import OmniglotTask
 from leap_rl.learners.classifier.unrolled import gradient_through_descent
 from leap_rl.learners.task import TaskSpec
@@ -212,7 +212,7 @@ def test_bfloat16_needs_a_processor_that_has_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(processor, "has_bfloat16_units", lambda: units)
+    monkeypatch.setattr(determinism, "has_bfloat16_units", lambda: units)
     run = tmp_path / "run"
     precise = ["--agent.classifier.precision", "bfloat16", "--meta.meta_steps", "1"]
     status = main(["train", *options(data, *precise), *LOCALLY, "--run_dir", str(run)])

@@ -32,15 +32,6 @@ def test_the_papers_games_have_the_action_spaces_of_its_table() -> None:
     assert ours == table
 
 
-def test_order_is_kept_and_pools_are_spelled_out() -> None:
-    assert resolve_games(["pong", "held_out", "alien"]) == (
-        "pong",
-        "breakout",
-        "space_invaders",
-        "alien",
-    )
-
-
 @pytest.mark.parametrize("name", ["up_n_down", "UpNDown", "ALE/UpNDown-v5", "UpNDown-v4"])
 def test_gymnasiums_names_are_understood(name: str) -> None:
     assert resolve_games([name]) == ("up_n_down",)

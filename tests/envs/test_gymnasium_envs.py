@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from leap_rl.envs.games import make_one
 from leap_rl.envs.replayed import ReplayedEnvs, episode_seed, make_gymnasium
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector
@@ -238,10 +237,3 @@ def test_observations_larger_than_the_shape_are_told() -> None:
     for shape in ((3,), (4, 4, 3)):
         with pytest.raises(ValueError, match=r"observation_shape = .*Walk.* of \[4\], which"):
             walks(shape=shape)
-
-
-def test_keyword_arguments_reach_the_environment() -> None:
-    env = make_one("leap_rl/CartPole-v1@max_episode_steps=3,masspole=0.5,swapped=true")
-    assert (env.unwrapped.masspole, env.unwrapped.force_mag) == (0.5, -10.0)
-    env.reset(seed=0)
-    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]

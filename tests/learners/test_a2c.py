@@ -291,20 +291,6 @@ def test_two_updates_of_rmsprop_written_out() -> None:
         assert torch.equal(learner.flat.spare.double(), before), "the last point stays readable"
 
 
-def test_gradients_are_not_summed_across_updates() -> None:
-    learner = make(AgentConfig(lr=1e-12))
-    unroll = make_unroll()
-    unroll.rewards = torch.zeros(T, B)
-    grads = []
-    for _ in range(2):
-        learner.action_generator.manual_seed(3)
-        unroll.play(learner)
-        learner.backward()
-        learner.step()
-        grads.append(learner.flat.spare_grad.clone())
-    assert torch.allclose(grads[0], grads[1], rtol=1e-3, atol=1e-7)
-
-
 def test_an_unroll_whose_gradient_nobody_asked_for_is_forgotten() -> None:
     gradients = []
     for skips in (False, True):
@@ -400,29 +386,3 @@ def test_out_of_turn() -> None:
         learner.losses(unroll.next_observations)
     with pytest.raises(AssertionError, match="under way"):
         learner.load_shared(draw_shared(0))
-
-
-def test_it_learns_which_action_goes_with_which_screen() -> None:
-    """One-step episodes: a screen with stripe k lit rewards action k with 1, the others with 0."""
-    learner = make(AgentConfig(lr=1e-3))
-    generator = seeded(0)
-
-    def deal() -> tuple[Tensor, Tensor]:
-        wanted = torch.randint(0, NUM_ACTIONS, (16,), generator=generator)
-        lit = torch.nn.functional.one_hot(wanted, NUM_ACTIONS).repeat_interleave(5, dim=1)
-        return wanted, (255 * lit).to(torch.uint8).view(16, 20, 1, 1).repeat(1, 1, 20, 3)
-
-    wanted, observations = deal()
-    ended, not_cut = torch.ones(16, dtype=torch.bool), torch.zeros(16, dtype=torch.bool)
-    rewards: list[float] = []
-    for _ in range(60):
-        for _ in range(5):
-            right = (learner.act(observations) == wanted).float()
-            rewards.append(right.mean().item())
-            learner.record(right, terminated=ended, truncated=not_cut, last_observations={})
-            wanted, observations = deal()
-        learner.losses(observations)
-        learner.backward()
-        learner.step()
-    assert sum(rewards[:5]) / 5 < 0.4
-    assert sum(rewards[-50:]) / 50 > 0.9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from leap_rl.meta import Leap, LeapPath, Reptile
+from tests.meta.paths import VARIANTS, assert_close
 
 P = 29
 RATE = 0.05
-VARIANTS = list(product((1, 2), (True, False), (True, False)))  # p, loss_in_path, stabilizer
 
 
 class Point(NamedTuple):
@@ -73,13 +73,6 @@ def by_definition(points: list[Point], method: Leap) -> tuple[list[float], float
     if method.task_unit:
         total = [each / (math.fsum(weights) / len(weights)) for each in total]
     return total, distance
-
-
-def assert_close(actual: Tensor, expected: object, *, rtol: float = 2e-6) -> None:
-    """Within `rtol` of the expected vector's norm."""
-    truth = torch.as_tensor(expected, dtype=torch.float64)
-    error = torch.linalg.vector_norm(actual.double() - truth)
-    assert error <= rtol * torch.linalg.vector_norm(truth), float(error)
 
 
 @pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)

@@ -60,11 +60,6 @@ def test_downsampling_is_the_mean_over_each_pixels_area() -> None:
     np.testing.assert_allclose(downsample(image, 28), means, rtol=1e-12)
 
 
-def test_a_file_that_is_no_drawing_is_told() -> None:
-    with pytest.raises(ValueError, match=r"cannot be read: is no PNG file$"):
-        decode(b"not an image")
-
-
 def test_an_alphabet_of_several_splits_counts_once(zipped: Path) -> None:
     data = read_omniglot(str(zipped))
     sizes = {name: len(characters) for name, characters in data.alphabets.items()}
