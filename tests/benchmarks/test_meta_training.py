@@ -102,27 +102,6 @@ def test_a_protocol_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
         cells(tmp_path / "nothing.yaml")
 
 
-@pytest.mark.slow
-def test_a_cell_is_the_run_of_its_options(toy: Path) -> None:
-    out = toy.parent
-    first, *_ = found = cells(toy)
-    assert [(cell["variant"], cell["seed"]) for cell in found] == [
-        *[("leap", 0), ("reptile", 0), ("leap", 1), ("reptile", 1)]
-    ]
-    result = run_cell(first, out=out)
-    (returns,) = result["returns"].values()
-    assert len(returns) == 2
-    assert all(-10 <= value <= 10 for value in returns)  # ten balls an episode
-    assert result["final_returns"].keys() == result["returns"].keys()
-    assert result["meta"]["step_ratio"][0] > 0
-    assert len(list((out / "runs").iterdir())) == 1
-    longer = {**first, "options": {**first["options"], "meta.meta_steps": 3}}
-    (resumed,) = run_cell(longer, out=out)["returns"].values()
-    assert resumed[:2] == returns, "the same run, resumed"
-    assert len(resumed) == 3
-    assert len(list((out / "runs").iterdir())) == 1
-
-
 def test_finished_cells_can_be_shown(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

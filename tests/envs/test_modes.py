@@ -118,16 +118,12 @@ def test_a_pool_of_modes_is_a_games_modes() -> None:
         ("modes:qbert", "qbert has one mode; name its difficulties one by one, such as qbert@"),
         ("modes:assault", " = modes:assault: assault has one mode"),
         ("modes:pongg", "no game is named 'pongg'; did you mean 'pong'?"),
+        ("breakout@mode=0", "'breakout' comes twice"),
     ],
 )
 def test_what_no_cartridge_has_is_refused(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=rf"^task\.games.*{re.escape(message)}"):
-        resolve_games([name])
-
-
-def test_two_spellings_of_one_mode_are_a_game_that_comes_twice() -> None:
-    with pytest.raises(ValueError, match="'pong' comes twice"):
-        resolve_games(["pong", "pong@mode=0"])
+        resolve_games(["breakout", name])
 
 
 def test_numbers_are_listed_in_few_words() -> None:

@@ -11,7 +11,6 @@ from leap_rl.learners.gradient_descent.task import (
     DIMENSION,
     QuadraticTask,
     bowl,
-    quadratic_loss,
     random_initialization,
     shared_layout,
 )
@@ -31,13 +30,6 @@ def budget(
         "agent_steps_per_update": agent_steps_per_update,
         "loss_difference": loss_difference,
     }
-
-
-def test_gradient_is_autograds() -> None:
-    theta = random_initialization(3).requires_grad_()
-    loss, gradient = quadratic_loss(theta, bowl("bowl_2"), torch.full((DIMENSION,), 0.3))
-    loss.backward()
-    torch.testing.assert_close(gradient.detach(), theta.grad)
 
 
 def test_without_noise_the_path_has_its_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
