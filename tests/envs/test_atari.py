@@ -21,17 +21,6 @@ def envs_of(games: GameVector) -> AtariEnvs:
     return games._envs
 
 
-def test_an_agent_sees_rgb_images_and_the_minimal_actions() -> None:
-    games = make_atari("breakout", num_envs=2, seed=2**63 - 1)
-    observations = games.reset()
-    assert observations.shape == (2, 84, 84, 3)
-    assert observations.dtype == np.uint8
-    assert observations.flags.c_contiguous
-    assert games.observation_shape == (84, 84, 3)
-    assert games.num_actions == 4
-    assert np.ptp(observations.astype(int), axis=-1).max() > 100  # in color
-
-
 def reference_screens(game: str, actions: list[int]) -> list[NDArray[np.uint8]]:
     """Step a bare emulator by hand: RGB [210, 160, 3] after each agent step, two frames pooled."""
     ale = ale_py.ALEInterface()

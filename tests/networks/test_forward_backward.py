@@ -141,15 +141,6 @@ def test_a_small_network_does_not_hide_what_is_not_a_number() -> None:
     assert passes.forward(board(B)).logits.isnan().all()
 
 
-def test_an_observation_says_the_same_in_any_company() -> None:
-    _, passes, _ = make("minatar", (10, 10, 3), torch.float64, SparseConvCpu)
-    observations = board(B)
-    together = passes.forward(observations)
-    alone = [passes.forward(observation[None]) for observation in observations]
-    torch.testing.assert_close(together.logits, torch.cat([o.logits for o in alone]))
-    torch.testing.assert_close(together.values, torch.cat([o.values for o in alone]))
-
-
 @pytest.mark.parametrize("kind", ["direct", "small", "autograd"])
 def test_an_unroll_can_be_differentiated_twice_and_is_then_forgotten(kind: str) -> None:
     small = kind == "small"

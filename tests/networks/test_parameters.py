@@ -63,16 +63,6 @@ def test_layout_by_hand(net: Net) -> None:
     assert layout.size == 144
 
 
-def test_flattening_keeps_the_values(net: Net) -> None:
-    before = {name: p.detach().clone() for name, p in net.named_parameters()}
-    flat = flatten_parameters(net)
-    named = flat.layout.named(flat.vector)
-    assert list(named) == list(before)
-    for name, value in before.items():
-        assert torch.equal(named[name], value)
-        assert torch.equal(net.get_parameter(name), value)
-
-
 def test_views_start_on_64_byte_boundaries(net: Net) -> None:
     flat = flatten_parameters(net)
     assert all(address % 64 == 0 for address in storage(flat, net))
