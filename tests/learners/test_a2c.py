@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -135,14 +134,6 @@ def test_load_shared_copies_and_leaves_the_heads() -> None:
     theta.zero_()
     assert torch.equal(learner.shared, draw_shared(5))
     assert torch.equal(learner.flat.vector[learner.shared_size :], heads)
-
-
-def test_the_heads_depend_on_their_generator_alone() -> None:
-    size = make().shared_size
-    assert torch.equal(make(theta=0).flat.vector[size:], make(theta=7).flat.vector[size:])
-    heads, others = make(heads=1).flat.copies(), make(heads=3).flat.copies()
-    for name in ("policy.weight", "policy.bias", "value.weight", "value.bias"):
-        assert not torch.equal(heads[name], others[name]), name
 
 
 def test_heads_start_as_the_config_says() -> None:
@@ -357,22 +348,6 @@ def test_the_seeds_decide_every_bit() -> None:
     other_vector, other_actions = run_updates(make(actions=99), (10, 20))
     assert not torch.equal(other_vector, vector)
     assert not torch.equal(other_actions, actions)
-
-
-def test_vector_optimizer_and_generator_are_all_there_is_between_updates() -> None:
-    seeds = (10, 20, 30)
-    expected, expected_actions = run_updates(make(), seeds)
-
-    first = make()
-    run_updates(first, seeds[:1])
-    second = make(theta=8, heads=8, actions=8)
-    second.flat.vector.copy_(first.flat.vector)
-    second.passes.refresh()
-    second.optimizer.load_state_dict(copy.deepcopy(first.optimizer.state_dict()))
-    second.action_generator.set_state(first.action_generator.get_state())
-    vector, actions = run_updates(second, seeds[1:])
-    assert torch.equal(vector, expected)
-    assert torch.equal(actions, expected_actions[1:])
 
 
 def test_out_of_turn() -> None:
