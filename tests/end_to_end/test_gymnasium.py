@@ -105,22 +105,3 @@ def test_a_run_of_somebody_elses_is_not_resumed_unless_it_is_trusted(
 ) -> None:
     for argv in (["resume", str(calm)], ["fork", str(calm), "--at", "1"]):
         assert MODULE in one_line(argv, capsys)
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--task.games", '["CartPoll-v1"]'], "'CartPoll-v1' cannot be made (NameNotFound"),
-        (["--task.games", '["Blackjack-v1"]'], "'Blackjack-v1' has observations Tuple"),
-        (["--task.games", '["CartPole-v1", "Acrobot-v1"]'], "task.gymnasium.pad = refuse: "),
-        (["--task.games", '["CartPole-v1"]', "--agent.encoder", "nature"], "takes images"),
-        ([], "task.kind = gymnasium has no pools"),
-    ],
-)
-def test_what_cannot_be_is_one_line_and_leaves_no_folder(
-    argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    line = one_line(["learn", "--task.kind", "gymnasium", *argv, "--run_dir", str(run)], capsys)
-    assert message in line
-    assert not run.exists()

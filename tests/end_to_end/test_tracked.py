@@ -232,12 +232,3 @@ def test_two_processes_do_not_share_a_folder(
     assert re.search(
         rf"process {os.getpid()} on \S+ \(since .*\) works in this run's folder", error
     )
-
-
-def test_a_folder_that_holds_a_run_is_not_used_again(
-    runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", *TRAIN, "--run_dir", str(runs["length"])]) == 2
-    assert "holds a run already" in capsys.readouterr().err
-    assert main(["resume", str(runs["length"] / "nothing")]) == 2
-    assert "no run is here" in capsys.readouterr().err

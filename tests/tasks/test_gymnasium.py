@@ -185,11 +185,6 @@ def test_options_that_cannot_be_are_told(options: dict[str, object], message: st
         GymnasiumConfig(**options)  # type: ignore[arg-type]
 
 
-def test_other_kinds_have_no_use_for_its_options() -> None:
-    with pytest.raises(ValueError, match=r"task\.gymnasium: has no effect with task\.kind = catch"):
-        TaskConfig(kind="catch", games="all", gymnasium=GymnasiumConfig(pad="zeros"))
-
-
 def learned_return(
     seed: int, agent_steps: int, game: str = "CartPole-v1", lr: float = 0.003
 ) -> float:
