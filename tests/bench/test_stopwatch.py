@@ -62,15 +62,6 @@ def test_a_call_that_fails_is_timed_too(clock: Clock) -> None:
     assert watch.totals_ns == {"failing": 2, "inside": 9}
 
 
-def test_unwrapped_objects_have_their_own_methods_again(clock: Clock) -> None:
-    work, watch = Work(clock), Stopwatch(clock)
-    watch.wrap(work, "inner", "inside")
-    watch.unwrap()
-    assert vars(work) == {"clock": clock}
-    work.inner()
-    assert not watch.totals_ns
-
-
 def test_two_stopwatches_can_time_one_method(clock: Clock) -> None:
     work, inner, outer = Work(clock), Stopwatch(clock), Stopwatch(clock)
     inner.wrap(work, "inner", "inside")

@@ -10,12 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.harness import experiment, omniglot_options
-from benchmarks.harness.tables import markdown, write_table
-from benchmarks.paper import omniglot_jacobian
 from tests.tasks.omniglot_images import write_zip
 
 ROOT = Path(__file__).parents[2]
@@ -96,17 +93,6 @@ def test_a_stopped_command_leaves_no_process_and_says_how_to_continue(
     assert (out / "cells.jsonl").read_text().count("\n") == 1
 
 
-def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "cells.jsonl").write_text("torn\n{}\n\n")
-    status = experiment.run(
-        parsed(tmp_path), cells_of=lambda _: [], work=dict, report=lambda *_: None
-    )
-    said = capsys.readouterr().err
-    assert status == experiment.EXIT_USAGE
-    assert said.count("\n") == 1
-    assert "cells.jsonl, line 1: is damaged" in said
-
-
 def test_finished_cells_of_other_images_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,40 +118,3 @@ def test_finished_cells_of_other_images_are_refused(
     said = capsys.readouterr().err
     assert f"--data {tmp_path / 'others'}: holds other images" in said
     assert said.count("\n") == 1
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "1.5", "two"])
-def test_a_count_below_one_is_refused_at_once(
-    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        parsed(tmp_path, "--processes", number)
-    assert f"argument --processes: '{number}' is no whole number from 1" in capsys.readouterr().err
-
-
-def test_an_experiment_without_images_says_where_to_get_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["--data", str(tmp_path / "none"), "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", ["omniglot_jacobian.py", *words])
-    with pytest.raises(SystemExit) as end:
-        sys.exit(omniglot_jacobian.main())
-    said = capsys.readouterr().err
-    assert end.value.code == experiment.EXIT_USAGE
-    assert said.startswith("omniglot_jacobian.py: task.data = ")
-    assert "there is no such file or folder; Omniglot's" in said
-    assert said.count("\n") == 1
-
-
-def test_tables_are_files(tmp_path: Path) -> None:
-    rows = [{"method": "leap", "error": 0.5}, {"method": "none", "error": 0.75}]
-    as_csv, as_markdown = write_table(rows, tmp_path / "table")
-    assert as_csv.read_text() == "method,error\nleap,0.5\nnone,0.75\n"
-    assert as_markdown.read_text() == markdown(rows)
-    assert markdown(rows).splitlines()[2] == "| leap | 0.5 |"
-
-
-def test_repetitions_without_a_partner_are_refused() -> None:
-    assert experiment.differences(np.array([3.0, 5.0]), np.array([1.0, 1.0])) == [2.0, 4.0]
-    with pytest.raises(ValueError, match="zip"):
-        experiment.differences(np.array([3.0]), np.array([1.0, 1.0]))

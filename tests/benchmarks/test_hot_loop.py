@@ -5,26 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 from benchmarks import hot_loop
 from leap_rl.networks.encoders import make_encoder
 from leap_rl.networks.parameters import layout_of
 from leap_rl.tasks.config import TaskConfig
-
-
-def test_the_baseline_takes_the_same_steps_without_measuring_them() -> None:
-    points = []
-    for kind in (hot_loop.RMSProp, hot_loop.PlainRMSProp):
-        _, flat = hot_loop.network("mnih2013")
-        generator = torch.Generator().manual_seed(1)
-        optimizer = kind(flat, **hot_loop.RATES)
-        for _ in range(2):
-            flat.grad.copy_(torch.randn(flat.grad.shape, generator=generator))
-            length = optimizer.step(flat.layout.prefix("encoder").size, grad_scale=0.5)
-        points.append((flat.vector, optimizer.mean_square))
-        assert (length > 0) == (kind is hot_loop.RMSProp)
-    torch.testing.assert_close(points[0], points[1], rtol=0.0, atol=0.0)
 
 
 @pytest.mark.parametrize("encoder", ["mnih2013", "nature"])

@@ -22,16 +22,6 @@ def test_few_seeds_are_held_by_students_interval_and_not_by_the_bootstrap() -> N
     assert shares["probability of improvement"] < shares["mean"]
 
 
-def test_the_intervals_of_runs_that_differ_hold_the_truth() -> None:
-    how = {"between_runs": 1.0, "evaluations": 100, "resamples": 100}
-    one, three = (interval_coverage.coverage_of_runs(2, runs, 5, **how) for runs in (1, 3))
-    # Binomial(100, 0.95): deviation 2.2 %.
-    assert one["mean difference"] >= 0.9
-    assert three["mean difference"] >= 0.9
-    # With three runs a bootstrap redraws too little of what runs differ by.
-    assert 0.6 < three["interquartile mean"] < 0.95
-
-
 def test_the_true_interquartile_mean_is_that_of_many_scores() -> None:
     rng = np.random.default_rng(0)
     means = np.array([0.0, 1.0, 5.0])

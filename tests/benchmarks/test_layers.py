@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -66,31 +64,3 @@ def test_agents_learn_from_mixtures_and_their_encoders_are_measured(
     assert whole["dead"][0] == (features == 0).all(dim=0).double().mean()
     assert len({tuple(found[key_of(cell)]["rank"]) for cell in cells}) == 4
     assert all(0 < found[key_of(cell)]["moved"] < 1 for cell in cells)
-
-
-@pytest.mark.parametrize(
-    ("init", "says"),
-    [
-        ("a.safetensors", "lies in no run, so its network is not known"),
-        (INIT, "is no whole encoder of an agent of ours"),
-    ],
-)
-def test_an_unsuitable_initialization_is_one_line(
-    init: str,
-    says: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if init == INIT:  # as if only its convolutions were shared
-        found = layers.find_initialization(INIT)
-        made: Any = {**(found.options or {})}
-        made["agent"] = {**made["agent"], "share": "convolutions"}
-        changed = replace(found, options=made)
-        monkeypatch.setattr(layers, "find_initialization", lambda _: changed)
-    else:
-        init = str(tmp_path / init)
-        Path(init).write_bytes(b"")
-    words = ["--init", init, "--games", GAME, "--agent_steps", "1600", "--out", str(tmp_path)]
-    assert layers.main(words) == 2
-    assert says in capsys.readouterr().err

@@ -12,12 +12,11 @@ import pytest
 from benchmarks import meta_training
 from benchmarks.harness.cells import CellFile, key_of
 from benchmarks.harness.protocol import (
-    all_cells,
     evaluation_cells,
     read_protocol,
     training_cells,
 )
-from benchmarks.harness.protocol_runs import cosines_of, run_cell
+from benchmarks.harness.protocol_runs import run_cell
 from leap_rl.core.parsing import parse_options
 from leap_rl.runs.config import TrainConfig
 
@@ -103,95 +102,6 @@ def test_a_protocol_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
         cells(tmp_path / "nothing.yaml")
 
 
-@pytest.mark.slow
-def test_a_cell_is_the_run_of_its_options(toy: Path) -> None:
-    out = toy.parent
-    first, *_ = found = cells(toy)
-    assert [(cell["variant"], cell["seed"]) for cell in found] == [
-        *[("leap", 0), ("reptile", 0), ("leap", 1), ("reptile", 1)]
-    ]
-    result = run_cell(first, out=out)
-    (returns,) = result["returns"].values()
-    assert len(returns) == 2
-    assert all(-10 <= value <= 10 for value in returns)  # ten balls an episode
-    assert result["final_returns"].keys() == result["returns"].keys()
-    assert result["meta"]["step_ratio"][0] > 0
-    assert len(list((out / "runs").iterdir())) == 1
-    longer = {**first, "options": {**first["options"], "meta.meta_steps": 3}}
-    (resumed,) = run_cell(longer, out=out)["returns"].values()
-    assert resumed[:2] == returns, "the same run, resumed"
-    assert len(resumed) == 3
-    assert len(list((out / "runs").iterdir())) == 1
-
-
-def test_the_table_has_means_over_runs(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = {
-        key_of(cell): {
-            "returns": {"catch": [1.0, 3.0 + cell["seed"]]},
-            "final_returns": {"catch": [2.0, 6.0 + cell["seed"]]},
-        }
-        for cell in cells(toy)
-    }
-    table = reported(toy, results)
-    assert table in capsys.readouterr().out
-    assert table.startswith("| pool | variant | game | runs |")
-    row = next(line for line in table.splitlines() if "reptile" in line)
-    assert [part.strip() for part in row.strip("|").split("|")][:9] == [
-        *["catch", "reptile", "catch", "2", "1.00", "1.00", "1.00", "3.50", "6.50"]
-    ]
-    assert "2.50 (" in row  # the rise: 2 and 3
-    assert (toy.parent / "out/toy.svg").exists()
-
-
-def test_a_pool_larger_than_a_meta_step_is_shown_as_the_mean_of_the_sampled_games(
-    toy: Path,
-) -> None:
-    changed(toy, ("[catch]", "[a, b, c]"))
-    finished = {
-        "returns": {"a": [1.0, None], "b": [2.0, 4.0], "c": [None, 6.0]},
-        "final_returns": {"a": [2.0, None], "b": [3.0, 5.0], "c": [None, 8.0]},
-    }
-    table = reported(toy, {key_of(cell): finished for cell in cells(toy)})
-    _, _, *rows = table.strip().splitlines()
-    assert [row.split(" | ")[1:8] for row in rows] == [
-        [variant, "those of the meta-step", "2", "1.50", "1.50", "1.50", "5.00"]
-        for variant in ("leap", "reptile")
-    ]
-    assert all("| 6.50 | 3.50 (" in row for row in rows)
-
-
-def test_a_single_meta_step_is_shown_with_its_range_and_without_a_curve(toy: Path) -> None:
-    changed(toy, ("meta_steps: 2", "meta_steps: 1"))
-    results = {
-        key_of(cell): {
-            "returns": {"catch": [1.0 + cell["seed"]]},
-            "final_returns": {"catch": [4.0 if cell["seed"] else None]},
-        }
-        for cell in cells(toy)
-    }
-    _, _, *rows = reported(toy, results).strip().splitlines()
-    assert rows[0] == "| catch | leap | catch | 2 | 1.50 | 1.00 to 2.00 | – | – |"
-    assert not (toy.parent / "out/toy.svg").exists()
-
-
-def test_cosines_between_games_and_within_a_game_have_a_column_each(toy: Path) -> None:
-    changed(toy, ("[catch]", "[a, 'a@mode=1', b/c]"))
-    games = ["a", "a@mode=1", "b/c"]
-    rows = [
-        {f"loss/{game}/total": 0.0 for game in games}
-        | {"cosine/a/a@mode=1": 0.4 + 0.2 * step, "cosine/a/b/c": -0.1, "cosine/a/a": 0.9}
-        for step in range(2)
-    ]
-    pairs = sorted(tuple(sorted(games)) for *games, _ in cosines_of(rows))
-    assert pairs == [("a", "a"), ("a", "a@mode=1"), ("a", "b/c")]
-    finished = {"returns": {"a": [1.0, 2.0]}, "final_returns": {"a": [1.0, 2.0]}}
-    first, *others = cells(toy)
-    results = {key_of(cell): finished for cell in others}  # from before cosines were stored
-    results[key_of(first)] = {**finished, "cosines": cosines_of(rows)}
-    _, _, *shown = reported(toy, results, "toy_cosines").strip().splitlines()
-    assert shown == ["| catch | leap | 1 | -0.10 (-0.10 to -0.10) | 0.70 (0.50 to 0.90) |"]
-
-
 def test_finished_cells_can_be_shown(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,29 +118,6 @@ def test_finished_cells_can_be_shown(
     (out / "cells.jsonl").write_text("{\n")
     assert meta_training.main() == 2
     assert "line 1: is damaged" in capsys.readouterr().err
-
-
-def test_an_evaluation_is_of_all_runs_of_a_pool(toy: Path) -> None:
-    changed(toy, more="evaluation: {agents: 2}\n")
-    (cell,) = found = evaluation_cells(read_protocol(toy))
-    assert all_cells(read_protocol(toy))[4:] == found
-    assert cell["evaluation"] == {"agents": 2, "agent_steps": 800, "games": ["catch"]}
-    assert [run["seed"] for run in cell["runs"]["reptile"]] == [0, 1]
-    evaluated = {
-        "verdicts": ["leap against random: better in 1 of 1 game."],
-        "tables": [
-            {"title": "leap against random, game by game", "rows": [{"game": "catch"}]},
-            {"title": "Over all games", "rows": [{"initialization": "leap"}]},
-        ],
-        "rewards": {name: {"catch": [[1.0] * 20, [3.0] * 20]} for name in ("random", "leap")},
-    }
-    results = {key_of(one): FINISHED for one in cells(toy)} | {key_of(cell): evaluated}
-    table = reported(toy, results, "toy_evaluation")
-    assert "| catch | leap against random | catch |" in table
-    assert "Over all" not in table
-    verdicts = (toy.parent / "out/toy_evaluation_verdicts.md").read_text()
-    assert verdicts == "* catch: leap against random: better in 1 of 1 game.\n"
-    assert (toy.parent / "out/toy_evaluation.svg").exists()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.runs import meta_train
-from benchmarks.paper import omniglot_ablation, omniglot_jacobian, omniglot_scores
+from benchmarks.paper import omniglot_ablation, omniglot_scores
 from leap_rl.core.parsing import parse_options
 from leap_rl.runs.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
@@ -62,20 +62,6 @@ def test_the_ablation_is_of_the_six_configurations() -> None:
         for p, meta_lr in ((1, 0.1), (2, 0.05))
         for stabilizer, loss in ((True, True), (False, True), (False, False))
     ]
-
-
-def test_a_word_that_comes_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr("benchmarks.harness.experiment.run", lambda given, **_: seen.append(given))
-    words = ["--data", "d", "--pretraining", "3", "1", "3", "--methods", "none", "leap", "none"]
-    monkeypatch.setattr("sys.argv", ["scores", *words])
-    omniglot_scores.main()
-    assert (seen[0].pretraining, seen[0].methods) == ([1, 3], ["none", "leap"])
-
-
-def test_looks_that_never_come_are_refused() -> None:
-    with pytest.raises(ValueError, match="--every 30: looks at none of 20 updates"):
-        cells(omniglot_jacobian, "--every", "30")
 
 
 @pytest.mark.slow

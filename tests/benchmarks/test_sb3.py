@@ -2,47 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks import sb3
-from benchmarks.harness.cells import CellFile
-
-
-def learned(level: float) -> dict[str, Any]:
-    ends = np.arange(1, 101) * 8
-    return {
-        "interval_ends": ends.tolist(),
-        "rewards": np.linspace(0.0, level, 100).tolist(),
-        "agent_steps": ends.tolist(),
-        "returns": np.linspace(0.0, level, 100).tolist(),
-    }
-
-
-def test_finished_agents_are_compared_in_pairs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["starts", "--out", str(tmp_path), "--agent_steps", "800", "--seeds", "4"]
-    given = sb3.options().parse_args(words)
-    for number, cell in enumerate(sb3.cells_of(given)):
-        twice = 2.0 if cell["initialization"] == "minatar-leap" else 1.0
-        CellFile(tmp_path / "cells.jsonl").add(cell, learned(twice * (10 + number // 2)))
-    assert sb3.main(words) == 0
-    table = (tmp_path / "sb3_starts.md").read_text()
-    assert "| MinAtar/SpaceInvaders-v1 | +100 (" in table
-    assert "minatar-leap against random: better in 1 of 1 game" in table
-    assert table in capsys.readouterr().out
-
-
-def test_a_budget_that_does_not_fit_is_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sb3.main(["starts", "--out", str(tmp_path), "--agent_steps", "801"]) == 2
-    assert "--agent_steps 801: must be a multiple of 8" in capsys.readouterr().err
 
 
 def earned(cell: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,8 @@ import torch
 
 from benchmarks.harness.medians import estimate
 from benchmarks.system import omniglot, server
-from benchmarks.system.__main__ import BENCHES, main
+from benchmarks.system.__main__ import main
 from benchmarks.system.config import ServerConfig
-from benchmarks.system.startup import runtime_parts
-from leap_rl.learners.task import Task
-from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.tasks.images.config import OmniglotConfig
 from leap_rl.training.runtime.local import LocalRuntime
 
@@ -109,23 +106,6 @@ def test_server_prints_the_load_of_each_number_of_trainers(json_of: Measure) -> 
 # -- startup ------------------------------------------------------------------------------------
 
 
-def test_the_parts_of_a_start_add_up_to_the_whole() -> None:
-    taken = {
-        "import": 2.0,
-        "roms": 0.5,
-        "ray": 4.0,
-        "local_folder": 2.25,
-        "local_updated": 3.0,
-        "ray_folder": 2.5,
-        "ray_updated": 11.0,
-    }
-    local, ray = runtime_parts(taken, "local"), runtime_parts(taken, "ray")
-    parts = {"import_s": 2.0, "config_s": 0.25, "ray_s": 0.0, "roms_s": 0.5, "first_update_s": 0.25}
-    assert local == {**parts, "total_s": 3.0}
-    assert ray["ray_s"] == 4.0
-    assert ray["first_update_s"] == pytest.approx(11.0 - 2.5 - 4.0 - 0.5)
-
-
 @pytest.mark.slow
 def test_startup_splits_a_real_start(json_of: Measure) -> None:
     metrics = json_of("startup --game pong --envs 2 --repeats 1")
@@ -157,20 +137,6 @@ def test_the_plain_loop_learns_what_the_task_learns() -> None:
     assert torch.allclose(torch.tensor(plain.errors), torch.tensor(errors))
 
 
-def test_a_timed_task_is_not_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = []
-
-    def look(plain: omniglot.PlainLoop, task: Task, path: GradientPath) -> float:
-        seconds = time_task(plain, task, path)
-        ended.append(task.done)
-        return seconds
-
-    time_task = omniglot._time_task
-    monkeypatch.setattr(omniglot, "_time_task", look)
-    omniglot._loops(MAKE, 0.0)
-    assert ended == [False] * omniglot.LEAST_CYCLES
-
-
 # -- the command --------------------------------------------------------------------------------
 
 
@@ -195,13 +161,3 @@ def test_bad_input_gets_one_line(
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert all(part in line for part in parts), line
-
-
-def test_each_measurement_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    listed = capsys.readouterr().out
-    for name in BENCHES:
-        assert f"\n  {name} " in listed
-        with pytest.raises(SystemExit):
-            main([name, "--help"])
-        assert f"usage: python -m benchmarks.system {name}" in capsys.readouterr().out

@@ -7,16 +7,11 @@ from typing import Any
 import ale_py
 import numpy as np
 from ale_py import roms
-from gymnasium.utils.env_checker import (
-    check_reset_options,
-    check_reset_return_type,
-    check_space_limit,
-)
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, GameVector, VectorStep
+from leap_rl.envs.vector import GameVector, VectorStep
 from tests.envs.playing import play
 from tests.envs.resizing import exact_resize
 from tests.envs.vectors import make_atari
@@ -25,17 +20,6 @@ from tests.envs.vectors import make_atari
 def envs_of(games: GameVector) -> AtariEnvs:
     assert isinstance(games._envs, AtariEnvs)
     return games._envs
-
-
-def test_an_agent_sees_rgb_images_and_the_minimal_actions() -> None:
-    games = make_atari("breakout", num_envs=2, seed=2**63 - 1)
-    observations = games.reset()
-    assert observations.shape == (2, 84, 84, 3)
-    assert observations.dtype == np.uint8
-    assert observations.flags.c_contiguous
-    assert games.observation_shape == (84, 84, 3)
-    assert games.num_actions == 4
-    assert np.ptp(observations.astype(int), axis=-1).max() > 100  # in color
 
 
 def reference_screens(game: str, actions: list[int]) -> list[NDArray[np.uint8]]:
@@ -67,19 +51,6 @@ def test_observations_are_those_of_a_bare_emulator_up_to_and_at_the_cap() -> Non
         assert step.truncated.tolist() == [count == 40]
         seen = step.last_observations[0] if count == 40 else step.observations[0]
         assert np.abs(seen - exact_resize(screen)).max() <= 0.51  # rounding
-
-
-def test_episodes_are_cut_at_the_frame_cap_and_go_on() -> None:
-    games = make_atari("breakout", num_envs=2, seed=0, settings=AtariSettings(max_frames=80))
-    accounting = EpisodeAccounting(2)
-    games.reset()
-    steps = play(games, 60)
-    episodes: list[EpisodeEnd] = []
-    for count, step in enumerate(steps, start=1):
-        episodes += accounting.record(step, 2 * count)
-        assert not step.terminated.any()
-    ends = [(e.length, e.agent_steps) for e in episodes]
-    assert ends == [(20, 40), (20, 40), (20, 80), (20, 80), (20, 120), (20, 120)]
 
 
 def test_the_cap_counts_from_zero_after_a_game_over() -> None:
@@ -153,14 +124,6 @@ def test_no_lives_left_before_the_game_is_over_are_no_lost_life() -> None:
     assert lost == [True, True, False, True, False]
 
 
-def test_rewards_are_the_games_own() -> None:
-    games = make_atari("space_invaders", num_envs=1, seed=0)
-    games.reset()
-    steps = play(games, 250)
-    rewards = np.concatenate([step.rewards for step in steps])
-    assert {0.0, 5.0, 10.0} <= set(rewards.tolist())
-
-
 def test_0_to_noop_max_no_ops_start_an_episode_all_alike_often() -> None:
     settings = AtariSettings(noop_max=3, max_frames=4)
     envs = envs_of(make_atari("pong", num_envs=1, seed=0, settings=settings))
@@ -218,21 +181,6 @@ def test_a_stack_holds_the_newest_frame_last_and_starts_with_the_first_repeated(
             assert np.array_equal(step4.observations, np.concatenate(frames, axis=-1))
 
 
-def test_with_a_frameskip_of_1_a_frame_is_seen_by_itself() -> None:
-    actions = np.random.default_rng(0).integers(4, size=20).tolist()
-    settings = AtariSettings(frameskip=1, noop_max=0)
-    games = make_atari("breakout", num_envs=1, seed=0, settings=settings)
-    games.reset()
-    ale = ale_py.ALEInterface()
-    ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(roms.get_rom_path("breakout"))
-    ale.reset_game()
-    for action in actions:
-        ale.act(ale.getMinimalActionSet()[action])
-        seen = games.step(np.array([action])).observations[0]
-        assert np.abs(seen - exact_resize(ale.getScreenRGB())).max() <= 0.51
-
-
 def test_sticky_frames_repeat_the_last_pressed_action_a_quarter_of_the_time() -> None:
     settings = AtariSettings(sticky=0.25, noop_max=0)
     envs = envs_of(make_atari("breakout", num_envs=1, seed=0, settings=settings))
@@ -248,19 +196,6 @@ def test_sticky_frames_repeat_the_last_pressed_action_a_quarter_of_the_time() ->
     # The action changes in each agent step, so one that sticks is seen until the first draw.
     assert abs(stuck[:, 0].mean() - 0.25) < 4 * (0.25 * 0.75 / 400) ** 0.5
     assert not stuck[:, 1][~stuck[:, 0]].any()
-
-
-def test_it_passes_gymnasiums_checks() -> None:
-    # Those of `check_env` that fit; it has none for vector environments (1.2.2).
-    envs: Any = AtariEnvs("breakout", num_envs=2, settings=AtariSettings())
-    check_reset_options(envs)
-    check_reset_return_type(envs)
-    check_space_limit(envs.single_observation_space, "observation")
-    observations, _ = envs.reset(seed=0)
-    assert envs.observation_space.contains(observations)
-    observations, rewards, terminated, truncated, _ = envs.step(envs.action_space.sample())
-    assert envs.observation_space.contains(observations)
-    assert rewards.shape == terminated.shape == truncated.shape == (2,)
 
 
 def test_close_frees_the_emulators() -> None:

@@ -106,16 +106,6 @@ def test_the_paddle_stops_at_both_walls() -> None:
     assert envs.paddle_columns.tolist() == [0, GRID - PADDLE]
 
 
-@pytest.mark.parametrize(("offset", "reward"), [(-1, -1.0), (0, 1.0), (2, 1.0), (3, -1.0)])
-def test_the_paddles_edges(offset: int, reward: float) -> None:
-    envs = CatchEnvs("catch", num_envs=1)
-    envs.reset(seed=0)
-    envs.paddle_columns[:] = 2
-    envs.ball_columns[:] = 2 + offset
-    rewards = [envs.step(np.array([STAY]))[1][0] for _ in range(GRID - 1)]
-    assert rewards == [0.0] * 5 + [reward]
-
-
 def test_an_episode_terminates_with_its_last_picture_and_the_next_begins() -> None:
     envs = CatchEnvs("catch", num_envs=2)
     envs.reset(seed=0)

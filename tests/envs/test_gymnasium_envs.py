@@ -7,10 +7,8 @@ import re
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
 
-from leap_rl.envs.games import make_one
-from leap_rl.envs.replayed import ReplayedEnvs, episode_seed
+from leap_rl.envs.replayed import episode_seed
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector
 from tests.envs.own_games import WALK
@@ -95,14 +93,6 @@ def test_seeds_differ_between_environments_episodes_and_runs() -> None:
     assert max(seeds) < 2**31
 
 
-def test_actions_start_where_the_space_does() -> None:
-    plain, shifted = walks(), walks(f"{WALK}@terminates=5,first_action=4")
-    plain.reset(), shifted.reset()
-    played = ([games.step(taken) for taken in actions(12)] for games in (plain, shifted))
-    one, other = (bits(steps) for steps in played)
-    assert one == other
-
-
 def test_numbers_are_scaled_to_the_spaces_bounds_and_clipped() -> None:
     games = walks(f"{WALK}@continuous=true", num_envs=4)
     assert (games.num_actions, games.continuous) == (1, True)
@@ -179,13 +169,6 @@ def test_a_state_that_was_changed_is_told(name: str) -> None:
         walks().restore({**state, name: changed})
 
 
-def test_a_state_of_another_game_or_number_is_told() -> None:
-    with pytest.raises(ValueError, match="identity"):
-        walks(CUT_OFF).restore(saved(ENDING))
-    with pytest.raises(ValueError, match=r"state\.\w+ is"):
-        walks(num_envs=2).restore(saved(ENDING))
-
-
 def test_what_is_left_behind_is_gone_in_a_new_environment() -> None:
     leaking = f"{WALK}@terminates=5,leaks=true"
     starts: dict[bool, list[float]] = {}
@@ -201,21 +184,6 @@ def test_what_is_left_behind_is_gone_in_a_new_environment() -> None:
         games.step(taken)
     again.restore(games.state())
     assert bits([again.step(actions(1)[0])]) == bits([games.step(actions(1)[0])])
-
-
-def test_it_keeps_to_gymnasiums_interface() -> None:
-    envs = ReplayedEnvs(ENDING, num_envs=3, shape=(4,))
-    assert envs.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-    observations, info = envs.reset(seed=0)
-    envs.action_space.seed(0)
-    for _ in range(12):
-        assert observations in envs.observation_space
-        assert isinstance(info, dict)
-        observations, rewards, terminated, truncated, info = envs.step(envs.action_space.sample())
-        assert rewards.shape == terminated.shape == truncated.shape == (3,)
-    one, _ = envs.reset()
-    other, _ = envs.reset()
-    assert not np.array_equal(one, other), "a reset without a seed is the next episode"
 
 
 @pytest.mark.parametrize(
@@ -239,10 +207,3 @@ def test_observations_larger_than_the_shape_are_told() -> None:
     for shape in ((3,), (4, 4, 3)):
         with pytest.raises(ValueError, match=r"observation_shape = .*Walk.* of \[4\], which"):
             walks(shape=shape)
-
-
-def test_keyword_arguments_reach_the_environment() -> None:
-    env = make_one("leap_rl/CartPole-v1@max_episode_steps=3,masspole=0.5,swapped=true")
-    assert (env.unwrapped.masspole, env.unwrapped.force_mag) == (0.5, -10.0)
-    env.reset(seed=0)
-    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]

@@ -27,11 +27,6 @@ def test_what_is_not_spelled_so_is_refused(name: str) -> None:
         split_name(name)
 
 
-def test_a_key_that_comes_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="a comes twice"):
-        split_name("x@a=1,a=1")
-
-
 @pytest.mark.parametrize(
     ("text", "id", "arguments"),
     [

@@ -41,11 +41,6 @@ def test_screens_have_the_emulators_colors(game: str) -> None:
     assert agrees(game, 20)
 
 
-def test_a_wrong_palette_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leap_rl.envs.atari.emulator.PAL_GAMES", frozenset())
-    assert not agrees("air_raid", 5)
-
-
 def test_a_pal_game_shows_odd_indices_and_they_are_gray() -> None:
     odd = [screen[screen % 2 == 1] for screen, *_ in screens_of("air_raid", 30)]
     indices = np.unique(np.concatenate(odd))

@@ -1,14 +1,11 @@
-"""The kernel against exact arithmetic, on random screens, and against OpenCV, on real ones."""
+"""The kernel against exact arithmetic, on random screens."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-import ale_py
-import cv2
 import numpy as np
 import pytest
-from ale_py import roms
 from numpy.typing import NDArray
 
 from leap_rl.envs.atari.emulator import luminances, palette
@@ -103,41 +100,3 @@ def test_a_stack_moves_by_one_frame_though_only_some_rows_are_drawn(
         stacked.draw(0)
         seen = [*seen[1:], single.observations[0].copy()]
         assert np.array_equal(stacked.observations[0], np.concatenate(seen, axis=-1))
-
-
-def difference_to_opencv(game: str, agent_steps: int, *, grayscale: bool) -> tuple[int, float]:
-    """Play at random; the greatest difference in levels, and the share of bytes that differ."""
-    ale = ale_py.ALEInterface()
-    ale.loadROM(roms.get_rom_path(game))
-    actions = ale.getMinimalActionSet()
-    rng = np.random.default_rng(0)
-    colors = palette(game)
-    if grayscale:
-        colors = luminances(colors)[:, None]
-    renderer = FrameRenderer(ale.getScreenDims()[0], colors, num_envs=1, frames=1)
-    greatest, differing = 0, 0.0
-    for action in rng.integers(len(actions), size=agent_steps):
-        for frame in range(4):
-            ale.act(actions[action])
-            if frame >= 2:
-                ale.getScreen(renderer.screens[frame - 2])
-        renderer.draw(0)
-        pooled = colors[renderer.screens].max(axis=0)
-        resized = cv2.resize(pooled, (84, 84), interpolation=cv2.INTER_AREA).reshape(84, 84, -1)
-        difference = np.abs(renderer.observations[0].astype(int) - resized)
-        greatest = max(greatest, int(difference.max()))
-        differing += float((difference > 0).mean()) / agent_steps
-        if ale.game_over():
-            ale.reset_game()
-    return greatest, differing
-
-
-@pytest.mark.parametrize("game", ["carnival", "breakout", "air_raid"])  # three heights; one is PAL
-def test_frames_of_the_pools_games_are_opencvs_within_one_level(game: str) -> None:
-    greatest, differing = difference_to_opencv(game, 12, grayscale=False)
-    assert greatest <= 1
-    assert differing < 0.01
-
-
-def test_gray_frames_are_opencvs_within_one_level() -> None:
-    assert difference_to_opencv("up_n_down", 30, grayscale=True)[0] <= 1

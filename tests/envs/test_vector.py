@@ -107,21 +107,6 @@ def test_returns_and_lengths_are_those_of_the_episodes_played() -> None:
     assert len(episodes) == 15 + 20 + 7 + 40
 
 
-def test_an_episode_by_hand() -> None:
-    # Environment 0: rewards 1, 2, 3; then, in episode 1, a single 11; then 21, 22, 23, 24.
-    _, episodes = play([ENDINGS[0]], 8)
-    assert [(e.episode_return, e.length, e.agent_steps) for e in episodes] == [
-        (6.0, 3, 3),
-        (11.0, 1, 4),
-        (90.0, 4, 8),
-    ]
-
-
-def test_no_step_is_a_mere_reset() -> None:
-    steps, _ = play(ENDINGS, 40)
-    assert all((step.rewards % 10 >= 1).all() for step in steps)  # position 0 earns no reward
-
-
 def test_after_an_end_comes_the_new_episodes_first_observation() -> None:
     steps, _ = play(ENDINGS, 40)
     for step in steps:

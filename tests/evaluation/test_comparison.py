@@ -134,12 +134,6 @@ def test_normalized_scores_and_their_interquartile_means() -> None:
     assert improvement.value == pytest.approx(float(probability_of_improvement(*sides)))
 
 
-def test_equal_evaluations_give_equal_summaries() -> None:
-    once, twice = summarize(two_games()), summarize(two_games())
-    assert once.aggregates == twice.aggregates
-    assert once.comparisons == twice.comparisons
-
-
 def test_the_level_is_nine_tenths_of_the_baselines_way() -> None:
     def step(when: int, **named: object) -> LearningCurve:
         ends = list(range(1000, BUDGET + 1, 1000))

@@ -205,17 +205,6 @@ def test_what_holds_for_one_run_is_said_to() -> None:
     assert note not in " ".join(one.verdict)
 
 
-def test_runs_that_differ_make_the_verdict_less_sure() -> None:
-    alike, apart = (
-        only(summarize(group(seeds=6, halves=halves)))
-        for halves in ((0.3, 0.3, 0.3), (0.1, 0.3, 0.7))
-    )
-    assert (conclusion_of(alike), conclusion_of(apart)) == ("better", "open")
-    areas = [each.over_games.area for each in (alike, apart) if each.over_games]
-    widths = [area.high - area.low for area in areas if area]
-    assert widths[1] > 3 * widths[0]
-
-
 def with_own_starts(runs: int) -> EvaluationResults:
     """Leap learns no better than from its own starts, which are better than fresh ones."""
     groups = {RANDOM: (1, 0.6), "leap": (runs, 0.3), "leap@0": (runs, 0.3)}

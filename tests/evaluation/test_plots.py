@@ -15,7 +15,6 @@ from leap_rl.evaluation.plots import (
     Line,
     Panel,
     draw,
-    title_of,
 )
 from leap_rl.evaluation.statistics import IntervalEstimate
 
@@ -103,8 +102,3 @@ def test_a_grid_has_a_place_for_each_panel(tmp_path: Path, columns: int | None) 
     assert [f"<!-- game {i} -->" in text for i in range(3)] == [True] * 3
     # Said once a row and once a column.
     assert text.count("<!-- y -->") == (2 if columns else 1)
-
-
-def test_a_games_title_is_its_name() -> None:
-    assert title_of("space_invaders") == "Space Invaders"
-    assert title_of("CartPole-v1") == "CartPole-v1"

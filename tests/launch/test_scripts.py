@@ -91,15 +91,6 @@ def test_invalid_arguments_are_refused(
     assert script != "make-token" or error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("script", "says"), [("make-token", "never overwritten"), ("ray/start-node", "through SSH")]
-)
-def test_help_explains_what_protects_a_cluster(script: str, says: str, tmp_path: Path) -> None:
-    status, out, _ = call(f"launch/{script}", "--help", home=tmp_path)
-    assert (status, says in out) == (0, True)
-    assert not list(tmp_path.iterdir())
-
-
 # -- make-token ---------------------------------------------------------------------------------
 
 

@@ -194,12 +194,3 @@ def test_the_ids_in_the_documents_are_those_that_come_out() -> None:
     text = (ROOT / "docs/launch.md").read_text()
     ids = set(re.findall(r"leap-rl-paper-[0-9a-f]+-[0-9]+", text))
     assert ids == {f"{SCRIPT['run_name']('/srv/runs/paper')}-1"}
-
-
-def test_help_explains_jobs_and_folders(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["--help"])
-    assert left.value.code == 0
-    said = capsys.readouterr().out
-    for taught in ("ray job stop", "ray dashboard", "auth_token", "absolute", "--runtime.trainers"):
-        assert taught in said

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -134,14 +133,6 @@ def test_load_shared_copies_and_leaves_the_heads() -> None:
     theta.zero_()
     assert torch.equal(learner.shared, draw_shared(5))
     assert torch.equal(learner.flat.vector[learner.shared_size :], heads)
-
-
-def test_the_heads_depend_on_their_generator_alone() -> None:
-    size = make().shared_size
-    assert torch.equal(make(theta=0).flat.vector[size:], make(theta=7).flat.vector[size:])
-    heads, others = make(heads=1).flat.copies(), make(heads=3).flat.copies()
-    for name in ("policy.weight", "policy.bias", "value.weight", "value.bias"):
-        assert not torch.equal(heads[name], others[name]), name
 
 
 def test_heads_start_as_the_config_says() -> None:
@@ -290,20 +281,6 @@ def test_two_updates_of_rmsprop_written_out() -> None:
         assert torch.equal(learner.flat.spare.double(), before), "the last point stays readable"
 
 
-def test_gradients_are_not_summed_across_updates() -> None:
-    learner = make(AgentConfig(lr=1e-12))
-    unroll = make_unroll()
-    unroll.rewards = torch.zeros(T, B)
-    grads = []
-    for _ in range(2):
-        learner.action_generator.manual_seed(3)
-        unroll.play(learner)
-        learner.backward()
-        learner.step()
-        grads.append(learner.flat.spare_grad.clone())
-    assert torch.allclose(grads[0], grads[1], rtol=1e-3, atol=1e-7)
-
-
 def test_an_unroll_whose_gradient_nobody_asked_for_is_forgotten() -> None:
     gradients = []
     for skips in (False, True):
@@ -372,22 +349,6 @@ def test_the_seeds_decide_every_bit() -> None:
     assert not torch.equal(other_actions, actions)
 
 
-def test_vector_optimizer_and_generator_are_all_there_is_between_updates() -> None:
-    seeds = (10, 20, 30)
-    expected, expected_actions = run_updates(make(), seeds)
-
-    first = make()
-    run_updates(first, seeds[:1])
-    second = make(theta=8, heads=8, actions=8)
-    second.flat.vector.copy_(first.flat.vector)
-    second.passes.refresh()
-    second.optimizer.load_state_dict(copy.deepcopy(first.optimizer.state_dict()))
-    second.action_generator.set_state(first.action_generator.get_state())
-    vector, actions = run_updates(second, seeds[1:])
-    assert torch.equal(vector, expected)
-    assert torch.equal(actions, expected_actions[1:])
-
-
 def test_out_of_turn() -> None:
     learner, unroll = make(), make_unroll()
     with pytest.raises(AssertionError, match="at least one"):
@@ -399,29 +360,3 @@ def test_out_of_turn() -> None:
         learner.losses(unroll.next_observations)
     with pytest.raises(AssertionError, match="under way"):
         learner.load_shared(draw_shared(0))
-
-
-def test_it_learns_which_action_goes_with_which_screen() -> None:
-    """One-step episodes: a screen with stripe k lit rewards action k with 1, the others with 0."""
-    learner = make(AgentConfig(lr=1e-3))
-    generator = seeded(0)
-
-    def deal() -> tuple[Tensor, Tensor]:
-        wanted = torch.randint(0, NUM_ACTIONS, (16,), generator=generator)
-        lit = torch.nn.functional.one_hot(wanted, NUM_ACTIONS).repeat_interleave(5, dim=1)
-        return wanted, (255 * lit).to(torch.uint8).view(16, 20, 1, 1).repeat(1, 1, 20, 3)
-
-    wanted, observations = deal()
-    ended, not_cut = torch.ones(16, dtype=torch.bool), torch.zeros(16, dtype=torch.bool)
-    rewards: list[float] = []
-    for _ in range(60):
-        for _ in range(5):
-            right = (learner.act(observations) == wanted).float()
-            rewards.append(right.mean().item())
-            learner.record(right, terminated=ended, truncated=not_cut, last_observations={})
-            wanted, observations = deal()
-        learner.losses(observations)
-        learner.backward()
-        learner.step()
-    assert sum(rewards[:5]) / 5 < 0.4
-    assert sum(rewards[-50:]) / 50 > 0.9

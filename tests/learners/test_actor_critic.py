@@ -64,15 +64,6 @@ def learned() -> Learned:
     return run(tasks())
 
 
-def test_a_task_is_as_many_updates_as_its_budget_has(learned: Learned) -> None:
-    task, watcher, progress = learned
-    assert len(watcher.points) == UPDATES
-    assert [p.updates for p in progress] == [1, 2, 3, 4, 5, 6]
-    assert [p.agent_steps for p in progress] == [20 * k for k in range(1, 7)]
-    assert progress[0].losses.keys() == {"total", "policy", "value", "entropy"}
-    assert task.agent_steps_total == CONFIG.agent_steps
-
-
 def test_it_starts_at_the_initialization_and_moves_to_its_end(learned: Learned) -> None:
     task, watcher, _ = learned
     thetas = [theta for theta, _, _ in watcher.points]

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from leap_rl.learners.a2c.distributions import Categorical, Gaussian
 from leap_rl.learners.a2c.loss import (
-    A2CLoss,
     Distribution,
     Targets,
     Weights,
@@ -173,11 +172,6 @@ def test_a_batch_repeated_has_the_same_loss_whatever_lies_how_in_memory(
     repeated = a2c_loss(policies, crossed, again, TOTAL)
     for a, b in zip(once, repeated, strict=True):
         assert a.item() == pytest.approx(b.item(), abs=1e-12)
-
-
-def test_path_loss_by_name() -> None:
-    loss = A2CLoss(*(torch.tensor(float(i)) for i in range(4)))
-    assert [loss.path_loss(name).item() for name in ("total", "policy", "value")] == [0, 1, 2]
 
 
 def test_actions_are_drawn_from_the_policy() -> None:

@@ -17,7 +17,7 @@ from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import Progress, TaskSpec
-from leap_rl.meta import MAML, Leap
+from leap_rl.meta import MAML
 from leap_rl.meta.gradient_path import Point
 from leap_rl.tasks.config import TaskConfig
 
@@ -281,19 +281,6 @@ def test_random_streams_are_those_of_the_seeds() -> None:
         generator=torch.Generator().manual_seed(derive_seed(7, Purpose.DATA, "order", 0)),
     )
     assert torch.equal(task.batch(0).labels, order[:5] // 15)
-
-
-def test_leap_sees_a_path_of_as_many_segments_as_updates() -> None:
-    task = make_task()
-    theta0 = initialization()
-    task.start(theta0)
-    path = Leap(p=1).start(theta0, borrow=True)
-    while not task.done:
-        task.advance(path.visit)
-    end = task.end_point(with_grad=False)
-    path.finish(end.theta, end.loss)
-    assert path.segments == 3
-    assert path.gradient().any()
 
 
 def test_a_round_begins_with_the_last_layer_of_an_earlier_one() -> None:

@@ -13,7 +13,6 @@ from leap_rl.learners.gradient_descent.task import (
     DIMENSION,
     QuadraticTask,
     bowl,
-    quadratic_loss,
 )
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta import Leap
@@ -33,13 +32,6 @@ def budget(
         "agent_steps_per_update": agent_steps_per_update,
         "loss_difference": loss_difference,
     }
-
-
-def test_gradient_is_autograds() -> None:
-    theta = LEARNER.random_initialization(3).requires_grad_()
-    loss, gradient = quadratic_loss(theta, bowl("bowl_2"), torch.full((DIMENSION,), 0.3))
-    loss.backward()
-    torch.testing.assert_close(gradient.detach(), theta.grad)
 
 
 def test_without_noise_the_path_has_its_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -82,21 +81,6 @@ def test_it_starts_from_the_initialization_and_observes_every_update() -> None:
     for name, part in task._runner.module.state_dict().items():  # acts by the newest parameters
         assert torch.equal(part, task.named_parameters()[name])
     task.close()
-
-
-def test_it_learns_continuous_actions_and_repeats_itself() -> None:
-    config = make_tasks().task
-    pendulum = replace(config, games=["Pendulum-v1"], gymnasium=GymnasiumConfig())
-    tasks = make_learner(
-        task=pendulum, agent=AgentConfig(algorithm="rllib:PPO", encoder="mlp", rllib=RLLIB)
-    )
-    states = []
-    for _ in range(2):
-        task, points, _ = learn(tasks, spec=TaskSpec(game="Pendulum-v1", seed=5))
-        assert all(not torch.equal(a.theta, b.theta) for a, b in pairwise(points))
-        states.append(task.state())
-        task.close()
-    assert np.array_equal(states[0]["parameters"], states[1]["parameters"])
 
 
 def test_what_is_observed_is_the_loss_and_its_gradient() -> None:

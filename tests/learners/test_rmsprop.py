@@ -77,22 +77,6 @@ def test_how_long_its_first_step_is(start: RMSPropStart, rates: float) -> None:
     assert optimizer.step(SHARED) == pytest.approx(rates * 1e-3 * math.sqrt(SHARED), rel=1e-3)
 
 
-def test_the_modules_parameters_move_along() -> None:
-    net = Net()
-    flat = flatten_parameters(net)
-    optimizer = RMSProp(flat, **RATES)
-    for gradient in gradients(flat.layout.size, 3):
-        flat.grad.copy_(gradient)
-        optimizer.step(SHARED)
-        named = flat.layout.named(flat.vector)
-        for name, parameter in net.named_parameters():
-            assert torch.equal(parameter.detach(), named[name])
-            assert parameter.data_ptr() == named[name].data_ptr()
-        flat.zero_grad()
-        net.second(net.first(torch.ones(5))).sum().backward()
-        assert flat.layout.named(flat.grad)["second.bias"].tolist() == [1.0, 1.0, 1.0]
-
-
 def test_a_step_that_is_not_finite_has_no_finite_length() -> None:
     for bad in (math.nan, math.inf):
         flat = flatten_parameters(Net())

@@ -6,7 +6,6 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-import leap_rl.meta
 from leap_rl.meta import FOMAML, MAML, Leap, Pretraining, Reptile
 from leap_rl.meta.config import OPTIONS_OF, MetaConfig
 
@@ -106,10 +105,3 @@ def test_a_method_ignores_what_is_anothers(method):
 def test_values_out_of_range_are_refused(bad, message):
     with pytest.raises(ValueError, match=message):
         MetaConfig(**bad)
-
-
-def test_every_exported_name_is_there():
-    for name in leap_rl.meta.__all__:
-        assert getattr(leap_rl.meta, name).__name__ == name
-    with pytest.raises(AttributeError, match="nothing"):
-        _ = leap_rl.meta.nothing

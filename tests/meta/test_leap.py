@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise, product
-from typing import NamedTuple
+from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor
 
-from leap_rl.meta import Leap, LeapPath, NonFiniteError
+from leap_rl.meta import Leap, NonFiniteError
+from tests.meta.paths import VARIANTS, P, Point, assert_close, make_points, walk
 
-P = 37
-VARIANTS = list(product((1, 2), (True, False), (True, False)))  # p, loss_in_path, stabilizer
 METHODS = [
     Leap(p=p, loss_in_path=loss_in_path, stabilizer=stabilizer, metric=metric, task_unit=task_unit)
     for p, loss_in_path, stabilizer in VARIANTS
     for metric, task_unit in (("euclidean", False), ("optimizer", False), ("optimizer", True))
 ]
-
-
-class Point(NamedTuple):
-    theta: Tensor
-    loss: float
-    grad: Tensor
-
-
-def make_points(*, updates: int, size: int = P, seed: int = 0) -> list[Point]:
-    """K + 1 points of a noisy path whose loss rises and falls."""
-    generator = torch.Generator().manual_seed(seed)
-    theta = torch.randn(size, generator=generator)
-    points = []
-    for _ in range(updates + 1):
-        grad = torch.randn(size, generator=generator)
-        loss = float(torch.randn((), generator=generator))
-        points.append(Point(theta, loss, grad))
-        theta = theta - 0.1 * grad
-    return points
-
-
-def walk(method: Leap, points: list[Point], *, finish: bool = True) -> LeapPath:
-    path = method.start(points[0].theta)
-    for point in points[:-1]:
-        path.observe(*point)
-    if finish:
-        path.finish(points[-1].theta, points[-1].loss)
-    return path
 
 
 def literal_eq_8(points: list[Point], method: Leap, *, previous_losses=None) -> list[float]:
@@ -66,13 +36,6 @@ def literal_eq_8(points: list[Point], method: Leap, *, previous_losses=None) -> 
             term = c * c * delta_f * g + delta_theta[j]
             total[j] += -method.p * term * norm ** (method.p - 2)
     return total
-
-
-def assert_close(actual: Tensor, expected, *, rtol: float = 1e-6) -> None:
-    """Within `rtol` of the expected vector's norm."""
-    expected = torch.as_tensor(expected, dtype=torch.float64)
-    error = torch.linalg.vector_norm(actual.double() - expected)
-    assert error <= rtol * torch.linalg.vector_norm(expected), float(error)
 
 
 @pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
@@ -249,41 +212,6 @@ def test_bits_do_not_depend_on_how_often_they_are_read(p):
 
     assert torch.equal(often.gradient(), never.gradient())
     assert often.metrics() == never.metrics()
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("at", [1, 45])
-def test_a_path_restored_from_a_state_comes_to_the_same_bits(method, at):
-    points = make_points(updates=80)
-    first = method.start(points[0].theta)
-    for point in points[:at]:
-        first.observe(*point)
-    state = first.state_dict()
-    undisturbed = walk(method, points)  # what the first goes on to must not reach into the state
-    for point in points[at:-1]:
-        first.observe(*point)
-
-    second = method.start(points[0].theta)
-    second.load_state_dict(state)
-    assert second.segments == max(at - 1, 0)
-    for point in points[at:-1]:
-        second.observe(*point)
-    for path in (first, second):
-        path.finish(points[-1].theta, points[-1].loss)
-        assert torch.equal(path.gradient(), undisturbed.gradient())
-        assert path.metrics() == undisturbed.metrics()
-        assert path.segments == 80
-
-
-def test_a_state_is_flat_tensors_and_keeps_that_the_path_is_finished():
-    points = make_points(updates=3)
-    state = walk(Leap(p=1), points).state_dict()
-    assert all(type(value) is Tensor and value.is_contiguous() for value in state.values())
-
-    path = Leap(p=1).start(points[0].theta)
-    path.load_state_dict(state)
-    with pytest.raises(RuntimeError, match="finished"):
-        path.observe(*points[0])
 
 
 def test_a_state_of_another_path_is_refused():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from leap_rl.meta import Leap, LeapPath, Reptile
+from tests.meta.paths import VARIANTS, assert_close
 
 P = 29
 RATE = 0.05
-VARIANTS = list(product((1, 2), (True, False), (True, False)))  # p, loss_in_path, stabilizer
 
 
 class Point(NamedTuple):
@@ -73,13 +73,6 @@ def by_definition(points: list[Point], method: Leap) -> tuple[list[float], float
     if method.task_unit:
         total = [each / (math.fsum(weights) / len(weights)) for each in total]
     return total, distance
-
-
-def assert_close(actual: Tensor, expected: object, *, rtol: float = 2e-6) -> None:
-    """Within `rtol` of the expected vector's norm."""
-    truth = torch.as_tensor(expected, dtype=torch.float64)
-    error = torch.linalg.vector_norm(actual.double() - truth)
-    assert error <= rtol * torch.linalg.vector_norm(truth), float(error)
 
 
 @pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
@@ -187,19 +180,6 @@ def test_a_unit_of_its_own_makes_a_task_blind_to_its_rewards_scale(p):
         assert_close(walk(own, once).gradient(), 2 * weighted, rtol=1e-4)
         ratio = walk(none, tenfold).gradient().norm() / walk(none, once).gradient().norm()
         assert ratio == pytest.approx(10.0, rel=1e-2)
-
-
-@pytest.mark.parametrize(("p", "loss_in_path", "stabilizer"), VARIANTS)
-def test_no_contribution_exceeds_the_steps_taken(p, loss_in_path, stabilizer):
-    """|contribution| <= p sum w |dtheta|; in a unit of its own w is 1 on average."""
-    method = Leap(
-        p=p, loss_in_path=loss_in_path, stabilizer=stabilizer, metric="optimizer", task_unit=True
-    )
-    points = make_points()
-    points[20] = points[20]._replace(loss=1e4)  # a spike
-    path = walk(method, points)
-    longest = max((b.theta - a.theta).norm().item() for a, b in pairwise(points))
-    assert path.gradient().norm() <= p * len(points) * longest
 
 
 def test_a_spike_shows_in_the_effective_segments():

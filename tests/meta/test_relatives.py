@@ -9,35 +9,15 @@ import torch
 from torch import Tensor
 
 from leap_rl.meta import FOMAML, MAML, Leap, NoMethod, NonFiniteError, Pretraining, Reptile
-from leap_rl.meta.gradient_path import GradientPath, Method
+from leap_rl.meta.gradient_path import Method
+from tests.meta.paths import P, make_points, walk
 
-P = 37
 RELATIVES: list[Method] = [Reptile(), FOMAML(), MAML(), Pretraining()]
-LEAPS: list[Method] = [Leap(p=2), Leap(p=1), Leap(p=1, metric="optimizer", task_unit=True)]
+LEAPS: list[Method] = [
+    *(Leap(p=p, loss_in_path=loss) for p in (1, 2) for loss in (True, False)),
+    *(Leap(p=p, metric="optimizer", task_unit=p == 1) for p in (1, 2)),
+]
 every_method = pytest.mark.parametrize("method", [*RELATIVES, *LEAPS], ids=str)
-
-Point = tuple[Tensor, float, Tensor]
-
-
-def make_points(updates: int) -> list[Point]:
-    """K + 1 points of a noisy path whose loss rises and falls; one parameter stands still."""
-    generator = torch.Generator().manual_seed(0)
-    theta = torch.randn(P, generator=generator)
-    points = []
-    for _ in range(updates + 1):
-        grad = torch.randn(P, generator=generator)
-        grad[0] = 0.0
-        points.append((theta, float(torch.randn((), generator=generator)), grad))
-        theta = theta - 0.1 * grad
-    return points
-
-
-def walk(method: Method, points: list[Point]) -> GradientPath:
-    path = method.start(points[0][0])
-    for point in points[:-1]:
-        path.observe(*point)
-    path.finish(*points[-1])
-    return path
 
 
 def bits(vector: Tensor) -> list[int]:
@@ -97,9 +77,9 @@ def test_mamls_contribution_is_the_gradient_at_the_end(method: Method) -> None:
 @every_method
 @pytest.mark.parametrize("borrow", [False, True])
 def test_a_restored_path_comes_to_the_same_bits(method: Method, borrow: bool) -> None:
-    points = make_points(6)
+    points = make_points(80)  # sums are kept in blocks of 32
     expected = walk(method, points)
-    for cut in range(len(points)):
+    for cut in (0, 1, 2, 45, 80):
         first = method.start(points[0][0], borrow=borrow)
         for point in points[:cut]:
             first.observe(*point)

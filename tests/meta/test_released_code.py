@@ -11,7 +11,7 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from leap_rl.meta import FOMAML, Leap, Reptile
 from leap_rl.meta.gradient_path import Method
+from tests.meta.paths import Point, assert_close
 
 DATA: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data" / "metalearn_leap.json").read_text()
@@ -34,12 +35,6 @@ WITH_HEAD = [
     for one in DATA["leap"]
     if one["head"]
 ]
-
-
-class Point(NamedTuple):
-    theta: Tensor
-    loss: float
-    grad: Tensor
 
 
 def stream(task: int = 0, *, size: int = ENCODER) -> list[Point]:
@@ -77,12 +72,6 @@ def term(settings: dict[str, Any], here: Point, there: Point) -> Tensor:
     length = math.sqrt(float(delta @ delta) + delta_f**2)
     pull = -abs(delta_f) if settings["stabilizer"] else delta_f
     return -(pull * here.grad.double() + delta) * length ** (settings["p"] - 2)
-
-
-def assert_close(actual: Tensor, expected: Tensor | list[float]) -> None:
-    expected = torch.as_tensor(expected, dtype=torch.float64)
-    error = torch.linalg.vector_norm(actual - expected)
-    assert error <= 1e-6 * torch.linalg.vector_norm(expected), float(error)
 
 
 def test_the_stream_rises_and_falls() -> None:

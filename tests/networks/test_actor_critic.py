@@ -16,10 +16,6 @@ def make(num_actions: int = 5) -> ActorCritic:
     return network
 
 
-def test_the_children_come_in_the_order_of_the_flat_vector() -> None:
-    assert [name for name, _ in make().named_children()] == ["encoder", "policy", "value"]
-
-
 @pytest.mark.parametrize("num_actions", [3, 18])
 def test_the_shared_prefix_does_not_depend_on_the_heads(num_actions: int) -> None:
     layout = layout_of(make(num_actions))

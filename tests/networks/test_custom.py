@@ -10,7 +10,6 @@ import torch
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.hardware import check_machine, resolve
 from leap_rl.networks.actor_critic import ActorCritic
-from leap_rl.networks.autograd import AutogradForwardBackward, make_forward_backward
 from leap_rl.networks.custom import EncoderSpec, source_sha256
 from leap_rl.networks.encoders import features_of, make_encoder, random_encoder
 from leap_rl.networks.parameters import flatten_parameters, load_parameters
@@ -71,14 +70,6 @@ def test_vectors_of_bytes_are_scaled_for_it(encoder: str | EncoderSpec) -> None:
         network(observations.to(torch.uint8)), network(observations / 255), strict=True
     ):
         assert torch.equal(seen, scaled)
-
-
-def test_its_passes_are_autograds() -> None:
-    network = ActorCritic(spec("Plain"), observation_shape=SHAPE, num_logits=4)
-    flat = flatten_parameters(network)
-    assert isinstance(
-        make_forward_backward(network, flat, precision="float32"), AutogradForwardBackward
-    )
 
 
 @pytest.mark.parametrize(

@@ -173,11 +173,6 @@ def test_the_smallest_observation(name: str, least: int) -> None:
             make_encoder(name, shape)
 
 
-def test_an_unknown_name() -> None:
-    with pytest.raises(ValueError, match=r"agent.encoder = 'resnet': must be one of mnih2013, nat"):
-        make_encoder("resnet", ATARI)
-
-
 def test_observations_that_were_scaled_already_are_refused() -> None:
     with pytest.raises(AssertionError, match="float32"):
         make_encoder("mnih2013", ATARI)(torch.zeros(1, *ATARI))

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward
 from leap_rl.networks.autograd import AutogradForwardBackward, make_forward_backward
+from leap_rl.networks.custom import EncoderSpec
 from leap_rl.networks.dense_conv_cpu import DenseConvCpu, space_to_depth
 from leap_rl.networks.encoders import initialize
 from leap_rl.networks.parameters import FlatParameters, flatten_parameters
 from leap_rl.networks.sparse_conv_cpu import SparseConvCpu
+from tests.networks.custom_encoders import MODULE
 
 T, B, A = 3, 4, 5
 SHAPES = [(84, 84, 3), (84, 84, 4), (85, 91, 3), (47, 38, 2)]
@@ -141,15 +143,6 @@ def test_a_small_network_does_not_hide_what_is_not_a_number() -> None:
     assert passes.forward(board(B)).logits.isnan().all()
 
 
-def test_an_observation_says_the_same_in_any_company() -> None:
-    _, passes, _ = make("minatar", (10, 10, 3), torch.float64, SparseConvCpu)
-    observations = board(B)
-    together = passes.forward(observations)
-    alone = [passes.forward(observation[None]) for observation in observations]
-    torch.testing.assert_close(together.logits, torch.cat([o.logits for o in alone]))
-    torch.testing.assert_close(together.values, torch.cat([o.values for o in alone]))
-
-
 @pytest.mark.parametrize("kind", ["direct", "small", "autograd"])
 def test_an_unroll_can_be_differentiated_twice_and_is_then_forgotten(kind: str) -> None:
     small = kind == "small"
@@ -225,10 +218,14 @@ def test_blocks_hold_the_pixels_they_cover() -> None:
         ("minatar", (84, 84, 3), "float32", DenseConvCpu),
         ("impala", (84, 84, 3), "float32", AutogradForwardBackward),
         ("mlp", (10,), "float32", AutogradForwardBackward),
+        (EncoderSpec(name=f"{MODULE}:Plain"), (10, 10, 3), "float32", AutogradForwardBackward),
     ],
 )
 def test_each_network_has_the_fastest_passes(
-    encoder: str, shape: tuple[int, ...], precision: Literal["float32", "bfloat16"], kind: type
+    encoder: str | EncoderSpec,
+    shape: tuple[int, ...],
+    precision: Literal["float32", "bfloat16"],
+    kind: type,
 ) -> None:
     network = ActorCritic(encoder, observation_shape=shape, num_logits=A)
     passes = make_forward_backward(network, flatten_parameters(network), precision=precision)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -25,35 +23,30 @@ from tests.storage.short_runs import BOWLS, Become, sums
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 
-def test_two_drivers_do_not_work_on_one_run(url: str, machine: Become) -> None:
+def test_two_drivers_do_not_work_on_one_run(
+    url: str, machine: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, sleep = ObjectStore(url), time.sleep
+
+    def renew(seconds: float) -> None:
+        """Renew the lock while another driver looks at it, as its holder does every ten seconds."""
+        if seconds == store_lock.LOOK_EVERY_S:
+            store.write(NAME, json.dumps({**record(store), "heartbeat": time.time()}).encode())
+        else:
+            sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", renew)
     with RemoteRunFolder(url).lock():
         assert (holder := RemoteRunFolder(url).worker()) is not None
         machine("second")
-        with pytest.raises(RunFolderError, match="works on this run"):  # noqa: SIM117
-            with beating(url), RemoteRunFolder(url).lock():
-                pass
+        with (
+            pytest.raises(RunFolderError, match="works on this run"),
+            RemoteRunFolder(url).lock(),
+        ):
+            pass
         assert (seen := RemoteRunFolder(url).worker()) is not None
         assert (seen.pid, seen.host) == (holder.pid, holder.host)
     assert RemoteRunFolder(url).worker() is None
-
-
-@contextmanager
-def beating(url: str) -> Iterator[None]:
-    """Renews the lock of a run all the time, as its holder does every ten seconds."""
-    store, ended = ObjectStore(url), threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(0.2):
-            renewed = {**record(store), "heartbeat": time.time()}
-            store.write(NAME, json.dumps(renewed).encode())
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def test_a_run_that_was_taken_over_stops_here(

@@ -70,8 +70,6 @@ def test_resolved_it_is_the_same_without_its_preset() -> None:
     [
         ({"preset": "v5"}, "task.atari.preset = 'v5': must be one of paper, machado, noframeskip"),
         ({"frameskip": 0}, r"task\.atari\.frameskip = 0"),
-        ({"sticky": 1.0}, r"task\.atari\.sticky = 1\.0"),
-        ({"max_frames": 401}, r"task\.atari\.max_frames = 401"),
     ],
 )
 def test_an_emulator_that_cannot_be_is_refused(options: dict[str, object], message: str) -> None:

@@ -185,11 +185,6 @@ def test_options_that_cannot_be_are_told(options: dict[str, object], message: st
         GymnasiumConfig(**options)  # type: ignore[arg-type]
 
 
-def test_other_kinds_have_no_use_for_its_options() -> None:
-    with pytest.raises(ValueError, match=r"task\.gymnasium: has no effect with task\.kind = catch"):
-        TaskConfig(kind="catch", games="all", gymnasium=GymnasiumConfig(pad="zeros"))
-
-
 def learned_return(
     seed: int, agent_steps: int, game: str = "CartPole-v1", lr: float = 0.003
 ) -> float:
@@ -226,10 +221,3 @@ def test_an_agent_learns_to_keep_the_pole_up_for_longer() -> None:
 def test_an_agent_learns_which_numbers_to_give() -> None:
     """Random numbers earn -18 in an episode, the means of a policy that has not learned -5."""
     assert learned_return(0, 24_000, f"{MODULE}:Aim-v0", lr=0.001) > -4
-
-
-@pytest.mark.slow
-def test_an_agent_learns_cart_pole() -> None:
-    returns = [learned_return(seed, 64_000) for seed in range(3)]
-    assert np.mean(returns) > 300, returns
-    assert min(returns) > 150, returns

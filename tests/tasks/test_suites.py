@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from leap_rl.envs.atari.settings import AtariConfig
+from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suites import OPTIONS, SUITES
 
@@ -19,7 +21,11 @@ def test_what_only_another_suite_reads_is_without_effect() -> None:
     assert TaskConfig().without_effect == ("gymnasium", "data", "data_sha256", "omniglot")
     omniglot = TaskConfig(kind="omniglot", games=["Greek"])
     assert set(omniglot.without_effect) == set(OPTIONS) - {"data", "data_sha256", "omniglot"}
-    for option, value in (("data", "images"), ("atari", TaskConfig().atari.__class__("machado"))):
+    for option, value in {
+        "data": "images",
+        "atari": AtariConfig("machado"),
+        "gymnasium": GymnasiumConfig(pad="zeros"),
+    }.items():
         with pytest.raises(
             ValueError, match=rf"task\.{option}: has no effect with task\.kind = catch"
         ):

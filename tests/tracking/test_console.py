@@ -229,19 +229,6 @@ def test_rich_clears_up_and_leaves_what_is_to_stay() -> None:
     console.close()
 
 
-def test_rich_clears_up_after_an_exception() -> None:
-    console, stream = rich(80)
-
-    def interrupted() -> None:
-        with console:
-            console.show(VIEW)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
-
-
 class FakeTerminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -51,13 +51,6 @@ def test_the_same_rows_come_back_from_every_sink(tmp_path: Path) -> None:
     assert wandb_file.rows(file) == ROWS
 
 
-def test_tensorboard_shows_a_mode_s_name_as_it_can(tmp_path: Path) -> None:
-    row = {"meta_step": 0, "return/pong@mode=1,difficulty=2/mean": 1.0}
-    track(TrackingConfig(), tmp_path / "run", [row])
-    (shown,) = tensorboard_file.rows(tmp_path / "run/tensorboard", "meta_step")
-    assert set(shown) == {"meta_step", "return/pong_mode_1_difficulty_2/mean"}
-
-
 def test_wandb_is_told_the_config_the_names_and_the_axis(tmp_path: Path) -> None:
     track(replace(OFFLINE, tensorboard=False), tmp_path / "run", ROWS[:1])
     (file,) = wandb_file.files(tmp_path / "run")
@@ -86,20 +79,6 @@ def test_a_resume_continues_the_same_files_and_the_same_wandb_run(tmp_path: Path
     first, second = wandb_file.files(folder)
     assert [wandb_file.run(file)[0].run_id for file in (first, second)] == [run_id, run_id]
     assert wandb_file.rows(second) == ROWS[:2]  # the whole run: it is uploaded over the first
-
-
-def test_no_secret_of_the_environment_gets_into_the_run_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SOME_TOKEN", "cafebabe-cafebabe")
-    folder = tmp_path / "run"
-    track(OFFLINE, folder, ROWS)
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    contents = [path.read_bytes() for path in files]
-    assert any(b'"seed"' in content or b"seed" in content for content in contents)
-    for path, content in zip(files, contents, strict=True):
-        assert wandb_file.KEY.encode() not in content, path
-        assert b"cafebabe" not in content, path
 
 
 def test_what_is_switched_off_is_not_imported(tmp_path: Path) -> None:

@@ -371,23 +371,6 @@ def test_a_strangers_folder_makes_no_other_file_be_uploaded(
     assert noted(artifact="other/initialization:v0") == 0
 
 
-def test_tables_and_pages_come_back(tmp_path: Path) -> None:
-    page = tmp_path / "index.html"
-    page.write_text("<h1>It helps</h1>")
-    with open_run(OFFLINE, tmp_path / "run") as tracker:
-        table = [["pong", 1.5], ["breakout", float("nan")], ["qbert", 3]]
-        tracker.log_table("evaluation/agents", ["game", "area"], table)
-        tracker.log_file("evaluation/report", page)
-    wandb_file.end()
-    (file,) = wandb_file.files(tmp_path / "run")
-    media = wandb_file.media(file)
-    assert json.loads(media["evaluation/agents"]) == {
-        "columns": ["game", "area"],
-        "data": [["pong", 1.5], ["breakout", None], ["qbert", 3]],
-    }
-    assert media["evaluation/report"] == page.read_bytes()
-
-
 def test_an_offline_run_asks_nobody_anything(tmp_path: Path) -> None:
     with serve() as server:
         program = f"""

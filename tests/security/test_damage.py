@@ -12,12 +12,7 @@ import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.server.parameter_server import ParameterServer
-
-QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", "debug", "--task.agent_steps", "40", *QUIET]
-META_STEPS = 4
+from tests.security.runs import META_STEPS, make
 
 
 def sums(run: Path) -> dict[str, str]:
@@ -25,46 +20,6 @@ def sums(run: Path) -> dict[str, str]:
     folder = RunFolder(run)
     assert folder.latest() == META_STEPS
     return dict(folder.read_checkpoint(META_STEPS)[1]["sha256"])
-
-
-def make(run: Path) -> int:
-    return main(["train", *BOWLS, "--meta.meta_steps", str(META_STEPS), "--run_dir", str(run)])
-
-
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The checksums of an undisturbed run."""
-    run = tmp_path_factory.mktemp("calm") / "run"
-    assert make(run) == 0
-    return sums(run)
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped in its third meta-step, with two of four slots complete."""
-    run = tmp_path_factory.mktemp("stopped") / "run"
-    complete = ParameterServer.complete
-    calls: list[object] = []
-
-    def stop(self: ParameterServer, message: object) -> object:
-        answer = complete(self, message)  # type: ignore[arg-type]
-        calls.append(message)
-        if len(calls) == 2 * 4 + 2:
-            raise KeyboardInterrupt
-        return answer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ParameterServer, "complete", stop)
-        assert make(run) == 130
-    assert RunFolder(run).latest() == 2
-    assert len([path for path in RunFolder(run).slots(2).rglob("*") if path.is_file()]) >= 2
-    return run
-
-
-@pytest.fixture
-def run(stopped: Path, tmp_path: Path) -> Path:
-    """A copy of it to damage."""
-    return Path(shutil.copytree(stopped, tmp_path / "run"))
 
 
 def damage(run: Path, dice: random.Random) -> list[str]:
@@ -136,22 +91,6 @@ def test_damage_is_mended_or_told(
         mended += check_damaged(run, calm, capsys, (seed, what))
         shutil.rmtree(run)
     assert count / 4 < mended < count  # both happen
-
-
-def test_a_damaged_checkpoint_is_named_and_made_again(
-    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in (2, 1):
-        path = run / f"checkpoints/{number:06d}/initialization.safetensors"
-        path.write_bytes(path.read_bytes()[:-1])
-    assert main(["resume", str(run)]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("leap-rl: ")
-    assert line.endswith(
-        "000002/initialization.safetensors: is damaged (its SHA-256 is not the one recorded); "
-        "resuming from checkpoint 0, which is whole"
-    )
-    assert sums(run) == calm
 
 
 def test_damaged_rows_are_written_again_from_the_checkpoints(
