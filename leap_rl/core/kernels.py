@@ -24,5 +24,8 @@ def kernel(function: F) -> F:
     be written, in the user's cache folder. It is compiled again when the module changes, but not
     when a constant or a kernel of another module does: then remove the `__pycache__` folders. A
     division by zero gives infinity or NaN, as in numpy, and no exception.
+
+    No index is checked: one out of bounds reads or overwrites other memory. NUMBA_BOUNDSCHECK=1
+    checks them, in code that is compiled for it: give it a NUMBA_CACHE_DIR of its own.
     """
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))

@@ -38,7 +38,7 @@ class Games(Protocol):
     def step(
         self, actions: Actions, which: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Take an action in each game, or in some; see `state.Actions`.
+        """Take an action in each game, or in some, none of which is over; see `state.Actions`.
 
         Returns:
             Rewards, terminated and truncated of each of these games.

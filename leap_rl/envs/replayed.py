@@ -123,8 +123,9 @@ class ReplayedEnvs(RestorableEnvs):
         check_state(state, like=self.state())
         self._seeds[:], self._episodes[:] = state["seeds"], state["episodes"] - 1
         self._begin_next(self._all)
-        parts = enumerate(split_bytes(state["actions"], state["actions_sizes"]))
-        ended = [self._play(index, self._read(part)) for index, part in parts]
+        parts = split_bytes(state["actions"], state["actions_sizes"])
+        actions = [self._read(part) for part in parts]
+        ended = [self._play(index, recorded) for index, recorded in enumerate(actions)]
         self._observations = self._look()
         differs = self._returns != state["returns"]
         for index, observation in enumerate(self._observations):
@@ -132,7 +133,7 @@ class ReplayedEnvs(RestorableEnvs):
             if ended[index] or differs[index] or observation.tobytes() != seen.tobytes():
                 raise ValueError(
                     f"task.games: {self._game!r} does not repeat itself: the seed and the "
-                    f"{self._lengths[index]} actions of an episode led elsewhere when its snapshot "
+                    f"{len(actions[index])} actions of an episode led elsewhere when its snapshot "
                     "was taken. An episode must be a function of both: nothing drawn but from the "
                     "seed of reset, and no other version of the environment"
                 )
@@ -174,14 +175,15 @@ class ReplayedEnvs(RestorableEnvs):
         self._lengths[which] += 1
 
     def _play(self, index: int, actions: Actions) -> bool:
-        """Play actions again in one environment; return whether its episode has ended."""
-        one, ended = slice(index, index + 1), False
+        """Play actions again in one environment, up to an end; return whether there was one."""
+        one = slice(index, index + 1)
         for action in actions:
             rewards, terminated, truncated = self._games.step(action[None], one)
             self._returns[one] += rewards
             self._record(action, one)
-            ended |= bool(terminated[0] or truncated[0])
-        return ended
+            if terminated[0] or truncated[0]:
+                return True
+        return False
 
     def _look(self) -> Observations:
         observations: Observations = np.zeros(self._shape, self._dtype)

@@ -62,6 +62,7 @@ class Walk(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action)
+        assert not self.count or self.count not in self.ends, "this episode is over"
         if self.breaks:
             raise OSError("gone")
         self.action = float(action[0]) if self.continuous else action - self.first_action

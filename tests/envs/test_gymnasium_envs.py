@@ -169,6 +169,12 @@ def test_a_state_that_was_changed_is_told(name: str) -> None:
         walks().restore({**state, name: changed})
 
 
+def test_a_state_whose_actions_go_on_after_the_end_is_told() -> None:
+    sizes = np.array([14, 2, 2])  # seven actions in the first, which ends after five
+    with pytest.raises(ValueError, match="does not repeat itself: the seed and the 7 actions"):
+        walks().restore({**saved(ENDING), "actions_sizes": sizes})
+
+
 def test_what_is_left_behind_is_gone_in_a_new_environment() -> None:
     leaking = f"{WALK}@terminates=5,leaks=true"
     starts: dict[bool, list[float]] = {}

@@ -322,21 +322,32 @@ def test_the_player_has_one_color_and_what_is_to_be_avoided_another() -> None:
     assert players != foes
 
 
+@pytest.mark.parametrize("name", GAMES)
+def test_nothing_is_drawn_beyond_the_cells_even_after_the_end(name: str) -> None:
+    games = MinAtarGames(f"MinAtar/{name}-v1", count=1, palette=False)
+    begun(games, 0)
+    cells, ended = np.zeros((42, 10, 10), dtype=np.uint16), False
+    for action in np.random.default_rng(0).integers(games.num_actions, size=(200, 1)):
+        _, over, _ = games.step(action)
+        ended |= bool(over[0])
+        GAMES[name].draw(games._games, cells[20:21])
+        assert not np.delete(cells, 20, axis=0).any()
+    assert ended or name in ("Freeway", "Asterix")
+
+
 @pytest.mark.parametrize("orientation", range(1, 8))
 def test_an_orientation_turns_what_is_seen_and_nothing_else(orientation: int) -> None:
     plain, turned = (
         MinAtarGames(f"MinAtar/Breakout-v1@orientation={each}", count=1, palette=True)
         for each in (0, orientation)
     )
-    over = np.array([True])
-    for seed in range(20):
-        if over:  # a kernel that plays on beyond the end of a game writes beyond its arrays
-            begun(plain, seed), begun(turned, seed)
-        action = np.array([1])
-        rewards, over, truncated = plain.step(action)
-        assert [part.tolist() for part in turned.step(action)] == [
-            part.tolist() for part in (rewards, over, truncated)
-        ]
+    action, over = np.array([1]), True
+    for step in range(20):
+        if over:
+            begun(plain, step), begun(turned, step)
+        one, other = plain.step(action), turned.step(action)
+        assert [part.tolist() for part in one] == [part.tolist() for part in other]
+        over = one[1][0]
         by_hand = np.fliplr(seen_of(plain)) if orientation >= 4 else seen_of(plain)
         np.testing.assert_array_equal(seen_of(turned), np.rot90(by_hand, orientation % 4))
         assert not np.array_equal(seen_of(turned), seen_of(plain))

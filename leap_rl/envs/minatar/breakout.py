@@ -52,7 +52,8 @@ def step(games: Any, actions: Any, sticky: float, ramps: bool, rewards: Any, ove
 @kernel
 def _move_ball(game: Any) -> Any:
     """Return the reward, and whether the ball was lost."""
-    x, y = game.x + game.move_x, game.y + game.move_y
+    # A lost ball stays in the last row, however often a game that is over is stepped.
+    x, y = game.x + game.move_x, min(9, game.y + game.move_y)
     before, game.last_x, game.last_y = game.x, game.x, game.y
     if x < 0 or x > 9:
         x = before

@@ -112,8 +112,8 @@ def taken(game: Any, action: int, sticky: float) -> Any:
 
 @kernel
 def put(cells: Any, row: int, column: int, thing: int) -> None:
-    """Show a thing in a cell of [10, 10], where its bit is set; beyond the edge there is none."""
-    if 0 <= column <= 9:
+    """Show a thing in a cell of [10, 10], where its bit is set; beyond the edges there is none."""
+    if 0 <= row <= 9 and 0 <= column <= 9:
         cells[row, column] |= np.uint16(1 << thing)
 
 
