@@ -12,8 +12,8 @@ import pytest
 
 from leap_rl.core.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults import FaultPoint
-from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.rounds import LeasePolicy
+from tests.training.fakes import ray_module
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime.ray.trainer_pool import TrainerPool
@@ -25,11 +25,7 @@ SERVER = SimpleNamespace(trainer_lost="trainer_lost")
 
 
 def pool_module() -> Any:
-    """The module, whose import of Ray comes after Ray's environment."""
-    make_ray_runtime(trainers=1, address=LOCAL)
-    from leap_rl.training.runtime.ray import trainer_pool as module
-
-    return module
+    return ray_module("trainer_pool")
 
 
 @dataclass
