@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.prometheus import SERIES
-from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.rounds import Counters
 from tests.training.fakes import (
     FakePlan,
     assigned,

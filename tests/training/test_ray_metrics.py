@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from leap_rl.core.errors import RunFailedError
 from leap_rl.tracking.prometheus import SERIES
 from leap_rl.tracking.status import RunStatus, TaskStatus
-from leap_rl.training.server.counters import Counters
+from leap_rl.training.server.rounds import Counters
 from tests.training.fakes import ray_module
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
 

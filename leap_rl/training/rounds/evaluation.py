@@ -70,11 +70,6 @@ class EvaluationFactory:
         folder.write_checkpoint(0, files, {"evaluation": described})
 
     def __call__(self, folder: RunFolder) -> EvaluationPlan:
-        """Restore the plan from the folder's first checkpoint.
-
-        Raises:
-            RunFolderError: The checkpoint is missing or damaged.
-        """
         files, state = folder.read_checkpoint(0)
         try:
             described = state["evaluation"]
@@ -149,7 +144,6 @@ class EvaluationPlan:
         ]
 
     def agents(self) -> list[Agent]:
-        """Return the agents in slot order."""
         return agents_of(self.described)
 
     def close(self, filled: FilledRound) -> ClosedRound:

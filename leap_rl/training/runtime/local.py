@@ -73,14 +73,8 @@ class LocalRuntime:
     """Runs a run in this process; needs no Ray, and a debugger can stop it anywhere."""
 
     interrupts: Interrupts = field(default_factory=Interrupts)
-    """What may ask the run to stop."""
 
     def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
-        """Run it to its end.
-
-        Raises:
-            RunFailedError: The run cannot continue.
-        """
         configure_torch()
         # Here trainer and server are one thread: an exception from anywhere would tear a write.
         alone = RunFolder(run_spec.run_dir).serving()

@@ -16,6 +16,7 @@ class Runtime(Protocol):
         """Run it; ``report`` is called with its status, several times a second at most.
 
         Raises:
-            RunFailedError: The run cannot continue.
+            RunFailedError: The run cannot continue, or there is no cluster.
+            RunFolderError: The run's folder is damaged.
             KeyboardInterrupt: The user stops it; the run's folder can be resumed.
         """

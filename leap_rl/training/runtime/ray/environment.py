@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.runtime.ray.private_folder import private_folder
-from leap_rl.training.runtime.ray.security import refuse_without_token
+from leap_rl.training.runtime.ray.security import private_folder, refuse_without_token
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime.protocol import Runtime
