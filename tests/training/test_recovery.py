@@ -9,7 +9,7 @@ import pytest
 from leap_rl.storage.checksummed_file import decode_arrays, encode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.messages import Counted, Finished
+from leap_rl.training.messages import Abandon, Counted, Finished
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slots import SlotFiles
 from tests.training.fakes import (
@@ -18,8 +18,40 @@ from tests.training.fakes import (
     claim,
     complete,
     make_server,
+    stream,
     with_snapshot,
 )
+
+
+def test_a_round_that_was_full_when_the_server_died_closes_when_it_returns(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_server(folder, FakePlan(rounds=1, batch=1))
+    message = complete(assigned(server.claim(claim())).ticket, claim(number=2))
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write_checkpoint", _unwritable)
+        with pytest.raises(OSError, match="is full"):
+            server.complete(message)
+    plan = FakePlan(rounds=1, batch=1)
+    assert make_server(folder, plan).status().finished
+    assert len(plan.closed) == 1
+
+
+def _unwritable(*content: object, **options: object) -> None:
+    raise OSError("the disk is full")
+
+
+def test_a_server_that_takes_over_gives_a_trainer_its_newest_slot_only(folder: RunFolder) -> None:
+    server = make_server(folder)
+    server.claim(claim("b"))
+    first = assigned(server.claim(claim("a", number=1)))
+    server.trainer_lost("b", "killed")
+    second = assigned(server.claim(claim("a", number=2)))
+    assert (first.ticket.slot, second.ticket.slot) == (1, 0)
+    again = make_server(folder, trainers_live=True)
+    assert [(task.slot, task.trainer) for task in again.status().running] == [(0, "a")]
+    assert isinstance(again.stream(stream(first.ticket, 3)), Abandon)
+    assert assigned(again.claim(claim("a", number=2))).ticket == second.ticket
 
 
 def test_a_damaged_slot_is_set_aside_and_filled_again(
