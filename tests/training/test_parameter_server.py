@@ -101,13 +101,6 @@ def test_a_stream_of_a_closed_round_is_told_to_abandon(server: ParameterServer) 
     assert server.counters.abandons == 1
 
 
-def test_after_the_last_round_there_is_no_more_work(server: ParameterServer) -> None:
-    fill_round(server)
-    fill_round(server)
-    assert server.status().finished
-    assert server.claim(claim("z", number=100)) == Finished()
-
-
 def test_a_lease_that_is_over_frees_the_slot(server: ParameterServer, clock: FakeClock) -> None:
     server.claim(claim("a"))
     pass_time(server, clock, 60.0)
