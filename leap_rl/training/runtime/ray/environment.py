@@ -18,7 +18,7 @@ from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.runtime.ray.security import private_folder, refuse_without_token
 
 if TYPE_CHECKING:
-    from leap_rl.training.runtime.protocol import Runtime
+    from leap_rl.training.runtime.local import Runtime
 
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",
