@@ -120,7 +120,6 @@ class EvaluationPlan:
         return self.factory.save_agents
 
     def theta0(self, start_index: int = 0) -> FloatVector:
-        """Return a starting point, [P]: one of those given, or the random one of a seed."""
         if start_index < len(self.given):
             return self.given[start_index]
         seed = start_index - len(self.given)
