@@ -23,14 +23,7 @@ from leap_rl.tracking.prometheus import SERIES
 from leap_rl.tracking.status import RunStatus, TaskStatus
 from leap_rl.training.server.rounds import Counters
 from tests.training.fakes import ray_module
-from tests.training.test_runtime_ray import (
-    children,
-    listening,
-    servers,
-    start,
-    trainers,
-    wait_until,
-)
+from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
 
 RUN = ["--task.kind", "catch", "--task.games", '["catch", "catch_up"]', "--task.num_envs", "4"]
 RUN += ["--task.agent_steps", "400", "--meta.meta_steps", "1000", "--meta.batch_size", "2"]
@@ -149,7 +142,7 @@ def test_the_counts_of_the_dead_stay_on_the_page(run: subprocess.Popen[str], por
     os.kill(trainers(run)[0], signal.SIGKILL)
     wait_until(shows(lambda: joined(page, "trainers_lost") == 1), run)
     steps, completed = joined(page, "agent_steps"), joined(page, "tasks_completed")
-    (server,) = servers(run)
+    (server,) = [pid for pid, line in children(run.pid).items() if "ray::ServerActor" in line]
     os.kill(server, signal.SIGKILL)
     wait_until(shows(lambda: joined(page, "server_restarts") == 1), run)
     wait_until(shows(lambda: joined(page, "tasks_completed") > completed + 2), run)

@@ -38,14 +38,6 @@ def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:
     )
 
 
-def calm_run(tmp_path: Path, *options: str) -> RunFolder:
-    """The same run, undisturbed."""
-    folder = RunFolder(tmp_path / "calm")
-    argv = ["train", *options, "--run_dir", str(folder.path), "--runtime.kind", "local"]
-    assert main(argv) == 0
-    return folder
-
-
 def children(pid: int) -> dict[int, str]:
     """All processes below one, with their command lines."""
     found: dict[int, str] = {}
@@ -87,10 +79,6 @@ def trainers(process: subprocess.Popen[str]) -> list[int]:
     return [pid for pid, line in children(process.pid).items() if "ray::TrainerActor" in line]
 
 
-def servers(process: subprocess.Popen[str]) -> list[int]:
-    return [pid for pid, line in children(process.pid).items() if "ray::ServerActor" in line]
-
-
 def at_work(folder: RunFolder) -> set[str]:
     """The trainers that hold a slot of the first round which is not complete."""
     found = set()
@@ -106,7 +94,8 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
 ) -> None:
     # Long enough that a trainer's imports take no longer than the other's first three tasks.
     options = [*BOWLS, "--task.agent_steps", "24000"]
-    calm = calm_run(tmp_path, *options)
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
     process = start(*options, "--runtime.trainers", "2", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
@@ -138,17 +127,21 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
 @pytest.mark.chaos
 def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None:
     options = [*BOWLS, "--meta.meta_steps", "2", "--task.agent_steps", "24000"]
-    calm = calm_run(tmp_path, *options)
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
     seldom = ["--runtime.trainers", "2", "--runtime.snapshot_every_s", "0.5"]
     process = start(*options, *seldom, "--runtime.stream_every_s", "0.2", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
 
+    def server() -> list[int]:
+        return [pid for pid, line in children(process.pid).items() if "ray::ServerActor" in line]
+
     for meta_step in (0, 1):  # once while the first is under way, once in the second
         wait_until(lambda: any(folder.slots(meta_step).glob("*.snapshot")), process)  # noqa: B023
-        (victim,) = servers(process)
+        (victim,) = server()
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: servers(process) not in ([], [victim]), process)  # noqa: B023
+        wait_until(lambda: server() not in ([], [victim]), process)  # noqa: B023
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert "Traceback" not in out + err
@@ -162,7 +155,8 @@ def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None
 @pytest.mark.chaos
 def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
     options = [*BOWLS, "--task.agent_steps", "240000", "--meta.batch_size", "1"]
-    calm = calm_run(tmp_path, *options)
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
     (whole,) = calm.read_state(1)["slots"]
 
     often = ["--runtime.snapshot_every_s", "0.5", "--runtime.stream_every_s", "0.2"]
@@ -190,7 +184,8 @@ def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
 def test_sigterm_costs_no_work(tmp_path: Path) -> None:
     """To a trainer, as where a machine is taken away, and to the driver."""
     options = [*BOWLS, "--task.agent_steps", "400000", "--meta.batch_size", "1"]
-    calm = calm_run(tmp_path, *options)
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
     never = ["--runtime.snapshot_every_s", "1000", "--runtime.stream_every_s", "0.1"]
     process = start(*options, *never, "--runtime.trainers", "1", cwd=tmp_path)
@@ -246,7 +241,8 @@ def test_a_killed_environment_process_costs_its_trainer_alone(tmp_path: Path) ->
     options = ["--task.games", '["pong"]', "--task.num_envs", "2", "--task.agent_steps", "5000"]
     options = [*options, "--meta.meta_steps", "1", "--meta.batch_size", "1"]
     options = [*options, "--task.atari.preset", "paper", "--tracking.console", "plain"]
-    calm = calm_run(tmp_path, *options)
+    calm = RunFolder(tmp_path / "calm")
+    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
 
     process = start(
         *options, "--runtime.trainers", "1", "--runtime.env_processes", "2", cwd=tmp_path
