@@ -25,7 +25,7 @@ from leap_rl.cli import main
 from leap_rl.core import determinism
 from leap_rl.core.determinism import has_bfloat16_units
 from leap_rl.storage import run_lock
-from leap_rl.training.runtime.ray.private_folder import private_folder
+from leap_rl.training.runtime.ray.security import private_folder
 
 PACKAGE = str(Path(run_lock.__file__).parents[1])
 

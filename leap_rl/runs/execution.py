@@ -26,7 +26,7 @@ from leap_rl.tracking.tracker import open_tracker
 from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.run_spec import RunSpec
-from leap_rl.training.runtime.protocol import Runtime
+from leap_rl.training.runtime.local import LocalRuntime, Runtime
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.server.rounds import LeasePolicy
 
@@ -154,8 +154,6 @@ def _run_rounds(
 def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
     runtime = config.runtime
     if runtime.kind == "local":
-        from leap_rl.training.runtime.local import LocalRuntime
-
         return LocalRuntime(interrupts)
     gpus = runtime.gpus_per_trainer
     if gpus == "auto":

@@ -95,21 +95,12 @@ class RuntimeConfig:
             "streams renew the lease",
         )
         if self.kind == "local":
-            self._require(
-                "trainers",
-                self.trainers in (1, "auto"),
-                "runtime.kind = local has one trainer; use runtime.kind = ray for more",
-            )
-            self._require(
-                "address",
-                self.address is None,
-                "runtime.kind = local joins no cluster; use runtime.kind = ray",
-            )
-            self._require(
-                "metrics_port",
-                port is None,
-                "runtime.kind = local shows no metrics; use runtime.kind = ray",
-            )
+            for name, holds, rule in (
+                ("trainers", self.trainers in (1, "auto"), "has one trainer"),
+                ("address", self.address is None, "joins no cluster"),
+                ("metrics_port", port is None, "shows no metrics"),
+            ):
+                self._require(name, holds, f"runtime.kind = local {rule}; use runtime.kind = ray")
         self._require(
             "metrics_port",
             port is None or self.address is None,

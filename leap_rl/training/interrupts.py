@@ -80,7 +80,6 @@ class Interrupts:
     _cleanups: list[Callable[[], object]] = field(default_factory=list)
 
     def is_set(self) -> bool:
-        """Whether the run is to stop."""
         return self._wanted
 
     def check(self) -> None:

@@ -32,7 +32,6 @@ class RunSpec:
     snapshot_every_s: float
     lease_policy: LeasePolicy
     keep_checkpoints: int | None = None
-    """How many checkpoints keep their parameters; none for all."""
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     """Identifies this driver in the leases of its trainers."""
     on_divergence: OnDivergence = "stop"

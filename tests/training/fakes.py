@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -38,9 +37,9 @@ from leap_rl.training.rounds.plan import (
     FilledSlot,
     LoggedRow,
 )
+from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.rounds import LeasePolicy, Rounds
-from leap_rl.training.server.slots import SlotFiles
 
 SIZE = 16
 FINGERPRINT = "f" * 64
@@ -54,6 +53,12 @@ class FakeClock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+def ray_module(name: str) -> Any:
+    """A module of the Ray runtime; Ray's environment comes before its import."""
+    make_ray_runtime(trainers=1, address=LOCAL)
+    return import_module(f"leap_rl.training.runtime.ray.{name}")
 
 
 @dataclass
@@ -184,11 +189,6 @@ def assigned(work: object) -> Assignment:
     return work
 
 
-def disk_full(path: Path, *content: object, **options: object) -> None:
-    """Fail as a write to a full disk does."""
-    raise OSError(errno.ENOSPC, "No space left on device", str(path))
-
-
 def fill_round(server: ParameterServer) -> Work:
     """Fill the open round by one trainer; returns the work that its last answer brought."""
     opened = server.status().round
@@ -200,20 +200,6 @@ def fill_round(server: ParameterServer) -> Work:
         assert isinstance(answer, Counted)
         work = answer.next
     return work
-
-
-def write_slot(folder: RunFolder, slot: int) -> None:
-    ticket = Ticket(fingerprint=FINGERPRINT, round=0, slot=slot, attempt=1)
-    message = complete(ticket, claim("filler"))
-    filled = FilledSlot(
-        spec=TaskSpec(game=f"game_{slot}", seed=slot),
-        attempt=1,
-        contribution=message.contribution,
-        record=message.record,
-        episodes=message.episodes,
-    )
-    files = SlotFiles(folder.slot(0, slot), filled.spec, FINGERPRINT, folder=folder)
-    files.write_result(filled)
 
 
 def pass_time(server: ParameterServer, clock: FakeClock, seconds: float) -> None:

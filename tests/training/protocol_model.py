@@ -83,11 +83,6 @@ def record(trainer: str, round_number: int, slot: int) -> TaskRecord:
         processor="test",
         updates=segments(round_number, slot),
         agent_steps=10 * segments(round_number, slot),
-        losses={"total": 1.0 + slot},
-        path={"energy": 2.0 + round_number},
-        curve=(),
-        working_s=1.0,
-        waiting_s=0.5,
     )
 
 

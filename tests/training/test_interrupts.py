@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
-from leap_rl.core.machine import descendants, kill_descendants
 from leap_rl.training import interrupts
 from leap_rl.training.interrupts import Interrupts, StopReason
 
@@ -176,27 +172,3 @@ def test_entered_twice_or_elsewhere_it_changes_nothing() -> None:
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-
-
-def test_what_was_started_is_killed_with_all_below_it() -> None:
-    sleeping = "import sys, time; print(1, flush=True); time.sleep(60)"
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleeping!r}])"
-    shell = f"{sys.executable} -c {shlex.quote(code)}; sleep 60"
-    root = subprocess.Popen(["sh", "-c", shell], stdout=subprocess.PIPE)
-    assert root.stdout is not None
-    root.stdout.readline()  # a process, its child and its grandchild run now
-    family = descendants(root.pid)
-    assert len(family) == 2
-    kill_descendants(root.pid)
-    wait_until(lambda: not any(map(is_running, family)))
-    assert root.poll() is None
-    root.kill()
-    root.wait()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

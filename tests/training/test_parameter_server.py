@@ -1,4 +1,7 @@
-"""One readable example of each edge of a slot; test_protocol.py has them in any order."""
+"""One readable example of each edge of a slot, and what the server counts.
+
+`test_protocol.py` has the edges in any order.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import pytest
 
 from leap_rl.core.errors import ProtocolError
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.prometheus import SERIES
 from leap_rl.training.messages import Abandon, Continue, Counted, Finished, Ticket, Wait
 from leap_rl.training.server.parameter_server import ParameterServer
+from leap_rl.training.server.rounds import Counters
 from tests.training.fakes import (
     FakeClock,
     FakePlan,
@@ -21,6 +26,7 @@ from tests.training.fakes import (
     newest_sum,
     pass_time,
     stream,
+    with_snapshot,
 )
 
 
@@ -52,13 +58,6 @@ def test_a_new_claim_frees_what_its_trainer_dropped(server: ParameterServer) -> 
     assert (again.ticket.slot, again.ticket.attempt) == (0, 2)
 
 
-def test_a_new_incarnation_frees_what_the_old_one_held(server: ParameterServer) -> None:
-    old = assigned(server.claim(claim("a", number=5)))
-    new = assigned(server.claim(claim("a", number=1, incarnation=2)))
-    assert (new.ticket.slot, new.ticket.attempt) == (0, 2)
-    assert isinstance(server.stream(stream(old.ticket, 3)), Abandon)
-
-
 def test_a_stream_replaces_the_sum_and_a_late_one_does_not(server: ParameterServer) -> None:
     ticket = assigned(server.claim(claim())).ticket
     for n in (3, 5, 5, 4):  # one arrives twice, one is overtaken
@@ -76,6 +75,8 @@ def test_a_stream_of_an_older_attempt_is_told_to_abandon(server: ParameterServer
     assert isinstance(server.stream(stream(old, 9)), Abandon)
     assert server.stream(stream(new, 1)) == Continue(durable_n=0)
     assert newest_sum(server, 0)[0] == 1
+    assert isinstance(server.complete(complete(old, claim("a", number=2))), Abandon)
+    assert (server.counters.trainers_lost, server.counters.abandons) == (1, 3)
 
 
 def test_a_complete_counts_once_however_often_it_arrives(
@@ -92,46 +93,8 @@ def test_a_complete_counts_once_however_often_it_arrives(
     assert assigned(repeated.next).ticket == assigned(answer.next).ticket
     assert server.status().slots_complete == 1
     assert plan.closed == []
-
-
-def test_a_complete_repeated_after_its_round_closed_is_counted(
-    server: ParameterServer, plan: FakePlan
-) -> None:
-    messages = []
-    for trainer in "abc":
-        ticket = assigned(server.claim(claim(trainer))).ticket
-        messages.append(complete(ticket, claim(trainer, number=2)))
-    for message in messages:
-        server.complete(message)
-    assert server.status().round == 1
-    assert isinstance(server.complete(messages[0]), Counted)
-    assert len(plan.closed) == 1
-
-
-def test_a_complete_of_an_older_attempt_does_not_count(
-    server: ParameterServer, plan: FakePlan
-) -> None:
-    old = assigned(server.claim(claim("a"))).ticket
-    server.trainer_lost("a", "killed")
-    new = assigned(server.claim(claim("b"))).ticket
-    assert isinstance(server.complete(complete(old, claim("a", number=2))), Abandon)
-    assert server.status().slots_complete == 0
-    assert isinstance(server.complete(complete(new, claim("b", number=2))), Counted)
-    # And not after the slot was filled by another attempt either.
-    assert isinstance(server.complete(complete(old, claim("a", number=3))), Abandon)
-
-
-def test_the_sums_of_a_round_are_in_slot_order_whoever_finishes_first(
-    server: ParameterServer, plan: FakePlan
-) -> None:
-    tickets = {trainer: assigned(server.claim(claim(trainer))).ticket for trainer in "abc"}
-    for trainer in "cab":
-        server.complete(complete(tickets[trainer], claim(trainer, number=2)))
-    (number, slots) = plan.closed[0]
-    assert number == 0
-    assert [slot.spec.game for slot in slots] == ["game_0", "game_1", "game_2"]
-    for index, slot in enumerate(slots):
-        np.testing.assert_array_equal(slot.contribution, contribution(index, 10))
+    counters = server.counters
+    assert (counters.tasks_completed, counters.agent_steps, counters.repeats_refused) == (1, 10, 2)
 
 
 def test_a_stream_of_a_closed_round_is_told_to_abandon(server: ParameterServer) -> None:
@@ -141,13 +104,7 @@ def test_a_stream_of_a_closed_round_is_told_to_abandon(server: ParameterServer) 
     answer = server.stream(stream(ticket, 2))
     assert isinstance(answer, Abandon)
     assert "round 0 is closed" in answer.reason
-
-
-def test_after_the_last_round_there_is_no_more_work(server: ParameterServer) -> None:
-    fill_round(server)
-    fill_round(server)
-    assert server.status().finished
-    assert server.claim(claim("z", number=100)) == Finished()
+    assert server.counters.abandons == 1
 
 
 def test_a_lease_that_is_over_frees_the_slot(server: ParameterServer, clock: FakeClock) -> None:
@@ -156,6 +113,7 @@ def test_a_lease_that_is_over_frees_the_slot(server: ParameterServer, clock: Fak
     assert len(server.status().running) == 1  # not yet: it is over after 60 s
     pass_time(server, clock, 0.1)
     assert server.status().running == ()
+    assert server.counters.lease_expiries == 1
     assert assigned(server.claim(claim("b"))).ticket.attempt == 2
 
 
@@ -170,17 +128,6 @@ def test_a_beat_renews_the_lease_of_the_living_only(
     server.heartbeat("b", 1)  # a stranger
     assert len(server.status().running) == 1
     pass_time(server, clock, 10.1)
-    assert server.status().running == ()
-
-
-def test_a_server_that_stalled_adds_what_it_missed_to_the_leases(
-    server: ParameterServer, clock: FakeClock
-) -> None:
-    server.claim(claim("a"))
-    clock.now_s += 300.0  # nobody told it the time, nobody could be heard
-    server.tick()
-    assert len(server.status().running) == 1
-    pass_time(server, clock, 60.0)
     assert server.status().running == ()
 
 
@@ -203,3 +150,90 @@ def test_a_message_of_another_run_is_refused(server: ParameterServer) -> None:
         server.stream(stream(foreign, 1))
     with pytest.raises(ProtocolError, match="another run"):
         server.complete(complete(foreign, claim(number=2)))
+
+
+# -- what is counted ------------------------------------------------------------------------------
+
+COUNTERS = [
+    series.name.removeprefix("leap_rl_").removesuffix("_total")
+    for series in SERIES
+    if series.kind == "counter"
+]
+
+
+def counts(server: ParameterServer) -> dict[str, int]:
+    """The counts that are not 0."""
+    return {name: count for name in COUNTERS if (count := getattr(server.counters, name))}
+
+
+def test_a_tally_counts_what_is_shown_and_nothing_else() -> None:
+    counted = {name for name, value in vars(Counters()).items() if isinstance(value, int)}
+    assert counted == set(COUNTERS)
+
+
+def test_streams_are_counted_once_and_repeats_apart(server: ParameterServer) -> None:
+    ticket = assigned(server.claim(claim("a"))).ticket
+    server.claim(claim("a"))  # again, before it was heard
+    for n in (0, 3, 5, 5, 4):  # one arrives twice, one is overtaken
+        server.stream(stream(ticket, n))
+    server.claim(claim("a"))  # and long after
+    server.claim(claim("a", number=0))  # overtaken on the way
+    assert counts(server) == {"streams": 3, "repeats_refused": 5, "agent_steps": 5}
+
+
+def test_work_that_is_done_again_is_work(server: ParameterServer) -> None:
+    ticket = assigned(server.claim(claim("a"))).ticket
+    server.stream(with_snapshot(ticket, 4))
+    server.stream(stream(ticket, 7))
+    server.trainer_lost("a", "killed")
+    again = assigned(server.claim(claim("b"))).ticket
+    server.stream(stream(again, 6))  # 2 since the snapshot
+    server.complete(complete(again, claim("b", number=2)))  # 10 in all
+    assert server.counters.agent_steps == 7 + (10 - 4)
+    assert server.counters.snapshots == 1
+
+
+def test_a_task_that_begins_again_begins_at_nothing(server: ParameterServer) -> None:
+    ticket = assigned(server.claim(claim("a"))).ticket
+    server.stream(stream(ticket, 7))
+    server.trainer_lost("a", "killed")
+    server.stream(stream(assigned(server.claim(claim("b"))).ticket, 2))
+    assert server.counters.agent_steps == 9
+
+
+def test_a_server_that_takes_anothers_place_counts_no_work_twice(
+    folder: RunFolder, server: ParameterServer
+) -> None:
+    ticket = assigned(server.claim(claim("a"))).ticket
+    server.stream(with_snapshot(ticket, 4))
+    server.stream(stream(ticket, 7))
+    again = make_server(folder, trainers_live=True)
+    assert counts(again) == {"server_restarts": 1}
+    again.stream(stream(ticket, 8))  # of which it does not know what the other has counted
+    assert again.counters.agent_steps == 0
+    again.stream(stream(ticket, 9))
+    assert again.counters.agent_steps == 1
+
+
+def test_rounds_do_not_mix(folder: RunFolder) -> None:
+    server = make_server(folder, FakePlan(batch=2))
+    fill_round(server)
+    fill_round(server)
+    assert counts(server)["agent_steps"] == 40
+
+
+def test_the_newest_row_outlives_the_server(folder: RunFolder) -> None:
+    server = make_server(folder)
+    assert server.counters.row == {}
+    fill_round(server)
+    fill_round(server)
+    assert server.counters.row == {"meta_step": 1}
+    assert make_server(folder).counters.row == {"meta_step": 1}
+
+
+def test_a_judgement_stands_until_the_next() -> None:
+    counters = Counters()
+    counters.committed("meta_step", {"meta_step": 0, "validation/gain": 0.5})
+    counters.committed("meta_step", {"meta_step": 1})
+    counters.committed("agent_steps", {"agent_steps": 5})
+    assert counters.row == {"meta_step": 1, "validation/gain": 0.5}

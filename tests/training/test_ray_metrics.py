@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from leap_rl.core.errors import RunFailedError
 from leap_rl.tracking.prometheus import SERIES
 from leap_rl.tracking.status import RunStatus, TaskStatus
-from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from leap_rl.training.server.counters import Counters
+from leap_rl.training.server.rounds import Counters
+from tests.training.fakes import ray_module
 from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
 
 RUN = ["--task.kind", "catch", "--task.games", '["catch", "catch_up"]', "--task.num_envs", "4"]
@@ -75,8 +75,7 @@ def joined(page: Mapping[str, Metric], name: str) -> float:
 def test_a_page_that_fails_is_reported_once_and_left(
     fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
-    from leap_rl.training.runtime.ray import metrics as ray_metrics
+    ray_metrics = ray_module("metrics")
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("No space left on device")
@@ -86,17 +85,8 @@ def test_a_page_that_fails_is_reported_once_and_left(
             if hasattr(kind, name):
                 monkeypatch.setattr(kind, name, fail if name == fails else lambda *_, **__: None)
     metrics = ray_metrics.RunMetrics("run")
-    status = RunStatus(
-        round=0,
-        rounds=0,
-        slots_complete=0,
-        slots_total=0,
-        running=(),
-        durable_segments=0,
-        failure=None,
-    )
     for _ in range(2):
-        metrics.publish(status, Counters())
+        metrics.publish(status(), Counters())
     (line,) = caplog.messages
     assert line.startswith("Prometheus has failed (No space left on device)")
 
@@ -163,9 +153,7 @@ def test_the_counts_of_the_dead_stay_on_the_page(run: subprocess.Popen[str], por
 
 
 def test_a_port_that_is_taken_is_one_line() -> None:
-    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
-    from leap_rl.training.runtime.ray.runtime import cluster
-
+    cluster = ray_module("runtime").cluster
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -204,9 +192,7 @@ class Shown:
 
 @pytest.fixture
 def metrics(monkeypatch: pytest.MonkeyPatch) -> Any:
-    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
-    from leap_rl.training.runtime.ray import metrics as ray_metrics
-
+    ray_metrics = ray_module("metrics")
     Shown.values = defaultdict(dict)
     monkeypatch.setattr(ray_metrics, "_Counter", Shown)
     monkeypatch.setattr(ray_metrics, "Gauge", Shown)

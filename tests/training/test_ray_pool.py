@@ -12,8 +12,8 @@ import pytest
 
 from leap_rl.core.errors import RunFailedError, UnfitMachineError
 from leap_rl.training.faults import FaultPoint
-from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.rounds import LeasePolicy
+from tests.training.fakes import ray_module
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime.ray.trainer_pool import TrainerPool
@@ -25,11 +25,7 @@ SERVER = SimpleNamespace(trainer_lost="trainer_lost")
 
 
 def pool_module() -> Any:
-    """The module, whose import of Ray comes after Ray's environment."""
-    make_ray_runtime(trainers=1, address=LOCAL)
-    from leap_rl.training.runtime.ray import trainer_pool as module
-
-    return module
+    return ray_module("trainer_pool")
 
 
 @dataclass
@@ -103,6 +99,11 @@ def make_crew(trainers: int | None = None, cores: int = 1) -> TrainerPool:
     return pool
 
 
+def replace_dead(pool: TrainerPool) -> None:
+    pool.wait(0.0)
+    pool.fill(4)
+
+
 @pytest.mark.parametrize(
     ("cores", "gpus", "resources", "places"),
     [
@@ -139,19 +140,21 @@ def test_what_no_node_has_is_refused(cores: int, gpus: float, says: str | None) 
     resources.check({"head": {"CPU": 0.0, "memory": 1e9}})  # nodes with cores are yet to come
 
 
-@pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 3), (5, 4)])
+@pytest.mark.parametrize(
+    ("cpus", "cores", "slots", "count"),
+    [
+        (2.0, 1, 1, 1),
+        (2.0, 1, 3, 3),
+        (2.0, 1, 5, 4),
+        (3.0, 2, 9, 2),  # each place is on one node: not the three that six cores would make
+    ],
+)
 def test_there_are_as_many_as_there_are_places_and_slots(
-    cluster: FakeCluster, slots: int, count: int
+    cluster: FakeCluster, cpus: float, cores: int, slots: int, count: int
 ) -> None:
-    cluster.nodes["n1"] = {"CPU": 2.0}
-    make_crew().fill(slots)
+    cluster.nodes = {"n0": {"CPU": cpus}, "n1": {"CPU": cpus}}
+    make_crew(cores=cores).fill(slots)
     assert cluster.started == [f"trainer-{i}/1" for i in range(count)]
-
-
-def test_places_are_on_one_node_each(cluster: FakeCluster) -> None:
-    cluster.nodes = {"n0": {"CPU": 3.0}, "n1": {"CPU": 3.0}}
-    make_crew(cores=2).fill(9)
-    assert len(cluster.started) == 2  # not the three that six cores would make
 
 
 def test_a_node_that_joins_gets_trainers_soon(cluster: FakeCluster) -> None:
@@ -171,15 +174,13 @@ def test_a_trainer_is_replaced_only_where_there_is_room(cluster: FakeCluster) ->
     pool = make_crew()
     pool.fill(4)
     cluster.end("trainer-0/1")
-    pool.wait(0.0)
-    pool.fill(4)
+    replace_dead(pool)
     assert cluster.lost == ["trainer-0"]
     assert cluster.started[2:] == ["trainer-0/2"]
 
     del cluster.nodes["n1"]
     cluster.end("trainer-1/1")
-    pool.wait(0.0)
-    pool.fill(4)
+    replace_dead(pool)
     assert cluster.lost == ["trainer-0", "trainer-1"]
     assert len(cluster.started) == 3  # nobody waits for a node that is gone
 
@@ -224,14 +225,12 @@ def test_a_node_that_cannot_compute_the_run_is_left_alone(
     pool.fill(4)
     cluster.node = "n1"
     cluster.end("trainer-2/1", UnfitMachineError("trainer-2 cannot join: no units"))
-    pool.wait(0.0)
-    pool.fill(4)
+    replace_dead(pool)
     assert len(cluster.started) == 3
     assert cluster.lost == []
     assert "cannot join: no units" in caplog.text
     cluster.end("trainer-0/1")
-    pool.wait(0.0)
-    pool.fill(4)
+    replace_dead(pool)
     assert cluster.started[3:] == ["trainer-0/2"]
     assert cluster.options[2].keys() == {"num_cpus", "num_gpus"}
     assert cluster.options[3]["label_selector"] == {"ray.io/node-id": "!in(n1)"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leap_rl.core.errors import RunFailedError
-from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
+from tests.training.fakes import ray_module
 
 RAYLET = "The current node timed out during startup: raylet failed to startup\nand more"
 
@@ -37,9 +37,7 @@ class FailingRay:
 
 
 def start(ray: FailingRay, address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_ray_runtime(trainers=1, address=LOCAL)  # what Ray must find when it is imported
-    from leap_rl.training.runtime.ray import runtime
-
+    runtime = ray_module("runtime")
     monkeypatch.setattr(runtime, "ray", ray)
     with runtime.cluster(address, 1):
         ray.calls.append("run")

@@ -153,6 +153,15 @@ def test_a_game_in_several_slots_is_averaged_and_its_episodes_pooled() -> None:
     assert row["throughput/agent_steps_per_s"] == 750.0
 
 
+def test_games_that_pull_together_are_told_pair_by_pair() -> None:
+    games = ["tennis", "pong", "tennis", "alien"]  # the last one has no direction
+    pulls = [[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [0.0, 0.0]]
+    assert area(row_of([filled(game) for game in games], pulls), "cosine") == {
+        "cosine/pong/tennis": pytest.approx((0.6 + 0.8) / 2),
+        "cosine/tennis/tennis": 0.0,
+    }
+
+
 def test_what_is_undefined_is_left_out() -> None:
     slot = filled(returns=[], losses={"total": 1.0}, path={"length": 1.0})
     row = row_of(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Wait
-from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
-from tests.training.fakes import FakePlan, assigned, claim, complete, make_server
+from tests.training.fakes import FakePlan, assigned, claim, complete, make_server, ray_module
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime.ray.server_actor import ServerActor
@@ -21,11 +20,7 @@ SOON_S = 0.05
 @pytest.fixture
 def actor(folder: RunFolder) -> ServerActor:
     """An actor of this process whose run has rounds of one task."""
-    make_ray_runtime(trainers=1, address=LOCAL)  # Ray's environment comes before its import
-    from leap_rl.training.runtime.ray.server_actor import ServerActor
-
-    run_spec: Any = None  # the server is there
-    made = ServerActor(run_spec)
+    made: ServerActor = ray_module("server_actor").ServerActor(None)  # the server is there
     made._made = make_server(folder, FakePlan(batch=1))
     return made
 

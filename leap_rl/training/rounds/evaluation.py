@@ -70,11 +70,6 @@ class EvaluationFactory:
         folder.write_checkpoint(0, files, {"evaluation": described})
 
     def __call__(self, folder: RunFolder) -> EvaluationPlan:
-        """Restore the plan from the folder's first checkpoint.
-
-        Raises:
-            RunFolderError: The checkpoint is missing or damaged.
-        """
         files, state = folder.read_checkpoint(0)
         try:
             described = state["evaluation"]
@@ -125,7 +120,6 @@ class EvaluationPlan:
         return self.factory.save_agents
 
     def theta0(self, start_index: int = 0) -> FloatVector:
-        """Return a starting point, [P]: one of those given, or the random one of a seed."""
         if start_index < len(self.given):
             return self.given[start_index]
         seed = start_index - len(self.given)
@@ -149,7 +143,6 @@ class EvaluationPlan:
         ]
 
     def agents(self) -> list[Agent]:
-        """Return the agents in slot order."""
         return agents_of(self.described)
 
     def close(self, filled: FilledRound) -> ClosedRound:

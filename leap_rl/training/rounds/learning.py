@@ -35,11 +35,6 @@ class LearningFactory:
         folder.write_checkpoint(0, files, {})
 
     def __call__(self, folder: RunFolder) -> Learning:
-        """Restore the plan from the folder's first checkpoint.
-
-        Raises:
-            RunFolderError: The checkpoint is missing or damaged.
-        """
         files, _ = folder.read_checkpoint(0)
         try:
             theta0 = self.layout.pack(load_tensors(files[INITIALIZATION]))

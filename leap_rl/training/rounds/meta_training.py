@@ -73,11 +73,6 @@ class MetaTrainingFactory:
         folder.write_checkpoint(0, files, {"agent_steps": 0})
 
     def __call__(self, folder: RunFolder) -> MetaTraining:
-        """Restore the plan from the folder's newest checkpoint.
-
-        Raises:
-            RunFolderError: The checkpoint is missing or damaged.
-        """
         number = folder.latest()
         assert number is not None, "a run is made with its checkpoint 0"
         files, state = folder.read_checkpoint(number)

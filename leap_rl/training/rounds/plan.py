@@ -33,7 +33,6 @@ class FilledSlot:
     record: TaskRecord
     episodes: Episodes
     carried_agent: Bytes | None = None
-    """The task's snapshot at its end, for methods that carry agents over."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,4 +106,7 @@ class RoundPlan(Protocol):
 
 
 RoundPlanFactory: TypeAlias = Callable[[RunFolder], RoundPlan]
-"""Restores a run's plan from the folder's newest checkpoint; small and picklable."""
+"""Restores a run's plan from its folder's checkpoint; small and picklable.
+
+Raises a RunFolderError if the checkpoint is missing or damaged.
+"""

@@ -1,9 +1,10 @@
-"""The local runtime: server and one trainer in this process and thread, task after task."""
+"""What runs a run: the protocol, and the local runtime, one trainer in this process and thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from leap_rl.core.determinism import configure_torch
 from leap_rl.core.errors import RunFailedError
@@ -23,6 +24,19 @@ from leap_rl.training.messages import (
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.client import Due, StreamSchedule
+
+
+class Runtime(Protocol):
+    """Runs a server and trainers somewhere until the run is finished."""
+
+    def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
+        """Run it; ``report`` is called with its status, several times a second at most.
+
+        Raises:
+            RunFailedError: The run cannot continue, or there is no cluster.
+            RunFolderError: The run's folder is damaged.
+            KeyboardInterrupt: The user stops it; the run's folder can be resumed.
+        """
 
 
 @dataclass
@@ -73,14 +87,8 @@ class LocalRuntime:
     """Runs a run in this process; needs no Ray, and a debugger can stop it anywhere."""
 
     interrupts: Interrupts = field(default_factory=Interrupts)
-    """What may ask the run to stop."""
 
     def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
-        """Run it to its end.
-
-        Raises:
-            RunFailedError: The run cannot continue.
-        """
         configure_torch()
         # Here trainer and server are one thread: an exception from anywhere would tear a write.
         alone = RunFolder(run_spec.run_dir).serving()

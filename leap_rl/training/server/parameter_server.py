@@ -34,8 +34,7 @@ from leap_rl.training.messages import (
     Wait,
     Work,
 )
-from leap_rl.training.server.counters import Counters
-from leap_rl.training.server.rounds import OpenRound, Rounds, TrainerState
+from leap_rl.training.server.rounds import Counters, OpenRound, Rounds, TrainerState
 from leap_rl.training.server.slots import Slot, SlotState
 
 OnDivergence: TypeAlias = Literal["stop", "restart_task", "drop_task"]
@@ -227,7 +226,6 @@ class ParameterServer:
         return self._diverged(slot, message.reason, agent_steps=message.agent_steps)
 
     def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:
-        """Stop the run, restart the task or drop it, as the config says."""
         what = f"{slot.name} {reason}"
         if self.on_divergence == "drop_task":
             slot.drop(reason, agent_steps)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leap_rl.storage.run_folder import RunFolder
+from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.status import RunStatus, TaskStatus
-from leap_rl.training.curves import episodes_file
 from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.messages import Ticket
 from leap_rl.training.rounds.plan import (
@@ -19,8 +19,8 @@ from leap_rl.training.rounds.plan import (
     FilledSlot,
     RoundPlan,
 )
+from leap_rl.training.rounds.rows import episodes_file
 from leap_rl.training.server.carried_agents import CarriedAgents
-from leap_rl.training.server.counters import Counters
 from leap_rl.training.server.slots import Slot, SlotFiles, SlotState
 
 TICKS_A_LEASE = 4
@@ -47,6 +47,32 @@ class TrainerState:
     number: int = 0
     handed: bool = False
     """Whether that claim was answered with work."""
+
+
+@dataclass
+class Counters:
+    """Counts since the server began, named like their Prometheus series; for display only."""
+
+    agent_steps: int = 0
+    streams: int = 0
+    snapshots: int = 0
+    tasks_completed: int = 0
+    repeats_refused: int = 0
+    abandons: int = 0
+    lease_expiries: int = 0
+    trainers_lost: int = 0
+    server_restarts: int = 0
+    tasks_restarted: int = 0
+    tasks_dropped: int = 0
+    tasks_cut_off: int = 0
+    row: Row = field(default_factory=dict)
+    """Of the newest committed meta-step; empty before the first."""
+
+    def committed(self, axis: str, row: Row) -> None:
+        """Take a row on disk, if it is a meta-step's."""
+        if axis == "meta_step":
+            # What only some meta-steps have, such as a gain, stands until the next one.
+            self.row = {**self.row, **row}
 
 
 @dataclass(kw_only=True)
@@ -162,11 +188,9 @@ class Rounds:
     folder: RunFolder
     """The run's; holds at least checkpoint 0."""
     fingerprint: str
-    """SHA-256 of the run's defining config."""
     plan: RoundPlan
     """Restored from the folder's newest checkpoint."""
     lease_policy: LeasePolicy
-    """When a slot is taken from its trainer, and a late round is closed."""
     keep_checkpoints: int | None = None
     """Of how many checkpoints the parameters stay; none for all."""
     session: str = ""
@@ -177,7 +201,6 @@ class Rounds:
     clock: Callable[[], float] = time.monotonic
     """Monotonic seconds."""
     on_fault_point: OnFaultPoint = no_fault
-    """Fault-injection callback."""
     trainers: dict[str, TrainerState] = field(default_factory=dict)
     """By name, those that claimed or hold a lease."""
 

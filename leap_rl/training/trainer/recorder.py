@@ -34,7 +34,6 @@ class LossMean:
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def means(self) -> dict[str, float]:
-        """Return the mean of each loss; empty before the first update."""
         return {name: total / self.counts[name] for name, total in self.sums.items()}
 
 

@@ -55,7 +55,6 @@ class Trainer:
     method: Method
     """The meta-learner, which makes the path that sums up a task's contribution."""
     on_fault_point: OnFaultPoint = no_fault
-    """Fault-injection callback."""
     _claims: int = 0
     _idle_since_s: float = 0.0
 

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.runtime.ray.private_folder import private_folder
-from leap_rl.training.runtime.ray.security import refuse_without_token
+from leap_rl.training.runtime.ray.security import private_folder, refuse_without_token
 
 if TYPE_CHECKING:
-    from leap_rl.training.runtime.protocol import Runtime
+    from leap_rl.training.runtime.local import Runtime
 
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -17,7 +17,7 @@ from ray.util.metrics import Counter, Gauge
 from leap_rl.tracking.metrics import Row
 from leap_rl.tracking.prometheus import SERIES, Series
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.server.counters import Counters
+from leap_rl.training.server.rounds import Counters
 
 _log = logging.getLogger(__name__)
 
@@ -30,12 +30,7 @@ class _Counter(Counter):
 
 
 class RunMetrics:
-    """Shows a run to Prometheus, as its server sees it.
-
-    Args:
-        run: The run's name, a label of its series.
-        wall_clock: Unix seconds.
-    """
+    """Shows a run to Prometheus, as its server sees it; `wall_clock` is in Unix seconds."""
 
     def __init__(self, run: str, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock

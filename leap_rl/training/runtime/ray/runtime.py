@@ -23,8 +23,7 @@ from leap_rl.training.faults import FaultPoint
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
-from leap_rl.training.runtime.ray.private_folder import private_folder
-from leap_rl.training.runtime.ray.security import refuse_open_cluster
+from leap_rl.training.runtime.ray.security import private_folder, refuse_open_cluster
 from leap_rl.training.runtime.ray.server_actor import ServerActor
 from leap_rl.training.runtime.ray.trainer_pool import TrainerPool, TrainerResources, living_nodes
 
@@ -47,19 +46,11 @@ class RayRuntime:
     address: str | None
     """The cluster to join; none starts one here and ends it with the run."""
     resources: TrainerResources
-    """What each trainer needs of a node."""
     metrics_port: int | None
     """Of the Prometheus page of a cluster that is started; none for a free one."""
     interrupts: Interrupts
-    """What may ask the run to stop."""
 
     def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
-        """Run it to its end.
-
-        Raises:
-            RunFailedError: The run cannot continue, or there is no cluster.
-            RunFolderError: The run's folder is damaged.
-        """
         with self.interrupts:
             try:
                 self._run(run_spec, report)

@@ -1,4 +1,4 @@
-"""Refuses clusters on which anybody who reaches a port can run code.
+"""Keeps others out: refuses clusters without a token, and makes a folder for Ray's own files.
 
 Ray runs what it is sent; its one guard is a token that all nodes of a cluster share. A node that
 joins a cluster without one is as open as that: its machine, and the run's folder.
@@ -6,14 +6,23 @@ joins a cluster without one is as open as that: its machine, and the run's folde
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import os
+import shutil
 import socket
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
 
 from leap_rl.core.errors import RunFailedError
 
 MODE = "RAY_AUTH_MODE"
 ANSWER_WITHIN_S = 10.0
+
+BELOW_BYTES = 93
+"""What `/leap_rl-PID-XXXXXXXX/r` and Ray's session and socket names take of a socket's path."""
 
 _WAY_OUT = (
     "start its nodes with RAY_AUTH_MODE=token and the same ~/.ray/auth_token (`ray get-auth-token "
@@ -72,3 +81,25 @@ def asks_for_token(address: str) -> bool:
             refused: bool = error.code() is grpc.StatusCode.UNAUTHENTICATED
             return refused or (tls and unavailable)
     return False
+
+
+@cache
+def private_folder() -> Path:
+    """Return this process's own folder for Ray's files and token, removed when it ends.
+
+    Ray puts sockets below it, whose paths must not exceed 107 bytes, on macOS 103: a long TMPDIR is
+    not used.
+    """
+    parent = tempfile.gettempdir()
+    longest = 103 if sys.platform == "darwin" else 107
+    if len(os.fsencode(parent)) > longest - BELOW_BYTES:
+        parent = "/tmp"
+    owner = os.getpid()
+    folder = Path(tempfile.mkdtemp(prefix=f"leap_rl-{owner}-", dir=parent))  # for this user alone
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a forked child
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder

@@ -133,6 +133,5 @@ class ServerActor:
         return status
 
     def _wake(self) -> None:
-        """Answer the claims that wait, if there is something to claim."""
         if self._server.has_work:
             self._has_work.set()

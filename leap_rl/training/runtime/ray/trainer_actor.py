@@ -69,7 +69,6 @@ class RayClient:
             raise SystemExit(1)
 
     def claim(self, claim: Claim) -> Work:
-        """Ask for work until there is an answer."""
         self._updated_s = None
         if self._leave_s is not None:
             raise SystemExit(1)
@@ -78,7 +77,6 @@ class RayClient:
         return work
 
     def due(self) -> Due:
-        """What is to be sent now; called after every update."""
         now = self._updated_s = time.monotonic()
         if self._leave_s is not None and (self._has_left_snapshot() or now > self._leave_s):
             raise SystemExit(1)  # as Ray's own handler does at once
@@ -92,7 +90,6 @@ class RayClient:
         return updated_s is None or time.monotonic() - updated_s < within_s
 
     def stream(self, message: Stream) -> Continue | Abandon | None:
-        """Send a stream; returns the answer to the last one."""
         answer = self._last_answer(message.ticket)
         if not isinstance(answer, Abandon):
             has_snapshot = message.snapshot is not None
@@ -103,7 +100,6 @@ class RayClient:
         return answer
 
     def complete(self, message: Complete) -> Counted | Abandon:
-        """Send a whole sum until there is an answer."""
         self._updated_s = None
         answer: Counted | Abandon = self._call(self.server.complete, message)
         if self._leave_s is not None:
@@ -112,13 +108,12 @@ class RayClient:
         return answer
 
     def diverged(self, message: Diverged) -> Abandon:
-        """Tell that a task's numbers are no longer finite, until there is an answer."""
         self._updated_s = None
         answer: Abandon = self._call(self.server.diverged, message)
         return answer
 
     def _call(self, method: Any, message: object) -> Any:
-        # The server knows a message that comes twice by its numbers.
+        # Until there is an answer: the server knows a message that comes twice by its numbers.
         return ask(method, message, timeout_s=ANSWER_TIMEOUT_S)
 
     def _has_left_snapshot(self) -> bool:
@@ -151,7 +146,6 @@ class TrainerActor:
     """Runs a trainer in a process of its own."""
 
     def node(self) -> str:
-        """Return the id of the node that it runs on."""
         node: str = ray.get_runtime_context().get_node_id()
         return node
 

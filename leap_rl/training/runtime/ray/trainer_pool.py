@@ -96,7 +96,6 @@ class TrainerPool:
     server: Any
     """The parameter server's actor."""
     resources: TrainerResources
-    """What each needs of a node."""
     trainers: int | None
     """How many there are to be; none for as many as the cluster has room for."""
     deaths_since_progress: int = 0
