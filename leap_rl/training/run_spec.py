@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
+from leap_rl.core.choices import OnDivergence
 from leap_rl.core.errors import UnfitMachineError
 from leap_rl.learners.task import TaskFactory
 from leap_rl.meta.gradient_path import Method
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.faults import OnFaultPoint, no_fault
 from leap_rl.training.rounds.plan import RoundPlanFactory
-from leap_rl.training.server.parameter_server import OnDivergence, ParameterServer
+from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.rounds import LeasePolicy, Rounds
 from leap_rl.training.trainer.client import ServerClient, StreamSchedule
 from leap_rl.training.trainer.trainer import Trainer

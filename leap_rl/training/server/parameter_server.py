@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 from safetensors.numpy import save
 
+from leap_rl.core.choices import OnDivergence
 from leap_rl.core.errors import ProtocolError
 from leap_rl.tracking.status import RunStatus
 from leap_rl.training.faults import FaultPoint
@@ -36,9 +36,6 @@ from leap_rl.training.messages import (
 )
 from leap_rl.training.server.rounds import Counters, OpenRound, Rounds, TrainerState
 from leap_rl.training.server.slots import Slot, SlotState
-
-OnDivergence: TypeAlias = Literal["stop", "restart_task", "drop_task"]
-"""As `task.on_divergence`."""
 
 MAX_RESTARTS = 3
 """Seeds tried after one has diverged, before the run stops."""
