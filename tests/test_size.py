@@ -1,0 +1,31 @@
+"""A budget of lines, which only ever falls: whoever adds takes out elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BUDGETS = {"leap_rl": 28_640, "tests": 30_270, "benchmarks": 5_140}
+"""Lines of Python. Lower a number by hand when lines have gone; never raise one."""
+LONGEST = 430
+"""Lines of a file in the package."""
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def files(folder: str) -> list[Path]:
+    found = (ROOT / folder).rglob("*.py")
+    return [path for path in found if not any(part.startswith(".") for part in path.parts)]
+
+
+@pytest.mark.parametrize("folder", BUDGETS)
+def test_a_folder_keeps_within_its_budget(folder: str) -> None:
+    assert sum(map(lines, files(folder))) <= BUDGETS[folder]
+
+
+def test_no_file_of_the_package_is_endless() -> None:
+    assert {path.name: lines(path) for path in files("leap_rl") if lines(path) > LONGEST} == {}
