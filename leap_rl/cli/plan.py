@@ -105,7 +105,7 @@ def _measured_rates(config: PlanConfig) -> tuple[dict[str, float], dict[str, Any
 
     task, meta, env_processes = config.task, config.meta, config.runtime.env_processes
     algorithm = algorithm_of(task, config.agent)
-    if algorithm != "a2c" or not getattr(task.suite, "spreads_environments", False):
+    if algorithm != "a2c" or not task.suite.spreads_environments:
         raise ValueError(
             f"task.kind = {task.kind}, agent.algorithm = {algorithm}: only Atari games and "
             "Gymnasium environments are measured, with a2c; give --agent_steps_per_s, the speed of "

@@ -77,7 +77,7 @@ class Learner(ABC):
                 f"{task.kind} has {suite.subject}; take agent.algorithm = {suite.learned_by}"
             )
         if env_processes != 1:
-            spreads = getattr(suite, "spreads_environments", False)
+            spreads = suite.spreads_environments
             if not (spreads and cls.spreads_environments):
                 why = f"agent.algorithm = {cls.name}" if spreads else f"task.kind = {task.kind}"
                 raise ValueError(

@@ -24,7 +24,8 @@ def next_step(task: TaskConfig, agent: AgentConfig, run: str) -> tuple[str, str]
         )
     if suite.compared_by is not None:
         return None
-    trust = f" {TRUST_IMPORTS}" if suite.imports(task) else ""
+    imports = [suite.imports(task), *agent.imports.values()]
+    trust = f" {TRUST_IMPORTS}" if any(imports) else ""
     game, what = quote(task.resolved_games[0]), "a game"
     agent_steps, each = task.agent_steps, task.agent_steps_per_update
     if suite.frames_per_agent_step(task):

@@ -230,7 +230,7 @@ class EvaluateConfig(_Options):
 
 def check_recordable(task: TaskConfig, agent: AgentConfig, what: str) -> None:
     """Raise ValueError for games that are not recorded, or agents that no video can be made of."""
-    if not getattr(task.suite, "records_video", False):
+    if not task.suite.records_video:
         raise ValueError(f"{what}: task.kind = {task.kind} cannot be recorded, Atari games alone")
     learner = declared(task, agent)
     if learner is None or not learner.saves_player:

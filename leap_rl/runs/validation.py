@@ -46,8 +46,7 @@ class ValidationConfig:
         Raises:
             ValueError: There are no such games, or none is named.
         """
-        games = self.games
-        default = getattr(task.suite, "validation_games", None)
+        games, default = self.games, task.suite.validation_games
         if games is None and default is not None:
             games = list(default)
         if games is None:

@@ -40,6 +40,10 @@ class Suite(ABC):
     """The pool that an evaluation learns where no games are named."""
     validation_games: ClassVar[tuple[str, ...] | None] = None
     """The games that validate a run where none are named."""
+    spreads_environments: ClassVar[bool] = False
+    """Whether `runtime.env_processes` spreads its environments over processes."""
+    records_video: ClassVar[bool] = False
+    """Whether an agent at play can be recorded."""
 
     @abstractmethod
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
@@ -83,10 +87,6 @@ class GameSuite(Suite):
     learned_by = "a2c"
     reward_clip: ClassVar[float] = REWARD_CLIP
     """The bound of rewards for learning where `agent.reward_clip` is auto."""
-    spreads_environments: ClassVar[bool] = False
-    """Whether `runtime.env_processes` spreads its environments over processes."""
-    records_video: ClassVar[bool] = False
-    """Whether an agent at play can be recorded."""
 
     @abstractmethod
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:

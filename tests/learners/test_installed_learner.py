@@ -133,12 +133,13 @@ def test_a_learner_and_an_environment_of_ones_own_meet_by_two_options(
 
 
 def test_reading_a_strangers_run_imports_no_learner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(PACKAGE)
     argv = ["train", "--task.kind", "gymnasium", "--task.games", f'["{GAME}"]', *SMALL]
     argv += ["--agent.algorithm", OWN, "--run_dir", str(tmp_path / "run"), "--trust_imports"]
     assert main(argv) == 0
+    assert "--open --trust_imports" in capsys.readouterr().out  # or the next command is refused
     called: list[str] = []
     monkeypatch.setattr(registry, "import_module", called.append)
     assert main(["verify", str(tmp_path / "run")]) == 0
