@@ -1,4 +1,4 @@
-"""What tasks have in common that play: environments, accounts of episodes, and their snapshot.
+"""The common part of tasks that play games: environments, episode accounts, snapshots.
 
 Dimensions: P flattened shared parameters, T unroll, B environments, D numbers of an action.
 """

@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Config)
 
 
 class RunKind(Generic[C]):
-    """What all of leap_rl asks of a kind of run, with the answers of runs of one round."""
+    """The interface of a kind of run; its defaults are those of runs with one round."""
 
     config: type[C]
     """The class of its configs."""

@@ -51,7 +51,7 @@ class Request:
     trusts_imports: bool = False
     """Whether modules may be imported that an option names."""
     quiet: bool = False
-    """Whether nothing is said on stderr."""
+    """Whether the process's stderr is dropped."""
     supervised: bool = False
     """Whether the caller asks again when the process is killed."""
     rows_seen: int = 0

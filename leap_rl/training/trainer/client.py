@@ -57,7 +57,7 @@ class StreamSchedule:
     snapshot_every_s: float
     """Seconds between two snapshots, which go with a stream."""
     restorable: bool = True
-    """Whether tasks have snapshots."""
+    """Whether tasks can be restored from snapshots; otherwise none is due."""
 
     def __post_init__(self) -> None:
         self.start_task()
