@@ -191,6 +191,38 @@ class StudyConfig:
             found["held_out"] = suite.imports(task)
         return {**found, **self.agent.imports}
 
+    @classmethod
+    def from_yaml(
+        cls,
+        config: str | Path,
+        options: Mapping[str, Any] | None = None,
+        *,
+        trust_imports: bool = False,
+    ) -> StudyConfig:
+        """Return the study of a file.
+
+        Args:
+            config: The file.
+            options: By dotted name; they override the file's.
+            trust_imports: Whether modules may be imported that the study names: what its members
+                look like says which options they take where none are given.
+
+        Raises:
+            ValueError: Something in it cannot be; one line.
+        """
+        words = ["--config", str(config), *to_cli_args(options or {})]
+        return configure(words, trusts_imports=trust_imports)
+
+    @classmethod
+    def from_mapping(cls, options: Mapping[str, Any]) -> StudyConfig:
+        """Return the study whose `to_mapping` these options are; imports nothing.
+
+        Raises:
+            ValueError: Something in it cannot be; one line.
+        """
+        task = {**options.get("task", {}), "games": options.get("games", [])}
+        return parse_options(cls, {}, defaults={**options, "task": task}, trusts_imports=True)
+
     def new_agents_task(self) -> TaskConfig:
         """Return what new agents learn; ValueError for a budget that cannot be."""
         budget = self.task.agent_steps if self.agent_steps is None else self.agent_steps
@@ -301,18 +333,6 @@ def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConf
         if name not in given and not (own_learner and name.startswith("agent."))
     }
     return parse_options(StudyConfig, {**known, **given}, trusts_imports=trusts_imports)
-
-
-def read_study(path: str | Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
-    """Return the study of a file, with options by dotted name over its own.
-
-    Reading imports nothing; making its cells asks whether it may.
-
-    Raises:
-        ValueError: Something in it cannot be; one line.
-    """
-    words = ["--config", str(path), *to_cli_args(options or {})]
-    return configure(words, trusts_imports=True)
 
 
 def _suite_of(games: Sequence[str]) -> str:

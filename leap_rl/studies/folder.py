@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from leap_rl.core import plain_yaml
 from leap_rl.core.urls import is_url
 from leap_rl.runs.display import shown
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_lock import LockedError, locked
-from leap_rl.studies.config import StudyConfig, read_study
+from leap_rl.studies.config import StudyConfig
 
 STUDY = "study.yaml"
 LOCK = ".lock"
@@ -51,7 +53,16 @@ class StudyFolder:
         Raises:
             ValueError: Its file is damaged.
         """
-        return read_study(self.file) if self.file.exists() else None
+        if not self.file.exists():
+            return None
+        try:
+            return StudyConfig.from_mapping(plain_yaml.load(self.file.read_text()))
+        except (OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"{shown(self.file)}: is not as leap-rl study wrote it ({reason}); remove it, and "
+                "carry out the study's own file again: finished cells are kept"
+            ) from None
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -55,8 +56,14 @@ def write_page(
             contents[folder.path / "figures" / path.name] = path.read_bytes()
     for table in part.tables:
         contents[folder.path / "tables" / f"{_stem(table.title)}.csv"] = _csv(table)
-    document = estimates_document(study, cells, summary)
-    contents[folder.estimates] = (json.dumps(document, indent=1) + "\n").encode()
+    best = None if summary is None else best_initialization(summary.evaluation, cells)
+    document = {
+        **estimates_document(study, cells, summary),
+        "answer": sentences(study, cells, summary),
+        "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
+    }
+    text = json.dumps(document, indent=1, allow_nan=False)
+    contents[folder.estimates] = f"{text}\n".encode()
     made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
     contents[folder.page] = render([part], made=made).encode()  # last: it shows all the others
     for path, content in contents.items():
@@ -83,8 +90,8 @@ def _estimates(summary: Summary) -> list[dict[str, Any]]:
             "member": member,
             "measure": "final_return_difference",
             "estimate": found.final.value,
-            "low": found.final.low,
-            "high": found.final.high,
+            "low": _finite(found.final.low),
+            "high": _finite(found.final.high),
             "runs": comparison.runs,
             "agents": comparison.pairs[member],
             "censored": False,
@@ -93,6 +100,11 @@ def _estimates(summary: Summary) -> list[dict[str, Any]]:
         for member, found in comparison.games.items()
         if found.final is not None
     ]
+
+
+def _finite(value: float) -> float | None:
+    """Return a number as JSON has it: no interval has no ends."""
+    return value if math.isfinite(value) else None
 
 
 def sentences(study: StudyConfig, cells: Sequence[Cell], summary: Summary | None) -> list[str]:
