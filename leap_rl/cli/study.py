@@ -8,19 +8,18 @@ from pathlib import Path
 from textwrap import fill
 
 from leap_rl.cli import is_shown
-from leap_rl.core.parsing import config_parser, parse
+from leap_rl.core.parsing import config_parser, options_given, parse
 from leap_rl.runs.display import shown
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.report import announce_report
-from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.config import StudyConfig, configure, defaults_of
 from leap_rl.studies.folder import STUDY, StudyFolder
 
 _DESCRIPTION = """\
 Which start helps new agents on a family of environments, how much, and when does it pay?
 
-  leap-rl study mazes.yaml --out runs/mazes
-  leap-rl study --games 'my_games:Maze-v0@size=7' 'my_games:Maze-v0@size=9' \\
-      --held_out 'my_games:Maze-v0@size=11' --trust_imports
+  leap-rl study carts.yaml --out runs/carts
+  leap-rl study --games MinAtar/Asterix-v1 MinAtar/Freeway-v1 --held_out MinAtar/Breakout-v1
 
 Starts are learned by each arm, in several runs, from the members that --games names; new agents
 then learn the members that --held_out names from them, and others from random starts. Called
@@ -50,7 +49,9 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     if is_shown(words):
         parser = config_parser(StudyConfig, program="leap-rl study")
         parser.description = _DESCRIPTION
-        parse(parser, StudyConfig, words, trusts_imports=True)
+        given = options_given(StudyConfig, words)
+        defaults = defaults_of(given, trusts_imports=call.trusts_imports) if given else {}
+        parse(parser, StudyConfig, words, defaults=defaults, trusts_imports=True)
     study = configure(words, trusts_imports=call.trusts_imports)
     folder = StudyFolder(out.absolute())
     if "--plan" in argv:
@@ -87,7 +88,7 @@ def take_out(argv: Sequence[str]) -> tuple[list[str], Path]:
         name, equals, value = word.partition("=")
         if name == "--out":
             if not equals and not rest:
-                raise ValueError("out: name a folder, as --out runs/mazes")
+                raise ValueError("out: name a folder, as --out runs/carts")
             out = Path(value if equals else rest.pop(0))
         elif word in LISTS:
             values = []

@@ -133,7 +133,6 @@ def arm_config(
 
 _FOUND: Final = {
     "meta.meta_steps": "is found, so that all arms learn from as many agent steps",
-    "seed": "each run of an arm has its own, counted from the study's",
     "task.games": "all arms learn from the study's games",
     "run_dir": "runs lie in the study's folder",
 }

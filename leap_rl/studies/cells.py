@@ -19,6 +19,7 @@ from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.runs.creation import resolve
 from leap_rl.runs.fingerprint import fingerprint
+from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.studies.arms import RANDOM, total_agent_steps
 from leap_rl.studies.config import StudyConfig
@@ -64,13 +65,22 @@ class Cell:
         return self.config.meta.meta_steps if isinstance(self.config, TrainConfig) else 1
 
     @property
+    def rounds_made(self) -> int:
+        """Rounds that are made so far; of a damaged run, which is resumed and says so, none."""
+        try:
+            made = self.folder.latest() if self.folder.exists() else None
+        except RunFolderError:
+            made = None
+        return min(made or 0, self.rounds)
+
+    @property
     def finished(self) -> bool:
-        return (self.folder.latest() or 0) >= self.rounds and self.folder.exists()
+        return self.rounds_made == self.rounds
 
     @property
     def agent_steps_done(self) -> float:
         """Agent steps that are made so far, also of tasks under way."""
-        made = min(self.folder.latest() or 0, self.rounds)
+        made = self.rounds_made
         live = read_live(self.path) if made < self.rounds else None
         fraction = live.status.round_fraction if live is not None else 0.0
         return self.agent_steps * (made + fraction) / self.rounds
@@ -91,7 +101,7 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
     cells = list(_baseline(study, out))
     for run in range(study.runs):
         for name, config in arms.items():
-            one = replace(config, seed=study.seed + run)
+            one = replace(config, seed=config.seed + run)  # an arm may have its own first seed
             trained = Cell(
                 arm=name,
                 run=run,

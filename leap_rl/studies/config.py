@@ -313,26 +313,35 @@ def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConf
         ValueError: Something in it cannot be; one line.
     """
     given = dict(options_given(StudyConfig, argv))
-    if "task.games" in given:
-        raise ValueError("task.games: a study's members are named by games and held_out")
+    defaults = defaults_of(given, trusts_imports=trusts_imports)
+    return parse_options(StudyConfig, {**defaults, **given}, trusts_imports=trusts_imports)
+
+
+def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> dict[str, Any]:
+    """Return what a study of these options takes where none is given, all by dotted name.
+
+    Raises:
+        ValueError: Its members are not named, or are of a kind that cannot be studied.
+    """
     games = given.get("games", [])
     named = [games] if isinstance(games, str) else list(games)
     if not named:
         raise ValueError("games = []: name the members of the family to learn from")
     suite = given.get("task.kind") or _suite_of(named)
     refuse_without_episodes(suite)
-    kind = _kind_of(suite, named, trusts_imports=trusts_imports)
-    defaults = _defaults(kind, suite, quick=bool(given.get("quick")))
-    members = _resolved(suite, "games", named)
-    defaults["meta.batch_size"] = min(len(members), MOST_TASKS)
-    defaults["task.games"] = list(members)  # groups are checked before the study is
+    members = list(_resolved(suite, "games", named))
+    if given.get("task.games", members) != members:
+        raise ValueError("task.games: a study's members are named by games and held_out")
+    kind = _kind_of(suite, members, trusts_imports=trusts_imports)
+    found = _taken(kind, suite, quick=bool(given.get("quick")))
+    found["meta.batch_size"] = min(len(members), MOST_TASKS)
+    found["task.games"] = members  # groups are checked before the study is
     own_learner = given.get("agent.algorithm", "auto") not in ("auto", "a2c")
-    known = {
+    return {
         name: value
-        for name, value in defaults.items()
+        for name, value in found.items()
         if name not in given and not (own_learner and name.startswith("agent."))
     }
-    return parse_options(StudyConfig, {**known, **given}, trusts_imports=trusts_imports)
 
 
 def _suite_of(games: Sequence[str]) -> str:
@@ -363,8 +372,8 @@ def _kind_of(suite: str, games: Sequence[str], *, trusts_imports: bool) -> Kind:
     return "vectors" if len(games_of_one.observation_space.shape) == 1 else "images"
 
 
-def _defaults(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
-    """Return the options by dotted name that hold where none are given."""
+def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
+    """Return the options, by dotted name, of the config that fits such games."""
     loaded = flatten(load(find(_CONFIGS[kind]).read_text()))
     taken = {name: value for name, value in loaded.items() if name not in _NOT_TAKEN}
     for name in [name for name in taken if name.startswith("task.")]:

@@ -155,7 +155,6 @@ OF_ARMS = [
     ({"meta.p": 3}, "arms.mine: meta.p = 3: must be one of"),
     ({"meta.meta_steps": 3}, "arms.mine: meta.meta_steps: is found, so that all arms"),
     ({"task.games": "CartPole-v1"}, "arms.mine: task.games: all arms learn from the study's games"),
-    ({"seed": 3}, "arms.mine: seed: each run of an arm has its own"),
     ({"task.agent_steps": 890}, "arms.mine: task.agent_steps = 890: must be a whole number of"),
     ({"task.agent_steps": 1000}, "arms.mine: a meta-step has 2,000 agent steps, which do not"),
 ]
