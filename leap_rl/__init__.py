@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
     from leap_rl.sharing import pretrained
+    from leap_rl.studies.api import Study, study
+    from leap_rl.studies.config import StudyConfig
 
 __all__ = [
     "EvaluateConfig",
@@ -32,6 +34,8 @@ __all__ = [
     "Run",
     "RunFailedError",
     "StopRun",
+    "Study",
+    "StudyConfig",
     "TrainConfig",
     "__version__",
     "evaluate",
@@ -39,6 +43,7 @@ __all__ = [
     "load_encoder",
     "pretrained",
     "resume",
+    "study",
     "train",
 ]
 
@@ -46,6 +51,9 @@ _HOMES = {
     "EvaluateConfig": "leap_rl.runs.config",
     "LearnConfig": "leap_rl.runs.config",
     "TrainConfig": "leap_rl.runs.config",
+    "Study": "leap_rl.studies.api",
+    "StudyConfig": "leap_rl.studies.config",
+    "study": "leap_rl.studies.api",
     "RunFailedError": "leap_rl.core.errors",
     "__version__": "leap_rl.core.version",
 }

@@ -28,11 +28,13 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.cli.push import options as push_options
 from leap_rl.cli.report import options as report_options
+from leap_rl.cli.study import FLAGS, take_out
 from leap_rl.core.parsing import TRUST_IMPORTS, config_parser, find, parse
 from leap_rl.runs.config import COMMANDS as RUNS
+from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 
-OTHERS = ("resume", "fork", "report", "bench", "plan", "play", "export", "push")
+OTHERS = ("study", "resume", "fork", "report", "bench", "plan", "play", "export", "push")
 OWN_PARSERS = {"report": report_options, "export": export_options, "push": push_options}
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -40,6 +42,9 @@ DOCUMENTS = [
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]
+
+EXAMPLES = ("mazes.yaml", "carts.yaml")
+"""Files that the reader is to have written: the blocks of YAML, in the order of the pages."""
 
 OWN_CODE = ROOT / "docs" / "your_own_code.md"
 
@@ -97,6 +102,9 @@ def shell_lines() -> list[list[str]]:
     return [list(words) for words in dict.fromkeys(map(words_of, lines)) if words]
 
 
+WRITTEN = dict(zip(EXAMPLES, blocks("yaml"), strict=True))
+
+
 def words_of(line: str) -> tuple[str, ...]:
     return tuple(shlex.split(line, comments=True))
 
@@ -122,12 +130,11 @@ def test_every_command_is_spelled_right(
         given = runpy.run_path(words[0])["options"]().parse_args(words[1:])
         words = ["leap-rl", given.command, *given.rest]
     program, command, *rest = (word for word in words if word != TRUST_IMPORTS)
-    # A file that the reader is to have written, and which is printed before.
     trusts = TRUST_IMPORTS in words
-    if "mazes.yaml" in rest:
-        (example,) = blocks("yaml")
-        (tmp_path / "mazes.yaml").write_text(example)
-        rest[rest.index("mazes.yaml")] = str(tmp_path / "mazes.yaml")
+    for name, example in WRITTEN.items():
+        if name in rest:
+            (tmp_path / name).write_text(example)
+            rest[rest.index(name)] = str(tmp_path / name)
     if program == "make":
         subprocess.run(["make", "--dry-run", command, *rest], check=True, capture_output=True)
         return
@@ -179,6 +186,11 @@ def test_every_command_is_spelled_right(
     if command in OWN_PARSERS:
         OWN_PARSERS[command]().parse_args(rest)
         return
+    if command == "study":
+        rest = [word for word in rest if word not in FLAGS]
+        if not rest[0].startswith("runs/"):  # a study that was begun
+            assert configure(take_out(rest)[0]).arms
+        return
     if command == "evaluate":
         rest = [word for word in rest if word != "--open"]
         inits, rest = take_inits(rest)
@@ -225,7 +237,8 @@ def known_options() -> set[str]:
         bench_parser(config, program="test") for config in (*BENCHES.values(), *MEASURED.values())
     ]
     parsers += [
-        config_parser(config, program="test") for config in (*RUNS.values(), PlanConfig, PlayConfig)
+        config_parser(config, program="test")
+        for config in (*RUNS.values(), PlanConfig, PlayConfig, StudyConfig)
     ]
     parsers += [options() for options in OWN_PARSERS.values()]
     benchmarks = ROOT / "benchmarks"
@@ -239,7 +252,7 @@ def known_options() -> set[str]:
 
 
 def test_every_option_that_is_spoken_of_exists() -> None:
-    known = known_options() | {"--version", "--at", "--once", "--open", *SHORT, TRUST_IMPORTS}
+    known = known_options() | {"--version", "--at", "--once", *FLAGS, *SHORT, TRUST_IMPORTS}
     known |= {"--threads"}  # of peers that run in environments of their own
     ours = [words for code in inline_code() if (words := code.split())]
     ours = [words for words in ours if words[0].startswith("--") or words[0] in PROGRAMS]
@@ -255,9 +268,9 @@ def test_no_command_escapes_in_a_block_that_is_not_read() -> None:
     assert {language for language, _ in found} <= LANGUAGES
 
 
-def test_the_example_of_ones_own_environments_is_fifteen_lines() -> None:
-    (example,) = blocks("yaml")
-    assert len(example.splitlines()) == 15
+def test_the_examples_are_short() -> None:
+    assert len(WRITTEN["mazes.yaml"].splitlines()) == 15
+    assert len(WRITTEN["carts.yaml"].splitlines()) <= 25
 
 
 def test_there_are_commands_to_check() -> None:

@@ -22,9 +22,10 @@ from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
 from leap_rl.core.parsing import config_parser
 from leap_rl.runs.config import COMMANDS as RUNS
+from leap_rl.studies.config import StudyConfig
 
 ROOT = Path(__file__).parents[1]
-CONFIGS = {**RUNS, "plan": PlanConfig, "play": PlayConfig}
+CONFIGS = {**RUNS, "plan": PlanConfig, "play": PlayConfig, "study": StudyConfig}
 
 OPENED = re.compile(r"<(?:link|script|img|iframe|source|video|audio|object)\b[^>]*>")
 ELSEWHERE = re.compile(r"""(?:\b(?:src|href|data)=|url\(|@import\s*)["']?(?:https?:)?//""")
@@ -56,7 +57,8 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
     page = (site / "api.html").read_text()
-    for name in {*leap_rl.__all__} - {"__version__", "LearnConfig", "EvaluateConfig", "pretrained"}:
+    described = {"__version__", "LearnConfig", "EvaluateConfig", "StudyConfig", "pretrained"}
+    for name in {*leap_rl.__all__} - described:
         assert f'id="leap_rl.{name}"' in page, name
     assert 'id="leap_rl.sharing.pretrained.load"' in page
     assert "Called in turn, in this process, after each meta-step" in page, "of train's callbacks"

@@ -21,7 +21,7 @@ import docstring_parser
 import yaml
 
 from leap_rl.bench.config import AgentBench
-from leap_rl.cli import COMMANDS, evaluate, main
+from leap_rl.cli import COMMANDS, evaluate, main, study
 from leap_rl.cli.bench import BENCHES
 from leap_rl.cli.plan import PlanConfig
 from leap_rl.cli.play import PlayConfig
@@ -32,13 +32,19 @@ from leap_rl.runs.config import COMMANDS as RUNS
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.fingerprint import OPERATIONAL
 from leap_rl.runs.validation import ValidationConfig
+from leap_rl.studies.config import StudyConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
-CONFIGS: dict[str, type] = {**RUNS, "plan": PlanConfig, "play": PlayConfig}
+CONFIGS: dict[str, type] = {
+    "study": StudyConfig,
+    **RUNS,
+    "plan": PlanConfig,
+    "play": PlayConfig,
+}
 """Configs of the commands that have one; `bench` has one for each measurement."""
 
 GROUPS: dict[str, type] = {
@@ -50,6 +56,9 @@ GROUPS: dict[str, type] = {
     "tracking": TrackingConfig,
 }
 """Groups of options that commands share, by prefix."""
+
+DESCRIPTIONS = {"evaluate": evaluate._DESCRIPTION, "study": study._DESCRIPTION}
+"""What a command's help says first, where it is more than its config's docstring."""
 
 OTHERS = tuple(name for name in COMMANDS if name not in (*CONFIGS, "bench"))
 """Commands without a config: the page has their help."""
@@ -163,8 +172,8 @@ def group(name: str, config: type) -> Iterator[str]:
 def command(name: str, config: type) -> Iterator[str]:
     """Yield the section of a command: what it has besides the groups."""
     yield f"## {name}\n"
-    if name == "evaluate":
-        yield f"```\n{evaluate._DESCRIPTION}\n```\n"
+    if name in DESCRIPTIONS:
+        yield f"```\n{DESCRIPTIONS[name]}\n```\n"
     else:
         yield prose(config.__doc__)
     if config is PlayConfig:

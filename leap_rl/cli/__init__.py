@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leap_rl.runs.header import LoadedRun
 
 COMMANDS: Final = {
+    "study": "learn which start helps on your environments, how much, and when it pays",
     "train": "meta-train an initialization over many games",
     "resume": "resume a run that was stopped",
     "fork": "make a new run that starts from a checkpoint of another, with other options",

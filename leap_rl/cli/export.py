@@ -36,7 +36,8 @@ Write a run's initialization into a folder of its own, to share or to load elsew
   encoder.onnx                 with --to onnx, the encoder for programs without PyTorch
 
 The folder can stand wherever an initialization is named (leap-rl evaluate --init FOLDER), and
-leap_rl.load_encoder("FOLDER") returns the encoder. leap-rl push uploads it.
+leap_rl.load_encoder("FOLDER") returns the encoder. leap-rl push uploads it. Of a run whose agents
+share all (agent.share agent) the parameters are the encoder's and the heads'.
 
 The network of encoder.onnx takes `observations`, uint8 [N, H, W, C] in 0..255, which it scales
 itself, or float32 vectors [N, L] (those of bytes divided by 255), for any N, and returns
@@ -116,9 +117,9 @@ def export(
             f"{one.given}: task.kind = {config.task.kind} has no agents; only their encoders are "
             "exported"
         )
-    if to_onnx and config.agent.share != "encoder":
+    if to_onnx and config.agent.share == "convolutions":
         raise ValueError(
-            f"--to onnx: {one.given} has agent.share = {config.agent.share}, so no whole encoder; "
+            f"--to onnx: {one.given} has agent.share = convolutions, so no whole encoder; "
             "export it to safetensors alone"
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -130,7 +130,7 @@ def _of_run(path: Path) -> tuple[Mapping[str, Any], str | None]:
     config = read_run(folder).config
     check_recordable(config.task, config.agent, str(path))
     agent = {one.name: getattr(config.agent, one.name) for one in fields(PlayedAgent)}
-    named = re.fullmatch(r"\d{3,}_(.+)", path.stem)
+    named = re.fullmatch(r"\d{3,}_(.+)", path.stem) if not config.task.mix_games else None
     defaults = {"task": {"atari": config.task.atari.resolved()}, "agent": agent}
     return defaults, named[1] if named else None
 

@@ -10,5 +10,8 @@ REWARD_CLIP: Final = 5.0
 LossDifference = Literal["next_batch", "same_batch"]
 """From which batches the change of the loss along a segment is taken."""
 
+Share = Literal["agent", "encoder", "convolutions"]
+"""Which parameters of an actor-critic network the tasks share."""
+
 OnDivergence = Literal["stop", "restart_task", "drop_task"]
 """What happens when a task's numbers are no longer finite."""

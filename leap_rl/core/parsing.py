@@ -182,7 +182,7 @@ def parse(
     made: Any = config(**{name: options[name] for name in named if name in options})
     refuse_passwords(flatten(asdict(made)))
     if not trusts_imports:
-        _refuse_imports(getattr(made, "imports", {}))
+        refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)
 
 
@@ -227,7 +227,8 @@ def _in_one_line(parser: jsonargparse.ArgumentParser) -> Iterator[None]:
         ) from None
 
 
-def _refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
+def refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
+    """Raise ValueError for modules, by option, that would be imported and are not trusted."""
     for option, modules in imports.items():
         if modules:
             raise ValueError(

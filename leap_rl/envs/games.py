@@ -189,11 +189,12 @@ def common_shape(
     return shape
 
 
-def has_continuous_actions(game: str) -> bool:
-    """Return whether a Gymnasium environment's actions are continuous."""
+@lru_cache(maxsize=128)
+def actions_of(game: str) -> tuple[int, bool]:
+    """Return a Gymnasium environment's `num_actions`, and whether they are continuous."""
     games = make_games(game, count=1)
     games.close()
-    return games.continuous
+    return games.num_actions, games.continuous
 
 
 def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from leap_rl.core.choices import Share
 from leap_rl.core.determinism import Precision
 from leap_rl.networks.custom import ENCODERS, EncoderSpec, is_custom
 
@@ -89,8 +91,6 @@ LARGEST = 1e6
 LIBRARIES: Final = ("rllib",)
 """Libraries whose algorithms are named `library:ALGORITHM`."""
 
-Share = Literal["encoder", "convolutions"]
-
 InitialWeights = Literal["torch", "he"]
 
 GAINS: dict[InitialWeights, dict[str, float | None]] = {
@@ -134,10 +134,11 @@ class AgentConfig:
     written down; what is given must be met."""
 
     share: Share = "encoder"
-    """Which of its parameters the tasks share and the initialization holds. encoder: all. The
-    linear layer, which has most of them, may be thought of as each game's own: convolutions shares
-    all that comes before it, and each task draws its linear layer as it draws its heads. Not given
-    in the paper."""
+    """Which parameters the tasks share and the initialization holds. encoder: the encoder's; each
+    task draws its policy and value heads. agent: the encoder's and the heads', for games that all
+    have the same number of actions, or as many numbers in a continuous one. convolutions: the
+    encoder's but for its linear layer, which has most of them and may be thought of as each game's
+    own; each task draws it as it draws its heads. Not given in the paper."""
 
     initial_weights: InitialWeights = "torch"
     """How random weights are drawn. torch: weights and biases uniform within 1/√inputs, torch's
@@ -214,6 +215,12 @@ class AgentConfig:
         )
 
     @property
+    def gains(self) -> Mapping[str, float | None]:
+        """The gains of `networks.encoders.initialize`, by part of the network."""
+        gains = GAINS[self.initial_weights]
+        return gains if self.value_gain is None else {**gains, "value": self.value_gain}
+
+    @property
     def without_effect(self) -> tuple[str, ...]:
         return () if is_custom(self.encoder) else ("encoder_arguments", "encoder_sha256")
 
@@ -252,10 +259,10 @@ class AgentConfig:
 
     def _check_encoder(self) -> None:
         if is_custom(self.encoder):
-            if self.share != "encoder":
+            if self.share == "convolutions":
                 raise ValueError(
                     f"agent.share = {self.share}: which parameters these are is not known of "
-                    f"agent.encoder = {self.encoder}; take encoder"
+                    f"agent.encoder = {self.encoder}; take encoder, or agent"
                 )
             return
         if self.encoder not in ENCODERS:

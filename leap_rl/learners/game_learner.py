@@ -9,20 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from leap_rl.learners.config import GAINS, AgentConfig
+from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
-from leap_rl.tasks.suite import GameSuite
+from leap_rl.tasks.suite import ActionSpace, GameSuite
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from leap_rl.envs.vector import GameVector
+    from leap_rl.networks.actor_critic import ActorCritic
     from leap_rl.networks.parameters import Layout
 
 
 @dataclass(frozen=True, kw_only=True)
 class GameLearner(Learner):
-    """A learner of games whose agents share an encoder, or its convolutions."""
+    """A learner of games whose agents share an encoder, its convolutions, or all."""
 
     learns = GameSuite
     options: ClassVar[tuple[str, ...]] = (
@@ -61,12 +62,16 @@ class GameLearner(Learner):
                 f"agent.algorithm = {self.name}: learns discrete actions, and some of task.games = "
                 f"{', '.join(self.task.resolved_games)} have continuous ones; take a2c or rllib:PPO"
             )
+        if self.agent.share == "agent":
+            self._common_actions()
         return with_source(self.agent_config)
 
     def shared_layout(self) -> Layout:
         from leap_rl.networks.encoders import make_encoder, shared_part
         from leap_rl.networks.parameters import layout_of
 
+        if self.agent.share == "agent":
+            return layout_of(self._network())
         encoder = make_encoder(self.agent_config.encoder_spec, self.observation_shape)
         return shared_part(layout_of(encoder), self.agent.share)
 
@@ -76,14 +81,35 @@ class GameLearner(Learner):
         from leap_rl.networks.encoders import random_encoder, shared_part
         from leap_rl.networks.parameters import flatten_parameters
 
-        encoder = random_encoder(
-            self.agent_config.encoder_spec,
-            self.observation_shape,
+        draws, gains, share = (
             torch.Generator().manual_seed(seed),
-            gain=GAINS[self.agent.initial_weights]["encoder"],
+            self.agent.gains,
+            self.agent.share,
         )
-        flat = flatten_parameters(encoder)
-        return flat.vector[: shared_part(flat.layout, self.agent.share).size].clone()
+        encoder = module = random_encoder(
+            self.agent_config.encoder_spec, self.observation_shape, draws, gain=gains["encoder"]
+        )
+        if share == "agent":
+            module = network = self._network()
+            network.encoder = encoder
+            network.draw_heads(draws, gains)
+        flat = flatten_parameters(module)
+        return flat.vector[: shared_part(flat.layout, share).size].clone()
+
+    def _network(self) -> ActorCritic:
+        """Return the network of all games, without weights; ValueError if actions differ."""
+        from leap_rl.networks.actor_critic import ActorCritic
+
+        return ActorCritic(
+            self.agent_config.encoder_spec,
+            observation_shape=self.observation_shape,
+            num_logits=self._common_actions().num_logits,
+        )
+
+    def _common_actions(self) -> ActionSpace:
+        return self.suite.common_actions(
+            self.task, option="agent.share = agent", instead="agent.share = encoder"
+        )
 
 
 def _with_fitting_encoder(agent: AgentConfig, shape: tuple[int, ...]) -> AgentConfig:

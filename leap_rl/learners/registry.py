@@ -51,7 +51,7 @@ def encoder_shared_by(
     """Return the encoder that a run's agents share, and the observations that it takes.
 
     None where they share none. The options must be a run's, resolved; `agent.share` says whether
-    they share all of it.
+    they share all of it, and whether they share heads too.
     """
     learner, suite = declared(task, agent), task.suite
     if not isinstance(suite, GameSuite) or not (learner is None or learner.shares_encoder):

@@ -14,13 +14,14 @@ width and channels. V: length of a vector.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from leap_rl.networks.custom import EncoderSpec
-from leap_rl.networks.encoders import blank, features_of, make_encoder
+from leap_rl.networks.encoders import blank, features_of, initialize, make_encoder
 
 
 class ActorCritic(nn.Module):
@@ -43,6 +44,11 @@ class ActorCritic(nn.Module):
         features = features_of(encoder, self.encoder, observation_shape)
         self.policy = blank(lambda: nn.Linear(features, num_logits))
         self.value = blank(lambda: nn.Linear(features, 1))
+
+    def draw_heads(self, generator: torch.Generator, gains: Mapping[str, float | None]) -> None:
+        """Draw the policy's head, then the value's; for gains by name see `initialize`."""
+        initialize(self.policy, generator, gain=gains["policy"])
+        initialize(self.value, generator, gain=gains["value"])
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [N, L] and values [N] of observations uint8 [N, H, W, C], or [N, V].

@@ -12,12 +12,13 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from leap_rl.core.choices import Share
 from leap_rl.networks import custom
 from leap_rl.networks.custom import ENCODERS, OF_IMAGES, OF_VECTORS, EncoderSpec
 from leap_rl.networks.parameters import Layout
@@ -191,16 +192,19 @@ def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
     return blank(lambda: build((height, width, channels)))
 
 
-def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> Layout:
-    """Return the layout of an encoder's shared parameters; ValueError if it lacks convolutions."""
-    if share == "encoder":
-        return encoder
-    if not any(leaf.name.startswith(f"{LAST_LAYER}.") for leaf in encoder.leaves):
+def shared_part(layout: Layout, share: Share) -> Layout:
+    """Return the layout of the shared parameters, of an encoder's or a whole agent's layout.
+
+    The agent's is asked for where agents are shared. ValueError: an encoder lacks convolutions.
+    """
+    if share != "convolutions":
+        return layout
+    if not any(leaf.name.startswith(f"{LAST_LAYER}.") for leaf in layout.leaves):
         raise ValueError(
             f"agent.share = {share}: the encoder {OF_VECTORS} of vectors has no convolutions; take "
             "agent.share = encoder"
         )
-    return encoder.before(LAST_LAYER)
+    return layout.before(LAST_LAYER)
 
 
 def least_size(name: str) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+
+LOOK_EVERY_S: Final = 0.5
+"""Between two looks at whether the caller is still there."""
 
 
 def main() -> int:
@@ -38,6 +43,8 @@ def main() -> int:
                     line = line[os.write(pipe, line) :]
 
         request = Request(**document["request"])
+        if request.stops_with is not None:
+            threading.Thread(target=_stop_with, args=(request.stops_with,), daemon=True).start()
         try:
             status = serve(request, lambda row: send(RowLogged(values=row)), started_s=started_s)
         except (ValueError, OSError, RuntimeError) as error:
@@ -104,9 +111,10 @@ def serve(
 
 def _make(request: Request) -> LoadedRun:
     from leap_rl.core.parsing import parse_options
-    from leap_rl.runs.config import COMMANDS
+    from leap_rl.runs.config import COMMANDS, EvaluateConfig
     from leap_rl.runs.creation import create_run, resolve
     from leap_rl.runs.evaluation import configure, create_evaluation
+    from leap_rl.runs.initializations import find_group
 
     options, trusted = {**request.options, "run_dir": request.place}, request.trusts_imports
     if request.inits:
@@ -114,7 +122,16 @@ def _make(request: Request) -> LoadedRun:
     config = parse_options(
         COMMANDS[request.command], options, defaults=request.config, trusts_imports=trusted
     )
+    if isinstance(config, EvaluateConfig):
+        return create_evaluation(resolve(config), [find_group(init) for init in config.init])
     return create_run(resolve(config))
+
+
+def _stop_with(caller: int) -> None:
+    """Ask this process to stop once its caller is gone."""
+    while os.getppid() == caller:
+        time.sleep(LOOK_EVERY_S)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _explained(error: Exception) -> Ended | None:

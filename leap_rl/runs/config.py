@@ -128,11 +128,12 @@ class TrainConfig(_Options):
 
 def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
     """Return what a game's agent does in one round of pretraining."""
-    games = len(task.resolved_games)
+    games = len(task.task_games)
     if games and meta.batch_size > games:  # which alphabets there are, the data says later
+        there = "task.mix_games = true makes" if task.mix_games else "task.games has"
         raise ValueError(
             f"meta.batch_size = {meta.batch_size}: meta.method = pretraining keeps one agent a "
-            f"game, and task.games has {games}; take at most {games}"
+            f"game, and {there} {games}; take at most {games}"
         )
     if meta.close_after_s is not None:
         raise ValueError(
@@ -203,7 +204,7 @@ class EvaluateConfig(_Options):
 
     seeds: int = 10
     """Agents that learn each game from each run's initialization. Those of the same number share
-    everything but where their encoders start."""
+    everything but where they start."""
 
     save_agents: bool = False
     """Keep the trained agents, heads and encoders, in RUN/agents."""
@@ -216,6 +217,8 @@ class EvaluateConfig(_Options):
         super().__post_init__()
         if self.clips:
             check_recordable(self.task, self.agent, "clips = true")
+            if self.task.mix_games:
+                raise ValueError("clips = true: task.mix_games = true has no single game to record")
         if self.clips:  # they are of agents that are kept
             object.__setattr__(self, "save_agents", True)
         if self.seeds < 1:

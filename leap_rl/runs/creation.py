@@ -11,10 +11,10 @@ from typing import TypeVar, cast
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.core.urls import redacted
 from leap_rl.runs.config import Config
-from leap_rl.runs.display import program, quoted, shown
+from leap_rl.runs.display import program, quoted, shown, tell
 from leap_rl.runs.fingerprint import fingerprint
 from leap_rl.runs.header import LoadedRun, Origin, RunHeader, computes_here, versions_here
-from leap_rl.runs.initializations import find_initialization, read_theta0
+from leap_rl.runs.initializations import FoundInitialization, find_initialization, read_theta0
 from leap_rl.runs.kinds import kind_of, make_tasks
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
@@ -45,6 +45,7 @@ def create_run(config: Config) -> LoadedRun:
         try:
             found = find_initialization(init)
             theta0, init_sha256 = read_theta0(found, tasks.shared_layout())
+            _tell_of_heads(found, config)
         except ValueError as error:
             reason = str(error).removeprefix(f"init = {init}: ")
             raise ValueError(f"{config.init_option} = {init}: {reason}") from None
@@ -57,6 +58,16 @@ def create_run(config: Config) -> LoadedRun:
         init_sha256=init_sha256,
         sources=[init],
     )
+
+
+def _tell_of_heads(found: FoundInitialization, config: Config) -> None:
+    """Say on stderr where a whole agent is given and only its encoder is taken."""
+    theirs = {} if found.options is None else found.options["agent"]
+    if theirs.get("share") == "agent" and config.agent.share != "agent":
+        tell(
+            f"{config.init_option} = {found.given}: holds whole agents, and agent.share = "
+            f"{config.agent.share} takes the encoder alone; agent.share = agent takes the heads too"
+        )
 
 
 def make_run(

@@ -27,7 +27,7 @@ from leap_rl.runs.initializations import (
 from leap_rl.runs.kinds import EVALUATING, make_tasks
 from leap_rl.tasks.suites import suite_of
 
-_FREE = ("task.games", "task.agent_steps", "task.on_divergence")
+_FREE = ("task.games", "task.mix_games", "task.agent_steps", "task.on_divergence")
 """What runs whose initializations are compared may differ in."""
 
 
@@ -78,7 +78,7 @@ def defaults_of(groups: Sequence[FoundGroup], options: Mapping[str, Any]) -> dic
         algorithm = options.get("agent.algorithm") or agent.get("algorithm", "auto")
         learner = LEARNERS.get(suite.learned_by if algorithm == "auto" else algorithm)
         ignored = () if learner is None else learner.ignored()
-        defaults["task"] = {**theirs, **games}
+        defaults["task"] = {**theirs, **games, "mix_games": False}
         defaults["agent"] = {name: agent[name] for name in agent if name not in ignored}
         if first.options["meta"]["method"] == "pretraining":
             del defaults["task"]["agent_steps"]  # which were a round's

@@ -145,7 +145,7 @@ class _MetaTraining(RunKind[TrainConfig]):
             )
         return MetaTrainingFactory(
             seed=config.seed,
-            games=config.task.resolved_games,
+            games=config.task.task_games,
             batch_size=config.meta.batch_size,
             meta_steps=config.meta.meta_steps,
             meta_lr=meta_lr,
@@ -177,6 +177,10 @@ class _MetaTraining(RunKind[TrainConfig]):
         try:
             judging = config.validation.of(config.task)
             games = judging.suite.resolve(judging).resolved_games
+            if config.agent.share == "agent":  # one agent learns them all
+                both = dict.fromkeys((*config.task.resolved_games, *games))
+                judging = replace(judging, games=list(both))
+                make_learner(task=judging, agent=config.agent).resolved_agent()
         except ValueError as error:
             raise ValueError(str(error).replace("task.games", "validation.games")) from None
         return replace(config, validation=replace(config.validation, games=list(games)))
@@ -205,7 +209,7 @@ class _Learning(RunKind[LearnConfig]):
     def plan(self, config: LearnConfig) -> LearningFactory:
         return LearningFactory(
             seed=config.seed,
-            games=config.task.resolved_games,
+            games=config.task.task_games,
             layout=make_tasks(config).shared_layout(),
             unit=config.task.suite.unit,
         )
@@ -234,7 +238,7 @@ class _Evaluating(RunKind[EvaluateConfig]):
         tasks = make_tasks(config)
         return EvaluationFactory(
             seed=config.seed,
-            games=config.task.resolved_games,
+            games=config.task.task_games,
             seeds=config.seeds,
             agent_steps=config.task.agent_steps,
             layout=tasks.shared_layout(),

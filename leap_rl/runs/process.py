@@ -54,6 +54,8 @@ class Request:
     """Whether the process's stderr is dropped."""
     supervised: bool = False
     """Whether the caller asks again when the process is killed."""
+    stops_with: int | None = None
+    """A process, the caller, whose end stops the run, such that it can be resumed."""
     rows_seen: int = 0
     """Of the run's rows, those that the caller has."""
 
@@ -189,6 +191,16 @@ def call(
     except BaseException:
         process.stop()
         raise
+    check_status(request, status)
+
+
+def check_status(request: Request, status: int) -> None:
+    """Raise what the exit status of a process says that did what is requested.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted.
+        RunFailedError: It was killed or told to terminate, or failed without a word.
+    """
     if status in (0, StopReason.TIME_OVER.value):
         return
     if status == StopReason.INTERRUPTED.value:  # by the Ctrl-C that this process has yet to see

@@ -55,6 +55,6 @@ class ValidationConfig:
                 "default"
             )
         try:
-            return replace(task, games=games)
+            return replace(task, games=games, mix_games=False)
         except ValueError as error:
             raise ValueError(str(error).replace("task.games", "validation.games")) from None

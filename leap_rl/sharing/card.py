@@ -39,7 +39,7 @@ class Card:
     observation_shape: tuple[int, ...]
     """Height, width and channels, or a vector's length."""
     share: str
-    """As `agent.share` says it: the whole encoder, or its convolutions alone."""
+    """As `agent.share` says it: the whole encoder, its convolutions alone, or the whole agent."""
     method: str
     """As `meta.method` names it."""
     games: tuple[str, ...]
@@ -71,8 +71,9 @@ def write_card(card: Card) -> str:
         for name, value in asdict(card).items()
     }
     shape = " x ".join(map(str, card.observation_shape))
+    what = "an agent, its encoder and heads" if card.share == "agent" else "an encoder"
     made = fill(
-        f"The starting weights of an encoder (`{card.encoder}`, observations of {shape}), "
+        f"The starting weights of {what} (`{card.encoder}`, observations of {shape}), "
         f"meta-trained by leap_rl {card.leap_rl}: {card.method}, {card.meta_steps} meta-steps, "
         f"{card.agent_steps:,} agent steps in all, on {', '.join(card.games)}; seed {card.seed}. "
         f"`{OPTIONS}` has every option.",

@@ -56,9 +56,9 @@ class Exported:
 
     def load(self, *, trust_imports: bool = False) -> nn.Module:
         check_trust(self.card.encoder_spec, self.folder, trusts_imports=trust_imports)
-        if self.card.share != "encoder":
+        if self.card.share == "convolutions":
             raise ValueError(
-                f"{self.folder}: holds the {self.card.share} alone, and the rest of an encoder "
+                f"{self.folder}: holds the convolutions alone, and the rest of an encoder "
                 "starts at random; leap-rl learn --init takes it"
             )
         return encoder_of(self.card, self.read())
@@ -120,11 +120,11 @@ def encoder_of(card: Card, data: bytes) -> nn.Module:
     """Return a card's encoder with the parameters in `data`, on the CPU; ValueError if none fit."""
     from leap_rl.networks.encoders import make_encoder
     from leap_rl.networks.parameters import load_parameters
-    from leap_rl.sharing.initialization import load_tensors
+    from leap_rl.sharing.initialization import encoder_part, load_tensors
 
     try:
         encoder = make_encoder(card.encoder_spec, card.observation_shape)
-        load_parameters(encoder, load_tensors(data))
+        load_parameters(encoder, encoder_part(load_tensors(data)))
     except (RuntimeError, TypeError) as error:  # torch's
         reason = " ".join(str(error).split())
         raise ValueError(f"the parameters are not those of the card's encoder: {reason}") from None

@@ -15,6 +15,10 @@ from leap_rl.core.urls import redacted
 from leap_rl.networks.parameters import Layout
 from leap_rl.storage.object_store import read_file
 
+_ENCODER, _POLICY = "encoder.", "policy.bias"
+_HEADS = {"policy.weight", _POLICY, "value.weight", "value.bias"}
+"""Names in a whole agent's parameters, see `networks.actor_critic.ActorCritic`."""
+
 
 def save_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     """Return tensors as the bytes of a safetensors file; equal tensors give equal bytes."""
@@ -33,8 +37,21 @@ def load_tensors(data: bytes) -> dict[str, Tensor]:
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
+def encoder_part(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return the parameters of an agent's encoder, by their names in it; an encoder's own as is."""
+    if not tensors.keys() >= _HEADS:
+        return tensors
+    return {
+        name.removeprefix(_ENCODER): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(_ENCODER)
+    }
+
+
 def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
     """Return the shared parameters, float32 [P], in a file or at a URL, and its SHA-256.
+
+    Of a whole agent's file an encoder's layout takes the encoder.
 
     ValueError: there is none, or parameters are not those of ``layout``, or not finite.
     """
@@ -43,7 +60,24 @@ def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
     except (OSError, ValueError, ImportError) as error:
         reason = redacted(" ".join(str(error).split()))
         raise ValueError(f"cannot be read: {reason}") from None
-    vector = layout.pack(load_tensors(data))
+    vector = layout.pack(_fitting(load_tensors(data), layout))
     if not torch.isfinite(vector).all():
         raise ValueError("holds NaN or infinity")
     return vector, hashlib.sha256(data).hexdigest()
+
+
+def _fitting(tensors: Mapping[str, Tensor], layout: Layout) -> Mapping[str, Tensor]:
+    """Return a whole agent's parameters, or its encoder's, as the layout asks for."""
+    shapes = {leaf.name: leaf.shape for leaf in layout.leaves}
+    if not shapes.keys() >= _HEADS:
+        return encoder_part(tensors)
+    if not tensors.keys() >= _HEADS:
+        raise ValueError(
+            "has no heads, and agent.share = agent starts whole agents; take agent.share = encoder"
+        )
+    if tensors[_POLICY].shape != shapes[_POLICY]:
+        raise ValueError(
+            f"is an agent whose policy has {tensors[_POLICY].numel()} outputs, and the actions of "
+            f"these games take {shapes[_POLICY][0]}; agent.share = encoder takes its encoder alone"
+        )
+    return tensors

@@ -39,6 +39,12 @@ class TaskConfig(TaskOptions):
         games = [self.games] if isinstance(self.games, str) else list(self.games)
         # The one field that is derived; a frozen dataclass is set through object.
         object.__setattr__(self, "resolved_games", suite.resolve_games(games))
+        if self.mix_games and self.num_envs < len(self.resolved_games):
+            raise ValueError(
+                f"task.num_envs = {self.num_envs}: task.mix_games = true deals the environments "
+                f"over all of task.games, which are {len(self.resolved_games)}; take at least as "
+                "many environments, or fewer games"
+            )
 
     @property
     def suite(self) -> Suite:

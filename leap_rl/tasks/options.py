@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from leap_rl.core.choices import OnDivergence
 from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.tasks.images.config import OmniglotConfig
+
+MIXED: Final = "mixed"
+"""The game whose environments are dealt over all games, see `TaskOptions.mix_games`."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,12 @@ class TaskOptions:
     environments are made with, ID@key=value,key=value; an id with a module, module:ID, needs
     --trust_imports on the command line. For the other kinds, pretraining and all are all that
     there is."""
+
+    mix_games: bool = False
+    """Domain randomisation: one agent plays all of task.games at once. Environment i plays game i
+    modulo their number, and to the run there is a single game, mixed. The games must have the same
+    observations and number of actions. With meta.method pretraining, meta.batch_size 1 and
+    agent.share agent, one agent is trained on everything."""
 
     agent_steps: int = 5_000_000
     """Budget of a task in agent steps, one action of one environment each. Paper ("trained
@@ -63,6 +73,11 @@ class TaskOptions:
 
     resolved_games: tuple[str, ...] = field(init=False, repr=False)
     """The games spelled out; derived. Empty as long as it takes task.data to know them."""
+
+    @property
+    def task_games(self) -> tuple[str, ...]:
+        """The games that tasks are made of: the resolved ones, or the mix of all."""
+        return (MIXED,) if self.mix_games else self.resolved_games
 
     @property
     def agent_steps_per_update(self) -> int:

@@ -9,16 +9,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
 
 from leap_rl.core.choices import REWARD_CLIP
-from leap_rl.tasks.options import TaskOptions
+from leap_rl.tasks.options import MIXED, TaskOptions
 
 if TYPE_CHECKING:
     from leap_rl.envs.vector import GameVector, RestorableEnvs
     from leap_rl.envs.workers import Slice
 
 T = TypeVar("T", bound=TaskOptions)
+
+
+class ActionSpace(NamedTuple):
+    """The actions of a game."""
+
+    size: int
+    """Discrete actions, or numbers in a continuous one."""
+    continuous: bool = False
+
+    @property
+    def num_logits(self) -> int:
+        """Outputs of a policy: one an action, or each number's mean and log deviation."""
+        return 2 * self.size if self.continuous else self.size
 
 
 class Suite(ABC):
@@ -99,9 +113,38 @@ class GameSuite(Suite):
     def environments(self, task: TaskOptions, game: str) -> Slice:
         """Return what makes any number of a game's environments; ValueError if there is none."""
 
+    @abstractmethod
+    def action_space(self, task: TaskOptions, game: str) -> ActionSpace:
+        """Return a game's actions; ValueError if it cannot be made."""
+
     def continuous_actions(self, task: TaskOptions) -> bool:
         """Return whether some game's actions are continuous."""
-        return False
+        return any(self.action_space(task, game).continuous for game in task.resolved_games)
+
+    def common_actions(self, task: TaskOptions, *, option: str, instead: str) -> ActionSpace:
+        """Return the actions of all games; ValueError, which names both options, if they differ."""
+        games: dict[ActionSpace, list[str]] = {}
+        for game in task.resolved_games:
+            games.setdefault(self.action_space(task, game), []).append(game)
+        if len(games) == 1:
+            return next(iter(games))
+        told = ", ".join(
+            f"{space.size} {'continuous numbers' if space.continuous else 'actions'} "
+            f"({', '.join(names)})"
+            for space, names in sorted(games.items())
+        )
+        raise ValueError(
+            f"{option}: the games must have the same number of actions, and these have {told}; "
+            f"take games of one kind, or {instead}"
+        )
+
+    def resolve(self, task: T) -> T:
+        """Return the options; ValueError if games are mixed that have other actions."""
+        if task.mix_games:
+            self.common_actions(
+                task, option="task.mix_games = true", instead="task.mix_games = false"
+            )
+        return task
 
     def life_loss_ends(self, task: TaskOptions) -> bool:
         """Return whether learning treats the loss of a life as an end, within an episode."""
@@ -113,12 +156,27 @@ class GameSuite(Suite):
         """Make a game's B environments from a seed; the number of `processes` changes no bit."""
         from leap_rl.envs.workers import make_vector
 
-        make = self.environments(task, game)
+        make = self._slice(task, game)
         return make_vector(make, num_envs=task.num_envs, seed=seed, processes=processes)
 
-    def make_single(self, task: TaskOptions, game: str) -> RestorableEnvs:
-        """Make one of the game's environments, for other libraries (`envs.single`)."""
-        return self.environments(task, game)(num_envs=1, first=0)
+    def make_single(self, task: TaskOptions, game: str, *, number: int = 0) -> RestorableEnvs:
+        """Make one of the game's environments, for other libraries (`envs.single`).
+
+        Of mixed games it is that of the number. The others are alike but for their seeds.
+        """
+        return self._slice(task, game)(num_envs=1, first=number if _is_mix(task, game) else 0)
+
+    def _slice(self, task: TaskOptions, game: str) -> Slice:
+        if not _is_mix(task, game):
+            return self.environments(task, game)
+        from leap_rl.envs.mixed import MixedEnvs
+
+        return partial(MixedEnvs, [self.environments(task, one) for one in task.resolved_games])
+
+
+def _is_mix(task: TaskOptions, game: str) -> bool:
+    """Return whether a task plays all games at once; a run that mixes validates single ones."""
+    return task.mix_games and game == MIXED
 
 
 def check_games(kind: str, games: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leap_rl.envs.atari.games import resolve_games
+from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode, resolve_games
 from leap_rl.envs.names import parse_game
 from leap_rl.tasks.images.config import POOLS, SOURCE
 from leap_rl.tasks.options import TaskOptions
-from leap_rl.tasks.suite import GameSuite, Suite, T, check_games
+from leap_rl.tasks.suite import ActionSpace, GameSuite, Suite, T, check_games
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ class AtariSuite(GameSuite):
     """ALE's games, with their modes and difficulties."""
 
     kind = "atari"
-    options = ("agent_steps", "num_envs", "unroll_length", "atari")
+    options = ("mix_games", "agent_steps", "num_envs", "unroll_length", "atari")
     records_video = True
     spreads_environments = True
     # More than ten actions, so not in the pool to pretrain on, and none of the paper's nine either.
@@ -42,12 +42,14 @@ class AtariSuite(GameSuite):
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
         return task.atari.settings.observation_shape
 
+    def action_space(self, task: TaskOptions, game: str) -> ActionSpace:
+        return ActionSpace(ACTION_COUNTS[find_mode(game).game])
+
     def life_loss_ends(self, task: TaskOptions) -> bool:
         return task.atari.settings.life_loss_ends
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
         from leap_rl.envs.atari.envs import AtariEnvs
-        from leap_rl.envs.atari.games import find_mode
 
         return partial(AtariEnvs, find_mode(game).name, settings=task.atari.settings)
 
@@ -56,7 +58,7 @@ class GymnasiumSuite(GameSuite):
     """Environments by their ids, a user's own too."""
 
     kind = "gymnasium"
-    options = ("agent_steps", "num_envs", "unroll_length", "gymnasium")
+    options = ("mix_games", "agent_steps", "num_envs", "unroll_length", "gymnasium")
     reward_clip = math.inf
     spreads_environments = True
 
@@ -82,6 +84,7 @@ class GymnasiumSuite(GameSuite):
         from leap_rl.envs.games import check_repeats
 
         shape = self._common_shape(task)
+        task = super().resolve(task)
         for game in task.resolved_games:
             check_repeats(game, remake=task.gymnasium.remake, palette=task.gymnasium.palette)
         return replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
@@ -92,10 +95,10 @@ class GymnasiumSuite(GameSuite):
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
         return task.gymnasium.shape or self._common_shape(task)
 
-    def continuous_actions(self, task: TaskOptions) -> bool:
-        from leap_rl.envs.games import has_continuous_actions
+    def action_space(self, task: TaskOptions, game: str) -> ActionSpace:
+        from leap_rl.envs.games import actions_of
 
-        return any(map(has_continuous_actions, task.resolved_games))
+        return ActionSpace(*actions_of(game))
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
         from leap_rl.envs.replayed import ReplayedEnvs
@@ -113,19 +116,24 @@ class GymnasiumSuite(GameSuite):
 
 CATCH_GAMES = ("catch", "catch_mirrored", "catch_up", "catch_dark")
 """The variants, see `leap_rl.envs.small.catch`."""
+CATCH_ACTIONS = 3
+"""Of each: stay, left, right."""
 
 
 class CatchSuite(GameSuite):
     """The variants of Catch."""
 
     kind = "catch"
-    options = ("agent_steps", "num_envs", "unroll_length")
+    options = ("mix_games", "agent_steps", "num_envs", "unroll_length")
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         return check_games(self.kind, tuple(games), CATCH_GAMES)
 
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
         return (84, 84, 3)
+
+    def action_space(self, task: TaskOptions, game: str) -> ActionSpace:
+        return ActionSpace(CATCH_ACTIONS)
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
         from leap_rl.envs.small.catch import CatchEnvs

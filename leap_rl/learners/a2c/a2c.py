@@ -3,9 +3,9 @@
 Synchronous n-step actor-critic (Mnih et al. 2016, one learner for all environments), as the Leap
 paper's appendix "Experiment details: Atari" sets it.
 
-P: flattened shared parameters, the encoder's. T: unroll. B: environments. D: numbers of a
-continuous action. H, W, C: an observation's height, width and channels; where it is a vector,
-float32 [B, length] takes the place of uint8 [B, H, W, C].
+P: flattened shared parameters, the encoder's or, with `share: agent`, all. T: unroll.
+B: environments. D: numbers of a continuous action. H, W, C: an observation's height, width and
+channels; where it is a vector, float32 [B, length] takes the place of uint8 [B, H, W, C].
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leap_rl.learners.a2c.loss import (
 )
 from leap_rl.learners.a2c.returns import n_step_returns
 from leap_rl.learners.a2c.rmsprop import RMSProp, check_same_shape, norm
-from leap_rl.learners.config import GAINS, AgentConfig, PathLoss
+from leap_rl.learners.config import AgentConfig, PathLoss
 from leap_rl.learners.hardware import resolve
 from leap_rl.networks.actor_critic import ActorCritic, Outputs
 from leap_rl.networks.autograd import make_forward_backward
@@ -80,10 +80,11 @@ class A2CLearner:
         head_generator: torch.Generator,
         action_generator: torch.Generator,
     ) -> None:
-        """Draw the heads; the shared parameters are zero until `load_shared`.
+        """Draw the task's own parameters; the shared ones are zero until `load_shared`.
 
-        What is `auto` in the config is resolved here. The head generator draws the encoder's linear
-        layer too where that is not shared; `act` draws from the action generator.
+        What is `auto` in the config is resolved here. The head generator draws the heads unless
+        they are shared, and the encoder's linear layer where that is not; `act` draws from the
+        action generator.
 
         Raises:
             ValueError: The observations are too small for the encoder, or of another kind.
@@ -99,16 +100,14 @@ class A2CLearner:
             observation_shape=observation_shape,
             num_logits=policies.num_logits,
         )
-        gains = GAINS[config.initial_weights]
-        initialize(self.network.policy, head_generator, gain=gains["policy"])
-        value_gain = gains["value"] if config.value_gain is None else config.value_gain
-        initialize(self.network.value, head_generator, gain=value_gain)
-        encoder = self.network.encoder
-        encoder_layout = layout_of(encoder)
-        self.shared_size = shared_part(encoder_layout, config.share).size
-        if self.shared_size < encoder_layout.size:
+        encoder, shares_agent = self.network.encoder, config.share == "agent"
+        layout = layout_of(self.network if shares_agent else encoder)
+        self.shared_size = shared_part(layout, config.share).size
+        if not shares_agent:
+            self.network.draw_heads(head_generator, config.gains)
+        if self.shared_size < layout.size:
             linear = encoder.get_submodule(LAST_LAYER)
-            initialize(linear, head_generator, gain=gains["encoder"])
+            initialize(linear, head_generator, gain=config.gains["encoder"])
         if config.device == "cuda":
             leave_cuda_undetermined()
         self.network.to(config.device)

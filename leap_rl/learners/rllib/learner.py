@@ -24,15 +24,20 @@ class PPO(GameLearner):
 
     name = "rllib:PPO"
     options: ClassVar[tuple[str, ...]] = (
-        *("encoder", "encoder_arguments", "encoder_sha256", "initial_weights", "value_gain"),
-        *("lr", "gamma", "entropy_coefficient", "value_coefficient", "reward_clip"),
-        *("max_grad_norm", "rllib"),
+        *("encoder", "encoder_arguments", "encoder_sha256", "share", "initial_weights"),
+        *("value_gain", "lr", "gamma", "entropy_coefficient", "value_coefficient"),
+        *("reward_clip", "max_grad_norm", "rllib"),
     )
     carries_over = False
 
     @classmethod
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:
         super().check(task, agent, env_processes)
+        if agent.share == "convolutions":
+            raise ValueError(
+                f"agent.share = convolutions: has no effect with agent.algorithm = {cls.name}; "
+                "take encoder, or agent"
+            )
         batch, size = task.agent_steps_per_update, agent.rllib.minibatch_size
         if size != "auto" and size > batch:
             raise ValueError(

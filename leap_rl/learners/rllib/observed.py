@@ -1,6 +1,6 @@
-"""RLlib's PPO learner, each of whose steps of the encoder is shown to a gradient path.
+"""RLlib's PPO learner, each of whose steps of shared parameters is shown to a gradient path.
 
-P: flattened parameters of the encoder.
+P: flattened shared parameters.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import torch
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
-from torch import Tensor
+from torch import Tensor, nn
 
+from leap_rl.core.choices import Share
 from leap_rl.learners.rllib.module import LeapEncoderModule
 from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.parameters import layout_of, load_parameters
@@ -23,9 +24,12 @@ class ObservedPPOLearner(PPOTorchLearner):
     """PPO's learner for one `LeapEncoderModule`, in this process.
 
     The loss of a point is the whole loss of the update's minibatch, and its gradient that before
-    any clipping. `observe` sees the encoder before each update; without it, `points` are measured
-    and nothing is updated. `losses` are those of updates since they were last taken.
+    any clipping. `observe` sees the shared parameters before each update; without it, `points` are
+    measured and nothing is updated. `losses` are those of updates since they were last taken.
+    `share` says whether the parameters of the encoder are shared, or those of the whole agent.
     """
+
+    share: Share
 
     observe: Callable[[Point], None] | None
     evaluates_again: bool
@@ -35,9 +39,8 @@ class ObservedPPOLearner(PPOTorchLearner):
 
     def build(self) -> None:
         super().build()
-        self.observe, self.evaluates_again = None, False
+        self.observe, self.evaluates_again, self.share = None, False, "encoder"
         self.points, self.losses, self.updates = [], [], 0
-        self._layout = layout_of(self.network.encoder)
         self._previous_batch_loss: Tensor | None = None
         self._minibatch: dict[str, Any] = {}
 
@@ -47,11 +50,15 @@ class ObservedPPOLearner(PPOTorchLearner):
         assert isinstance(network, LeapEncoderModule)
         return network
 
+    @property
+    def shared(self) -> nn.Module:
+        return self.network if self.share == "agent" else self.network.encoder
+
     def theta(self) -> Tensor:
-        return self._layout.pack(dict(self.network.encoder.named_parameters()))
+        return layout_of(self.shared).pack(dict(self.shared.named_parameters()))
 
     def load_theta(self, theta: Tensor) -> None:
-        load_parameters(self.network.encoder, self._layout.named(theta))
+        load_parameters(self.shared, layout_of(self.shared).named(theta))
 
     def compute_loss_for_module(self, **given: Any) -> Tensor:
         self._minibatch = given
@@ -63,12 +70,12 @@ class ObservedPPOLearner(PPOTorchLearner):
         gradients = super().compute_gradients(loss_per_module, **kwargs)
         grads = {
             name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            for name, parameter in self.network.encoder.named_parameters()
+            for name, parameter in self.shared.named_parameters()
         }
         self._point = Point(
             theta=self.theta(),
             loss=loss_per_module[DEFAULT_MODULE_ID].detach(),
-            grad=self._layout.pack(grads),
+            grad=layout_of(self.shared).pack(grads),
             previous_batch_loss=self._previous_batch_loss,
         )
         return gradients

@@ -3,7 +3,7 @@
 It starts no Ray, and so runs in any runtime. RLlib draws from the global random streams, which it
 seeds; a task is a function of its seed and its start as long as nothing else draws from them.
 
-P: flattened parameters of the encoder.
+P: flattened shared parameters.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,7 @@ class PPOTask:
             )
         assert isinstance(built, ObservedPPOLearner)
         built.evaluates_again = learner.loss_difference == "same_batch"
+        built.share = learner.agent_config.share
         self._learner = built
         self._start = torch.zeros(0)
         self._iterations = 0
@@ -183,13 +185,14 @@ def _ppo(learner: GameLearner, spec: TaskSpec) -> Any:
     config, agent = learner.task, learner.agent_config
     own = agent.rllib
     clip = agent.max_grad_norm
+    numbers = count()  # RLlib makes the environments one after the other
     make: Any = PPOConfig  # likewise
     return (
         make()
         .environment(
             _TaskEnv,
             env_config={
-                "make": lambda: learner.suite.make_single(config, spec.game),
+                "make": lambda: learner.suite.make_single(config, spec.game, number=next(numbers)),
                 "reward_clip": agent.reward_clip,
             },
         )

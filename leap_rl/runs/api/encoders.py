@@ -13,7 +13,7 @@ from leap_rl.runs.api.runs import Run, place_of
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import pretrained
-from leap_rl.sharing.initialization import load_tensors
+from leap_rl.sharing.initialization import encoder_part, load_tensors
 from leap_rl.storage.open_run import open_run
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
         )
     config = read_run(open_run(one.run)).config
     shared = encoder_shared_by(config.task, config.agent)
-    if shared is None or config.agent.share != "encoder":
+    if shared is None or config.agent.share == "convolutions":
         what = f"task.kind = {config.task.kind}, agent.share = {config.agent.share}"
         raise ValueError(f"{given}: has no whole encoder of an agent ({what})")
     spec, observation_shape = shared
     check_trust(spec, given, trusts_imports=trust_imports)
     encoder = make_encoder(spec, observation_shape)
-    load_parameters(encoder, load_tensors(one.file.read_bytes()))
+    load_parameters(encoder, encoder_part(load_tensors(one.file.read_bytes())))
     return encoder

@@ -1,0 +1,118 @@
+"""``leap-rl study``: which start helps on a family of environments, how much, and if it pays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import fill
+
+from leap_rl.cli import is_shown
+from leap_rl.core.parsing import config_parser, options_given, parse
+from leap_rl.runs.display import shown
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.report import announce_report
+from leap_rl.studies.config import StudyConfig, configure, defaults_of
+from leap_rl.studies.folder import STUDY, StudyFolder
+
+_DESCRIPTION = """\
+Which start helps new agents on a family of environments, how much, and when does it pay?
+
+  leap-rl study carts.yaml --out runs/carts
+  leap-rl study --games MinAtar/Asterix-v1 MinAtar/Freeway-v1 --held_out MinAtar/Breakout-v1
+
+Starts are learned by each arm, in several runs, from the members that --games names; new agents
+then learn the members that --held_out names from them, and others from random starts. Called
+again, it resumes: a cell, an ordinary run in OUT/runs, is computed once.
+
+  FILE or OUT         a study file, or the folder of a study that was begun
+  --out               the study's folder: runs/FILE without its suffix, or runs/study
+  --games, --held_out
+                      members, one or several
+  --arms              their names, such as leap pretraining; random is always one
+  --quick             a first answer in minutes, which proves little
+  --plan              say cells, agent steps and hours, and compute nothing else
+  --report            write the page of what is finished, and compute nothing
+  --open              show the page in the browser
+
+The page, OUT/index.html, has the question, the answer, figures, tables and costs; each table is a
+CSV beside it, and OUT/estimates.json is for programs."""
+
+LISTS = ("--games", "--held_out", "--arms")
+"""Options whose values are words, one after the other."""
+FLAGS = ("--plan", "--report", "--open")
+
+
+def main(argv: Sequence[str], call: Invocation) -> int:
+    """Run the command; returns its exit status."""
+    words, out = take_out([word for word in argv if word not in FLAGS])
+    if is_shown(words):
+        parser = config_parser(StudyConfig, program="leap-rl study")
+        parser.description = _DESCRIPTION
+        given = options_given(StudyConfig, words)
+        defaults = defaults_of(given, trusts_imports=call.trusts_imports) if given else {}
+        parse(parser, StudyConfig, words, defaults=defaults, trusts_imports=True)
+    study = configure(words, trusts_imports=call.trusts_imports)
+    folder = StudyFolder(out.absolute())
+    if "--plan" in argv:
+        from leap_rl.studies.plan import plan
+
+        print(plan(folder, study, trusts_imports=call.trusts_imports, started_s=call.started_s))
+        return 0
+    from leap_rl.studies import study as studies
+
+    if "--report" in argv:
+        summary = studies.report(folder, study, trusts_imports=call.trusts_imports)
+    else:
+        outcome = studies.carry_out(
+            folder, study, trusts_imports=call.trusts_imports, started_s=call.started_s
+        )
+        if outcome.status:
+            return outcome.status
+        summary = outcome.summary
+    print()
+    for sentence in summary.verdict if summary is not None else ["No new agents are finished yet."]:
+        print(fill(sentence, width=100, subsequent_indent="  "))
+    print(f"\n  folder  {shown(folder.path)}")
+    announce_report(folder.page, opens="--open" in argv)
+    return 0
+
+
+def take_out(argv: Sequence[str]) -> tuple[list[str], Path]:
+    """Return the arguments as options alone, lists as JSON, and the study's folder."""
+    words: list[str] = []
+    out: Path | None = None
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name == "--out":
+            if not equals and not rest:
+                raise ValueError("out: name a folder, as --out runs/carts")
+            out = Path(value if equals else rest.pop(0))
+        elif word in LISTS:
+            values = []
+            while rest and not rest[0].startswith("--"):
+                values.append(rest.pop(0))
+            is_spelled = len(values) == 1 and values[0][:1] in "[{"
+            words += [word, values[0] if is_spelled else json.dumps(values)]
+        elif word == "--quick" and (not rest or rest[0] not in ("true", "false")):
+            words.append("--quick=true")
+        elif not word.startswith("-") and not words:
+            words += ["--config", str(_file(word))]
+            if Path(word).is_dir():
+                out = out or Path(word)
+            out = out or Path("runs") / Path(word).stem
+        else:
+            words.append(word)
+            if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
+                words.append(rest.pop(0))
+    return words, out or Path("runs/study")
+
+
+def _file(word: str) -> Path:
+    if not Path(word).is_dir():
+        return Path(word)
+    if not (Path(word) / STUDY).exists():
+        raise ValueError(f"{word}: is a folder without a study; name a study file")
+    return Path(word) / STUDY

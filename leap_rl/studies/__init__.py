@@ -1,0 +1,1 @@
+"""Studies: from which start a new agent learns soonest; arms, cells, their execution, the page."""

@@ -1,0 +1,155 @@
+"""The arms of a study: each is nothing but options of `leap-rl train`.
+
+All arms learn from the same number of agent steps in total, that of the study's own options: an
+arm has as many meta-steps as these pay for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final
+
+from leap_rl.core.parsing import flatten, parse_options
+from leap_rl.runs.config import TrainConfig
+
+RANDOM: Final = "random"
+"""The arm that nothing is trained for: agents from random starts, which others are set against."""
+
+MEMBERS: Final = "members"
+"""Stands for the number of members that are learned from."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm of the registry."""
+
+    says: str
+    """What it is, for the page."""
+    options: Mapping[str, Any]
+    """Of `leap-rl train`, by dotted name, over those of the study."""
+
+
+ARMS: Final[Mapping[str, Arm]] = MappingProxyType(
+    {
+        "leap": Arm("Leap, as the study's options set it", {"meta.method": "leap"}),
+        "leap_eq8": Arm(
+            "Leap by equation 8 as printed, with Adam outside",
+            {"meta.method": "leap", "meta.metric": "euclidean", "meta.task_unit": "none"},
+        ),
+        "leap_agent": Arm(
+            "Leap over the whole agent, heads too",
+            {"meta.method": "leap", "agent.share": "agent"},
+        ),
+        "reptile": Arm(
+            "Reptile: to the mean of where agents from the initialization end",
+            {"meta.method": "reptile"},
+        ),
+        "fomaml": Arm(
+            "First-order MAML: the gradient where an agent ends", {"meta.method": "fomaml"}
+        ),
+        "pretraining": Arm(
+            "one agent a member, with heads of its own, that goes on; encoders are averaged",
+            {"meta.method": "pretraining"},
+        ),
+        "pretraining_resets": Arm(
+            "as pretraining, but heads and optimizers begin again at each round",
+            {
+                "meta.method": "reptile",
+                "meta.optimizer": "sgd",
+                "meta.meta_lr": 1.0,
+                "meta.batch_size": MEMBERS,
+            },
+        ),
+        "domain_randomised": Arm(
+            "one agent whose environments are dealt over all members; its whole network starts the "
+            "new agents",
+            {
+                "task.mix_games": True,
+                "agent.share": "agent",
+                "meta.method": "pretraining",
+                "meta.batch_size": 1,
+            },
+        ),
+    }
+)
+
+
+def check_arm(name: str) -> None:
+    """Raise ValueError for an arm that is neither in the registry nor has options of its own."""
+    if name in ARMS:
+        return
+    close = get_close_matches(name, ARMS, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise ValueError(
+        f"arms = {name}: {hint}known are {', '.join([RANDOM, *ARMS])}; one of your own has "
+        f"options of leap-rl train, as {{{name}: {{meta.p: 1}}}}"
+    )
+
+
+def arm_config(
+    name: str,
+    own: Mapping[str, Any],
+    *,
+    base: TrainConfig,
+    shared: Mapping[str, Any],
+    trusts_imports: bool = False,
+) -> TrainConfig:
+    """Return what an arm trains, with as many agent steps in all as the study's own options have.
+
+    Args:
+        name: The arm.
+        own: Options of its own, by dotted name, over those of the registry's arm of that name.
+        base: The study's own options.
+        shared: The same, nested, with what methods resolve left open.
+        trusts_imports: Whether the options may name modules that its runs import.
+
+    Raises:
+        ValueError: An option cannot be, or meta-steps of such tasks do not add up to the total.
+    """
+    options = {**(ARMS[name].options if name in ARMS else {}), **own}
+    members = len(base.task.resolved_games)
+    batch = options.get("meta.batch_size", base.meta.batch_size)
+    if options.get("meta.method", base.meta.method) == "pretraining" and batch != MEMBERS:
+        batch = min(batch, members)  # it keeps one agent a member
+    options["meta.batch_size"] = members if batch == MEMBERS else batch
+    try:
+        if given := [option for option in _FOUND if option in own]:
+            raise ValueError(f"{given[0]}: {_FOUND[given[0]]}; leave it out")
+        one = parse_options(TrainConfig, options, defaults=shared, trusts_imports=trusts_imports)
+        each, total = agent_steps_per_meta_step(one), total_agent_steps(base)
+        meta_steps, rest = divmod(total, each)
+        if rest or not meta_steps:
+            raise ValueError(
+                f"a meta-step has {each:,} agent steps, which do not divide the study's total of "
+                f"{total:,}; all arms get the same, so change meta.batch_size or meta.meta_steps"
+            )
+    except ValueError as error:
+        raise ValueError(f"arms.{name}: {error}") from None
+    return replace(one, meta=replace(one.meta, meta_steps=meta_steps))
+
+
+_FOUND: Final = {
+    "meta.meta_steps": "is found, so that all arms learn from as many agent steps",
+    "task.games": "all arms learn from the study's games",
+    "run_dir": "runs lie in the study's folder",
+}
+"""Options that no arm sets, and why."""
+
+
+def agent_steps_per_meta_step(config: TrainConfig) -> int:
+    """Return the agent steps of all tasks of a meta-step."""
+    return config.meta.batch_size * config.task.suite.budget(config.task)
+
+
+def total_agent_steps(config: TrainConfig) -> int:
+    """Return the agent steps of training data of a meta-training run."""
+    return config.meta.meta_steps * agent_steps_per_meta_step(config)
+
+
+def flat_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an arm's own options by dotted name, nested ones too."""
+    whole = ("agent.encoder_arguments", "agent.options")
+    return flatten(options, whole=whole)

@@ -1,0 +1,214 @@
+"""A study's cells: each is an ordinary run in a folder of its own.
+
+    OUT/runs/leap-0-3f2a9c1b             the first meta-training run of leap
+    OUT/runs/leap-0-held_out-77ab01cd    new agents that learn the held-out members from it
+    OUT/runs/random-0-held_out-5d10ee42  agents from random starts
+
+The last part of a name is of the fingerprint of the run's config, so that another option, or
+another default of it, makes another cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from leap_rl.learners.config import AgentConfig
+from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
+from leap_rl.runs.creation import resolve
+from leap_rl.runs.fingerprint import fingerprint
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.studies.arms import RANDOM, total_agent_steps
+from leap_rl.studies.config import StudyConfig
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tracking.live import read_live
+
+DIGITS: Final = 8
+"""Of a fingerprint, in a cell's name."""
+
+HELD_OUT: Final = "held_out"
+SEEN: Final = "seen"
+
+_OF_A_START: Final = ("share", "encoder", "encoder_arguments", "encoder_sha256")
+"""Options of an arm's agents that new agents need, to begin where they ended."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cell:
+    """A run of a study: meta-training, or new agents."""
+
+    arm: str
+    run: int
+    """Of the arm, from 0."""
+    members: str | None
+    """Which members new agents learn, `HELD_OUT` or `SEEN`; none for meta-training."""
+    config: Config
+    """Resolved."""
+    path: Path
+    agent_steps: int
+    after: Cell | None = None
+    """The meta-training run whose initialization new agents start from."""
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.path)
+
+    @property
+    def rounds(self) -> int:
+        return self.config.meta.meta_steps if isinstance(self.config, TrainConfig) else 1
+
+    @property
+    def rounds_made(self) -> int:
+        """Rounds that are made so far; of a damaged run, which is resumed and says so, none."""
+        try:
+            made = self.folder.latest() if self.folder.exists() else None
+        except RunFolderError:
+            made = None
+        return min(made or 0, self.rounds)
+
+    @property
+    def finished(self) -> bool:
+        return self.rounds_made == self.rounds
+
+    @property
+    def agent_steps_done(self) -> float:
+        """Agent steps that are made so far, also of tasks under way."""
+        made = self.rounds_made
+        live = read_live(self.path) if made < self.rounds else None
+        fraction = live.status.round_fraction if live is not None else 0.0
+        return self.agent_steps * (made + fraction) / self.rounds
+
+
+def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> list[Cell]:
+    """Return all cells of a study, a meta-training run before its new agents.
+
+    Raises:
+        ValueError: Members cannot be learned together, or an arm cannot be; one line that names
+            them.
+    """
+    study = _resolved(study)
+    arms = {
+        name: _of_arm(study, name, study.arm(name, trusts_imports=trusts_imports))
+        for name in study.trained_arms
+    }
+    cells = list(_baseline(study, out))
+    for run in range(study.runs):
+        for name, config in arms.items():
+            one = replace(config, seed=config.seed + run)  # an arm may have its own first seed
+            trained = Cell(
+                arm=name,
+                run=run,
+                members=None,
+                config=one,
+                path=out / "runs" / f"{name}-{run}-{fingerprint(one, None)[:DIGITS]}",
+                agent_steps=total_agent_steps(one),
+            )
+            cells += [trained, *_new_agents(study, out, trained)]
+    return cells
+
+
+def _resolved(study: StudyConfig) -> StudyConfig:
+    """Return the study with what all its members together say of observations and agents."""
+    found = resolve(replace(study.base(), task=_every_member(study, study.task)))
+    task = replace(found.task, games=list(study.members))
+    return replace(study, task=task, agent=found.agent)
+
+
+def _every_member(study: StudyConfig, task: TaskConfig) -> TaskConfig:
+    return replace(task, games=[*study.members, *study.held_out_members])
+
+
+def _of_arm(study: StudyConfig, name: str, config: TrainConfig) -> TrainConfig:
+    """Return what an arm trains, resolved, once new agents can start from it in all members."""
+    try:
+        found = resolve(config)
+        if (agent := _agent(study, found)) != study.agent:
+            resolve(_evaluation(study, _every_member(study, study.task), agent))
+    except ValueError as error:
+        raise ValueError(f"arms.{name}: {error}") from None
+    return found
+
+
+def _agent(study: StudyConfig, trained: TrainConfig) -> AgentConfig:
+    """Return how new agents learn from what was trained: as in all arms, from where it ended."""
+    return replace(study.agent, **{name: getattr(trained.agent, name) for name in _OF_A_START})
+
+
+def _baseline(study: StudyConfig, out: Path) -> Iterator[Cell]:
+    """Yield cells of agents from random starts, as many in each as of a run of another arm.
+
+    The first one's agents share their seeds with those of the other arms.
+    """
+    counts = [
+        min(study.agents, study.baseline_agents - first)
+        for first in range(0, study.baseline_agents, study.agents)
+    ]
+    for run, agents in enumerate(counts):
+        for members, task in _tasks(study):
+            config = _evaluation(study, task, study.agent, seed=study.seed + run, seeds=agents)
+            yield _cell(out, RANDOM, run, members, config)
+
+
+def _new_agents(study: StudyConfig, out: Path, trained: Cell) -> Iterator[Cell]:
+    """Yield the cells of new agents that start from a run's initialization."""
+    assert isinstance(trained.config, TrainConfig)
+    agent = _agent(study, trained.config)
+    start = trained.folder.checkpoint(trained.rounds).absolute() / INITIALIZATION
+    for members, task in _tasks(study):
+        config = _evaluation(
+            study,
+            task,
+            agent,
+            seed=study.seed,
+            seeds=study.agents,
+            init=[f"{trained.arm}={start}"],
+            random=False,
+        )
+        content = f"{fingerprint(trained.config, None)}@{trained.rounds}"
+        yield _cell(out, trained.arm, trained.run, members, config, content, after=trained)
+
+
+def _tasks(study: StudyConfig) -> Iterator[tuple[str, TaskConfig]]:
+    task = study.new_agents_task()
+    if study.held_out_members:
+        yield HELD_OUT, replace(task, games=list(study.held_out_members))
+    if study.also_seen:
+        yield SEEN, replace(task, games=list(study.members))
+
+
+def _evaluation(
+    study: StudyConfig, task: TaskConfig, agent: AgentConfig, **options: Any
+) -> EvaluateConfig:
+    return EvaluateConfig(
+        task=task, agent=agent, runtime=study.runtime, tracking=study.tracking, **options
+    )
+
+
+def _cell(
+    out: Path,
+    arm: str,
+    run: int,
+    members: str,
+    config: EvaluateConfig,
+    content: str | None = None,
+    *,
+    after: Cell | None = None,
+) -> Cell:
+    """Return a cell of new agents; ``content`` stands for the initialization that is to be."""
+    digits = fingerprint(config, content)[:DIGITS]
+    return Cell(
+        arm=arm,
+        run=run,
+        members=members,
+        config=config,
+        path=out / "runs" / f"{arm}-{run}-{members}-{digits}",
+        agent_steps=config.seeds * len(config.task.resolved_games) * config.task.agent_steps,
+        after=after,
+    )

@@ -1,0 +1,387 @@
+"""The options of `leap-rl study`: strict and typed, and such that members alone suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+from leap_rl.core.machine import cores
+from leap_rl.core.parsing import find, flatten, options_given, parse_options, to_cli_args
+from leap_rl.core.plain_yaml import load
+from leap_rl.core.seeding import SEED_BITS
+from leap_rl.learners.config import AgentConfig
+from leap_rl.meta.config import MetaConfig
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.studies.arms import RANDOM, arm_config, check_arm, flat_options
+from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.suites import SUITES, suite_of
+from leap_rl.tracking.config import TrackingConfig
+from leap_rl.training.config import RuntimeConfig
+
+QUESTION: Final = "From which start does a new agent learn a new member soonest, and does it pay?"
+
+MOST_TASKS: Final = 16
+"""A meta-step's tasks, at most, where meta.batch_size is not given."""
+
+Kind = Literal["atari", "catch", "vectors", "images"]
+
+_CONFIGS: Final[Mapping[Kind, str]] = {
+    "atari": "atari",
+    "catch": "atari",
+    "vectors": "gymnasium_classic_control",
+    "images": "minatar",
+}
+"""Configs that come with leap_rl, whose options a study takes where none are given."""
+
+_NOT_TAKEN: Final = ("seed", "task.games", "task.kind", "meta.batch_size", "meta.meta_lr")
+"""Options of these configs that are about their own games."""
+
+_QUICK: Final[Mapping[str, Any]] = {
+    "runs": 2,
+    "agents": 3,
+    "random_agents": 6,
+    "meta.meta_steps": 6,
+}
+_QUICK_AGENT_STEPS: Final[Mapping[Kind, int]] = {
+    "atari": 120_000,
+    "catch": 16_000,
+    "vectors": 16_000,
+    "images": 48_000,
+}
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """From which start does a new agent learn a new member of a family soonest, and does it pay?
+
+    What is not given of task, agent and meta is taken from the config that comes with leap_rl for
+    such observations: atari, minatar for other images, gymnasium_classic_control for vectors.
+    """
+
+    command: ClassVar[str] = "study"
+
+    question: str = QUESTION
+    """The question, the page's title."""
+
+    games: list[str] | str = field(default_factory=list)
+    """Members of the family to learn from, named as in task.games of leap-rl train. task.kind is
+    found by them unless it is given."""
+
+    held_out: list[str] | str = field(default_factory=list)
+    """Members that nothing is learned from: new agents learn them from each arm's starts."""
+
+    also_seen: bool = False
+    """Have new agents learn the members that were learned from, too."""
+
+    arms: dict[str, Any] | list[str] = field(
+        default_factory=lambda: {RANDOM: {}, "leap": {}, "pretraining": {}}
+    )
+    """Where starts come from: a list of names (docs/study.md has them), or by name the options of
+    leap-rl train in which an arm differs, dotted, as '{leap: {}, mine: {meta.p: 1}}'. random is
+    always one."""
+
+    runs: int = 3
+    """Meta-training runs of each arm, which differ in their seeds. A claim about a method takes 3
+    or more."""
+
+    agents: int = 5
+    """New agents that learn each member from each run's initialization."""
+
+    random_agents: int | None = None
+    """Agents that learn each member from random starts. None: three times as many as agents."""
+
+    agent_steps: int | None = None
+    """Budget of each new agent. None: task.agent_steps."""
+
+    quick: bool = False
+    """A first answer in minutes: few meta-steps, runs and agents, and a small budget, where these
+    are not given. It proves little."""
+
+    processes: int | Literal["auto"] = "auto"
+    """Cells at a time, each in a process of its own. auto: one for each core; with runtime.kind =
+    ray one, since its trainers take all cores."""
+
+    seed: int = 0
+    """Runs of an arm have seeds counted from this one. New agents of the same number share theirs
+    between arms."""
+
+    runtime: RuntimeConfig = field(default_factory=lambda: RuntimeConfig(kind="local"))
+    task: TaskConfig = field(default_factory=TaskConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    meta: MetaConfig = field(default_factory=MetaConfig)
+    """As leap-rl train's: what arms share. Agent steps of training data, for every arm:
+    meta.meta_steps × meta.batch_size × task.agent_steps."""
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("runs", "agents", "random_agents"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} = {value}: must be at least 1")
+        if self.processes != "auto" and self.processes < 1:
+            raise ValueError(f"processes = {self.processes}: must be at least 1, or auto")
+        if not 0 <= self.seed < 2**SEED_BITS - self.runs:
+            raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
+        # Derived, or spelled in one way; a frozen dataclass is set through object.
+        object.__setattr__(self, "arms", _spelled_arms(self.arms))
+        self._check_members()
+        object.__setattr__(self, "task", replace(self.task, games=list(self.members)))
+        if self.agent_steps is not None:
+            self.new_agents_task()  # which refuses a budget that cannot be
+
+    def _check_members(self) -> None:
+        refuse_without_episodes(self.task.kind)
+        if not self.games:
+            raise ValueError("games = []: name the members of the family to learn from")
+        if not self.held_out and not self.also_seen:
+            raise ValueError(
+                "held_out = []: name members that are not learned from, or say also_seen = true"
+            )
+        both = [member for member in self.held_out_members if member in self.members]
+        if both:
+            raise ValueError(
+                f"held_out: {', '.join(both)} is among the games that are learned from, so it is "
+                "not held out; leave it out of one of them"
+            )
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The members that are learned from."""
+        return _resolved(self.task.kind, "games", self.games)
+
+    @property
+    def held_out_members(self) -> tuple[str, ...]:
+        return _resolved(self.task.kind, "held_out", self.held_out) if self.held_out else ()
+
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """The members that new agents learn, those held out first."""
+        return (*self.held_out_members, *(self.members if self.also_seen else ()))
+
+    @property
+    def baseline_agents(self) -> int:
+        return 3 * self.agents if self.random_agents is None else self.random_agents
+
+    @property
+    def spelled_arms(self) -> dict[str, dict[str, Any]]:
+        """Each arm's own options by dotted name, the baseline first."""
+        assert isinstance(self.arms, dict)
+        return self.arms
+
+    @property
+    def trained_arms(self) -> tuple[str, ...]:
+        return tuple(name for name in self.arms if name != RANDOM)
+
+    @property
+    def processes_here(self) -> int:
+        if self.processes != "auto":
+            return self.processes
+        return 1 if self.runtime.kind == "ray" else cores()
+
+    @property
+    def imports(self) -> dict[str, tuple[str, ...]]:
+        """The modules that are imported because an option names them, by that option."""
+        suite = self.task.suite
+        found = {"games": suite.imports(self.task)}
+        if self.held_out:
+            task = replace(self.task, games=list(self.held_out_members))
+            found["held_out"] = suite.imports(task)
+        return {**found, **self.agent.imports}
+
+    @classmethod
+    def from_yaml(
+        cls,
+        config: str | Path,
+        options: Mapping[str, Any] | None = None,
+        *,
+        trust_imports: bool = False,
+    ) -> StudyConfig:
+        """Return the study of a file.
+
+        Args:
+            config: The file.
+            options: By dotted name; they override the file's.
+            trust_imports: Whether modules may be imported that the study names: what its members
+                look like says which options they take where none are given.
+
+        Raises:
+            ValueError: Something in it cannot be; one line.
+        """
+        words = ["--config", str(config), *to_cli_args(options or {})]
+        return configure(words, trusts_imports=trust_imports)
+
+    @classmethod
+    def from_mapping(cls, options: Mapping[str, Any]) -> StudyConfig:
+        """Return the study whose `to_mapping` these options are; imports nothing.
+
+        Raises:
+            ValueError: Something in it cannot be; one line.
+        """
+        task = {**options.get("task", {}), "games": options.get("games", [])}
+        return parse_options(cls, {}, defaults={**options, "task": task}, trusts_imports=True)
+
+    def new_agents_task(self) -> TaskConfig:
+        """Return what new agents learn; ValueError for a budget that cannot be."""
+        budget = self.task.agent_steps if self.agent_steps is None else self.agent_steps
+        try:
+            return replace(self.task, games=list(self.evaluated), agent_steps=budget)
+        except ValueError as error:
+            raise ValueError(str(error).replace("task.agent_steps", "agent_steps", 1)) from None
+
+    def base(self) -> TrainConfig:
+        """Return the options of `leap-rl train` that all arms share."""
+        return TrainConfig(
+            seed=self.seed,
+            runtime=self.runtime,
+            task=self.task,
+            agent=self.agent,
+            tracking=self.tracking,
+            meta=self.meta,
+        )
+
+    def shared(self) -> dict[str, Any]:
+        """Return the same, nested, with what methods resolve left open."""
+        return {**to_mapping(self.base()), "meta": asdict(self.meta)}
+
+    def arm(self, name: str, *, trusts_imports: bool = False) -> TrainConfig:
+        """Return what an arm trains; see `arms.arm_config`."""
+        return arm_config(
+            name,
+            self.spelled_arms[name],
+            base=self.base(),
+            shared=self.shared(),
+            trusts_imports=trusts_imports,
+        )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the options as nested plain values: a study file that says all of them."""
+        groups = {name: value for name, value in self.shared().items() if name in _GROUPS}
+        del groups["task"]["games"]
+        names = [one.name for one in fields(self) if one.name not in (*_GROUPS, "seed")]
+        own = {name: getattr(self, name) for name in names}
+        return {**own, "seed": self.seed, **groups}
+
+
+_GROUPS: Final = ("runtime", "task", "agent", "meta", "tracking")
+
+
+def refuse_without_episodes(kind: str) -> None:
+    """Raise ValueError for tasks that new agents cannot be compared by."""
+    if instead := suite_of(kind).compared_by:
+        raise ValueError(f"task.kind = {kind}: has no episodes to compare by; {instead}")
+
+
+def _resolved(kind: str, option: str, games: list[str] | str) -> tuple[str, ...]:
+    named = [games] if isinstance(games, str) else list(games)
+    try:
+        return suite_of(kind).resolve_games(named)
+    except ValueError as error:
+        raise ValueError(str(error).replace("task.games", option)) from None
+
+
+def _spelled_arms(arms: Mapping[str, Any] | Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return each arm's own options by dotted name, the baseline first."""
+    named = arms if isinstance(arms, Mapping) else {name: {} for name in arms}
+    if isinstance(arms, list) and len(named) < len(arms):
+        raise ValueError(f"arms = {arms}: name each once")
+    found: dict[str, dict[str, Any]] = {RANDOM: {}}
+    for name, options in named.items():
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueError(
+                f"arms.{name} = {options}: must be options of leap-rl train, as {{meta.p: 1}}"
+            )
+        found[name] = flat_options(options or {})
+        if name == RANDOM:
+            if options:
+                raise ValueError(f"arms.{RANDOM}: nothing is trained for it; leave options out")
+        elif not options:
+            check_arm(name)
+        if not name.replace("_", "").replace("-", "").isalnum() or not name.isascii():
+            raise ValueError(f"arms = {name!r}: a name has letters, digits, _ and - alone")
+    if len(found) == 1:
+        raise ValueError(f"arms: name one besides {RANDOM}, such as leap")
+    return found
+
+
+def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConfig:
+    """Return the study that a command line and its files ask for.
+
+    Raises:
+        ValueError: Something in it cannot be; one line.
+    """
+    given = dict(options_given(StudyConfig, argv))
+    defaults = defaults_of(given, trusts_imports=trusts_imports)
+    return parse_options(StudyConfig, {**defaults, **given}, trusts_imports=trusts_imports)
+
+
+def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> dict[str, Any]:
+    """Return what a study of these options takes where none is given, all by dotted name.
+
+    Raises:
+        ValueError: Its members are not named, or are of a kind that cannot be studied.
+    """
+    games = given.get("games", [])
+    named = [games] if isinstance(games, str) else list(games)
+    if not named:
+        raise ValueError("games = []: name the members of the family to learn from")
+    suite = given.get("task.kind") or _suite_of(named)
+    refuse_without_episodes(suite)
+    members = list(_resolved(suite, "games", named))
+    if given.get("task.games", members) != members:
+        raise ValueError("task.games: a study's members are named by games and held_out")
+    kind = _kind_of(suite, members, trusts_imports=trusts_imports)
+    found = _taken(kind, suite, quick=bool(given.get("quick")))
+    found["meta.batch_size"] = min(len(members), MOST_TASKS)
+    found["task.games"] = members  # groups are checked before the study is
+    own_learner = given.get("agent.algorithm", "auto") not in ("auto", "a2c")
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in given and not (own_learner and name.startswith("agent."))
+    }
+
+
+def _suite_of(games: Sequence[str]) -> str:
+    """Return the suite that knows all the names; environments' ids are Gymnasium's."""
+    for kind in ("atari", "catch"):
+        try:
+            SUITES[kind].resolve_games(games)
+        except ValueError:
+            continue
+        return kind
+    return "gymnasium"
+
+
+def _kind_of(suite: str, games: Sequence[str], *, trusts_imports: bool) -> Kind:
+    """Return what kind of observations the games have; makes one if nothing is to be imported."""
+    if suite == "atari" or suite == "catch":
+        return "atari" if suite == "atari" else "catch"
+    if suite != "gymnasium" or not games:
+        return "vectors"
+    from leap_rl.envs.games import make_games
+    from leap_rl.envs.names import parse_game
+
+    parsed = parse_game(games[0])
+    if parsed.module is not None and not trusts_imports:
+        return "vectors"  # the study is refused: its modules are not trusted
+    games_of_one = make_games(parsed.name, count=1)
+    games_of_one.close()
+    return "vectors" if len(games_of_one.observation_space.shape) == 1 else "images"
+
+
+def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
+    """Return the options, by dotted name, of the config that fits such games."""
+    loaded = flatten(load(find(_CONFIGS[kind]).read_text()))
+    taken = {name: value for name, value in loaded.items() if name not in _NOT_TAKEN}
+    for name in [name for name in taken if name.startswith("task.")]:
+        group = name.split(".")[1]
+        if group in ("atari", "gymnasium") and group not in suite_of(suite).options:
+            del taken[name]
+    if kind == "images":
+        del taken["agent.encoder"]  # the one that fits the picture's size
+    if quick:
+        taken |= {**_QUICK, "task.agent_steps": _QUICK_AGENT_STEPS[kind]}
+    return {**taken, "task.kind": suite, "runtime.kind": "local"}

@@ -1,0 +1,105 @@
+"""A study's folder: what it holds, who works in it, and whether it is one at all.
+
+OUT/study.yaml        the study with every option spelled out; a study file itself
+OUT/runs/NAME/        a cell, an ordinary run
+OUT/index.html        the page; its tables beside it, as CSV
+OUT/estimates.json    the same for programs
+OUT/.lock             locked while the study is carried out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from leap_rl.core import plain_yaml
+from leap_rl.core.urls import is_url
+from leap_rl.runs.display import shown
+from leap_rl.storage.durable_files import make_folder, write_atomically
+from leap_rl.storage.run_lock import LockedError, locked
+from leap_rl.studies.config import StudyConfig
+
+STUDY = "study.yaml"
+LOCK = ".lock"
+PAGE = "index.html"
+ESTIMATES = "estimates.json"
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """The folder of a study."""
+
+    path: Path
+
+    @property
+    def file(self) -> Path:
+        return self.path / STUDY
+
+    @property
+    def page(self) -> Path:
+        return self.path / PAGE
+
+    @property
+    def estimates(self) -> Path:
+        return self.path / ESTIMATES
+
+    def read(self) -> StudyConfig | None:
+        """Return the study that was carried out here last; none if there was none.
+
+        Raises:
+            ValueError: Its file is damaged.
+        """
+        if not self.file.exists():
+            return None
+        try:
+            return StudyConfig.from_mapping(plain_yaml.load(self.file.read_text()))
+        except (OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"{shown(self.file)}: is not as leap-rl study wrote it ({reason}); remove it, and "
+                "carry out the study's own file again: finished cells are kept"
+            ) from None
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only study that works here.
+
+        Raises:
+            ValueError: Another one does, or the folder holds something else.
+            OSError: It cannot be written to.
+        """
+        self.check()
+        make_folder(self.path)
+        try:
+            with locked(self.path / LOCK):
+                yield
+        except LockedError as error:
+            raise ValueError(
+                f"out = {shown(self.path)}: {error} works on this study; wait for it, stop it, or "
+                "choose another folder"
+            ) from None
+
+    def check(self) -> None:
+        """Raise ValueError for a folder that holds something else than a study."""
+        if is_url(str(self.path)):
+            raise ValueError(f"out = {self.path}: must be a folder on this machine")
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"out = {shown(self.path)}: is a file; name a folder")
+        if self.file.exists() or not self.path.is_dir():
+            return
+        others = sorted(one.name for one in self.path.iterdir() if one.name != LOCK)
+        if others:
+            what = "a run" if "config.yaml" in others else f"{others[0]}, and no study"
+            raise ValueError(
+                f"out = {shown(self.path)}: holds {what}; choose a folder of the study's own"
+            )
+
+    def write(self, study: StudyConfig) -> None:
+        """Keep a study; the folder's lock must be held."""
+        text = f"# leap-rl study {shown(self.path)} resumes it.\n"
+        text += plain_yaml.dump(study.to_mapping())
+        write_atomically(self.file, text.encode(), root=self.path)

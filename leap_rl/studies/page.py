@@ -1,0 +1,247 @@
+"""A study's page, its tables as CSV, and its estimates for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from leap_rl.core.parsing import flatten
+from leap_rl.core.version import __version__
+from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.page import Part, Table, render
+from leap_rl.evaluation.report_plots import evaluation_pictures
+from leap_rl.evaluation.results import EvaluationResults
+from leap_rl.evaluation.summary import Summary
+from leap_rl.evaluation.summary_tables import summary_tables
+from leap_rl.runs.display import quoted, shown
+from leap_rl.runs.report import command_of
+from leap_rl.storage.durable_files import write_atomically
+from leap_rl.storage.run_folder import INITIALIZATION
+from leap_rl.studies.arms import ARMS, RANDOM
+from leap_rl.studies.cells import Cell
+from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.folder import StudyFolder
+from leap_rl.studies.results import best_run, comparable, read_results, training_of
+
+NOTHING = "No new agents are finished yet: there is nothing to compare."
+
+
+def judged(study: StudyConfig, cells: Sequence[Cell]) -> Summary | None:
+    """Return the summary of the finished cells; none before any new agents are finished."""
+    results = comparable(read_results(study, cells))
+    return summarize(results) if results.curves else None
+
+
+def write_page(
+    folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell], summary: Summary | None
+) -> None:
+    """Write index.html, a CSV of each of its tables, its figures, and estimates.json.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    contents: dict[Path, bytes] = {}
+    with TemporaryDirectory(prefix="leap_rl-") as aside:
+        part = _part(folder, study, cells, summary, Path(aside))
+        for path in sorted(Path(aside).glob("*.*")):
+            contents[folder.path / "figures" / path.name] = path.read_bytes()
+    for table in part.tables:
+        contents[folder.path / "tables" / f"{_stem(table.title)}.csv"] = _csv(table)
+    best = None if summary is None else best_initialization(summary.evaluation, cells)
+    document = {
+        **estimates_document(study, cells, summary),
+        "answer": sentences(study, cells, summary),
+        "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
+    }
+    text = json.dumps(document, indent=1, allow_nan=False)
+    contents[folder.estimates] = f"{text}\n".encode()
+    made = f"Made by leap_rl {__version__} on {datetime.now():%Y-%m-%d at %H:%M}"
+    contents[folder.page] = render([part], made=made).encode()  # last: it shows all the others
+    for path, content in contents.items():
+        write_atomically(path, content, root=folder.path)
+
+
+def estimates_document(
+    study: StudyConfig, cells: Sequence[Cell], summary: Summary | None
+) -> dict[str, Any]:
+    """Return what the study estimates, as plain values."""
+    seen = {name for training in training_of(cells).values() for name in training.games}
+    return {
+        "question": study.question,
+        "budget_agent_steps": study.new_agents_task().agent_steps,
+        "members": [{"name": name, "seen": name in seen} for name in study.evaluated],
+        "rows": [] if summary is None else _estimates(summary),
+    }
+
+
+def _estimates(summary: Summary) -> list[dict[str, Any]]:
+    return [
+        {
+            "arm": comparison.initialization,
+            "member": member,
+            "measure": "final_return_difference",
+            "estimate": found.final.value,
+            "low": _finite(found.final.low),
+            "high": _finite(found.final.high),
+            "runs": comparison.runs,
+            "agents": comparison.pairs[member],
+            "censored": False,
+        }
+        for comparison in summary.comparisons
+        for member, found in comparison.games.items()
+        if found.final is not None
+    ]
+
+
+def _finite(value: float) -> float | None:
+    """Return a number as JSON has it: no interval has no ends."""
+    return value if math.isfinite(value) else None
+
+
+def sentences(study: StudyConfig, cells: Sequence[Cell], summary: Summary | None) -> list[str]:
+    """Return the answer, and what limits it."""
+    answer = [NOTHING] if summary is None else list(summary.verdict)
+    if study.quick:
+        answer.insert(
+            1,
+            f"This is a quick study of {study.runs} meta-training runs and {study.agents} new "
+            "agents each, on small budgets: it proves little. The same without --quick decides.",
+        )
+    unfinished = sum(not cell.finished for cell in cells)
+    if unfinished:
+        answer.append(f"{unfinished} of {len(cells)} cells are not finished yet.")
+    return answer
+
+
+def _part(
+    folder: StudyFolder,
+    study: StudyConfig,
+    cells: Sequence[Cell],
+    summary: Summary | None,
+    figures: Path,
+) -> Part:
+    named = (
+        f"{len(study.members)} members to learn from, {len(study.held_out_members)} held out; "
+        f"{study.runs} meta-training runs an arm, {study.agents} new agents a run, "
+        f"{study.baseline_agents} from random starts; "
+        f"{study.new_agents_task().agent_steps:,} agent steps each"
+    )
+    return Part(
+        title=study.question,
+        subtitle=named,
+        verdict=sentences(study, cells, summary),
+        pictures=[] if summary is None else evaluation_pictures(summary, figures),
+        tables=[
+            _costs(study, cells),
+            *([] if summary is None else summary_tables(summary)),
+            _members(study),
+            _cells(folder, cells),
+            _options(study),
+        ],
+        commands=_commands(folder, cells, summary),
+    )
+
+
+def _costs(study: StudyConfig, cells: Sequence[Cell]) -> Table:
+    """Return what each arm's training takes."""
+    trained = training_of(cells)
+    rows = []
+    for name, own in study.spelled_arms.items():
+        cost = trained[name].agent_steps if name in trained else 0.0
+        says = ARMS[name].says if name in ARMS else "nothing is trained"
+        if name not in (*ARMS, RANDOM):
+            says = "an arm of this study"
+        told = ", ".join(f"{option} = {value}" for option, value in own.items())
+        rows.append(
+            {
+                "arm": name,
+                "what it is": f"{says}; {told}" if told else says,
+                "agent steps of a meta-training run": f"{cost:,.0f}",
+                "runs": str(study.runs if name in trained else 0),
+            }
+        )
+    return Table(
+        title="Arms and what they cost",
+        rows=rows,
+        says="All arms that are trained learn from the same number of agent steps.",
+    )
+
+
+def _members(study: StudyConfig) -> Table:
+    rows = [
+        {
+            "member": name,
+            "learned from": "yes" if name in study.members else "no",
+            "learned by new agents": "yes" if name in study.evaluated else "no",
+        }
+        for name in (*study.members, *study.held_out_members)
+    ]
+    return Table(title="Members", rows=rows)
+
+
+def _cells(folder: StudyFolder, cells: Sequence[Cell]) -> Table:
+    rows = [
+        {
+            "folder": cell.path.relative_to(folder.path).as_posix(),
+            "agent steps": f"{cell.agent_steps:,}",
+            "finished": "yes" if cell.finished else "no",
+        }
+        for cell in cells
+    ]
+    return Table(title="Cells", rows=rows, says="Each is an ordinary run.", folded=True)
+
+
+def _options(study: StudyConfig) -> Table:
+    options = flatten(study.to_mapping(), whole=("arms",))
+    rows = [{"option": name, "value": _in_words(value)} for name, value in options.items()]
+    return Table(title="Config", rows=rows, folded=True)
+
+
+def _in_words(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _commands(
+    folder: StudyFolder, cells: Sequence[Cell], summary: Summary | None
+) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {"This study": [f"leap-rl study {quoted(folder.path)}"]}
+    best = None if summary is None else best_initialization(summary.evaluation, cells)
+    if best is not None:
+        start = shlex.quote(shown(best))
+        found["The best start"] = [f"leap-rl export {start} --out exported"]
+    trained = {cell.arm: cell for cell in reversed(cells) if cell.members is None}
+    if trained:
+        found["The first run of each arm, by itself"] = [
+            command_of(cell.config) for cell in trained.values()
+        ]
+    return found
+
+
+def best_initialization(results: EvaluationResults, cells: Sequence[Cell]) -> Path | None:
+    """Return the file of the initialization from which new agents learned best, if any did."""
+    best = best_run(results)
+    if best is None:
+        return None
+    cell = next(c for c in cells if c.members is None and (c.arm, f"{c.arm}-{c.run}") == best)
+    return cell.folder.checkpoint(cell.rounds) / INITIALIZATION
+
+
+def _csv(table: Table) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(table.rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table.rows)
+    return text.getvalue().encode()
+
+
+def _stem(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")

@@ -1,0 +1,132 @@
+"""Plans a study: its cells, their agent steps, and the hours that they take here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from leap_rl.bench.plan import HOUR_S, spread
+from leap_rl.core.determinism import configure_torch
+from leap_rl.learners.task import TaskSpec
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.kinds import make_tasks
+from leap_rl.studies.cells import Cell, cells_of
+from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.folder import StudyFolder
+from leap_rl.tracking.jsonl import read_rows
+
+ANSWER_WITHIN_S: Final = 15.0
+"""Since the command started."""
+
+MEASURED_MEMBERS: Final = 2
+"""Members that are measured; they may differ in speed."""
+
+MEASURE_S: Final = 3.0
+"""For each; less where little of the time is left, but not less than `LEAST_S`."""
+LEAST_S: Final = 0.5
+
+START_S: Final = 6.0
+"""Until a cell's process has imported what it needs, and is done with its folder at its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """Agent steps a second of one process."""
+
+    agent_steps_per_s: float
+    found: str
+    """How it was found, in words."""
+
+
+def plan(
+    folder: StudyFolder,
+    study: StudyConfig,
+    *,
+    trusts_imports: bool = False,
+    started_s: float,
+) -> str:
+    """Return how long a study takes, a line each; nothing is computed for it.
+
+    Raises:
+        ValueError: The study cannot be, or the folder holds something else.
+    """
+    folder.check()
+    cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
+    speed = _speed_of_finished(cells) or _measured(cells, until_s=started_s + ANSWER_WITHIN_S)
+    return "\n".join(_lines(cells, study.processes_here, speed))
+
+
+def _lines(cells: Sequence[Cell], processes: int, speed: Speed) -> list[str]:
+    left = [cell for cell in cells if not cell.finished]
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        what = "meta-training" if cell.members is None else f"new agents, {cell.members}"
+        groups.setdefault(f"{cell.arm}: {what}", []).append(cell)
+    width = max(map(len, groups))
+    lines = [
+        f"  {name:<{width}}  {len(group):>4} cells  "
+        f"{sum(cell.agent_steps for cell in group):>16,} agent steps"
+        for name, group in groups.items()
+    ]
+    whole = sum(cell.agent_steps for cell in cells)
+    rest = sum(cell.agent_steps - cell.agent_steps_done for cell in left)
+    lines.append(f"  {'all':<{width}}  {len(cells):>4} cells  {whole:>16,} agent steps")
+    lines.append(f"\n{len(left)} cells with {rest:,.0f} agent steps are left")
+    seconds = seconds_of(left, processes, speed.agent_steps_per_s)
+    each = f"{speed.agent_steps_per_s:,.0f} agent steps a second of a process"
+    hours = f"{seconds / HOUR_S:,.2f} hours on {processes} processes"
+    return [*lines, f"{hours}, by {each}, {speed.found}"]
+
+
+def seconds_of(cells: Sequence[Cell], processes: int, agent_steps_per_s: float) -> float:
+    """Return how long cells take, the longest first, new agents after their meta-training run."""
+    own = {c: START_S + (c.agent_steps - c.agent_steps_done) / agent_steps_per_s for c in cells}
+    chain = max((own[c] + own.get(c.after, 0.0) if c.after else own[c] for c in cells), default=0.0)
+    return max(chain, sum(own.values()) / processes)
+
+
+def _speed_of_finished(cells: Sequence[Cell]) -> Speed | None:
+    """Return the speed of the meta-training runs that are finished; none if none is."""
+    agent_steps = spent_s = 0.0
+    for cell in cells:
+        if cell.members is None and cell.finished:
+            rows = read_rows(cell.path / "metrics.jsonl")
+            agent_steps += cell.agent_steps
+            spent_s += sum(row["time/meta_step_s"] for row in rows)
+    if not spent_s:
+        return None
+    return Speed(agent_steps_per_s=agent_steps / spent_s, found="that of the finished cells")
+
+
+def _measured(cells: Sequence[Cell], *, until_s: float) -> Speed:
+    """Return how fast agents learn here, by learning some members for a few seconds each."""
+    config = next(cell.config for cell in cells if isinstance(cell.config, TrainConfig))
+    games = spread(config.task.resolved_games, MEASURED_MEMBERS)
+    configure_torch()
+    rates = []
+    for number, game in enumerate(games):
+        left_s = (until_s - time.monotonic()) / (len(games) - number)
+        rates.append(_agent_steps_per_s(config, game, min(MEASURE_S, max(LEAST_S, left_s))))
+    mean = len(rates) / sum(1 / rate for rate in rates)  # as much is learned of each
+    return Speed(
+        agent_steps_per_s=mean, found=f"measured for seconds, alone, in {', '.join(games)}"
+    )
+
+
+def _agent_steps_per_s(config: TrainConfig, game: str, seconds: float) -> float:
+    """Return the agent steps a second of one agent that meta-trains; the first are left out."""
+    learner = make_tasks(config)
+    task = learner(TaskSpec(game=game, seed=0))
+    theta0 = learner.random_initialization(0)
+    try:
+        task.start(theta0)
+        path = config.meta.build().start(theta0.to(task.device), borrow=True)
+        made = task.advance(path.visit).agent_steps  # which compiles, and reserves memory
+        began_s, before = time.monotonic(), made
+        while not task.done and (made == before or time.monotonic() < began_s + seconds):
+            made = task.advance(path.visit).agent_steps
+        return max(made - before, 1) / (time.monotonic() - began_s + 1e-9)
+    finally:
+        task.close()

@@ -1,0 +1,177 @@
+"""A study in its folder: carried out and reported on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from leap_rl.core.errors import RunFailedError
+from leap_rl.core.parsing import TRUST_IMPORTS, flatten
+from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.summary import Summary
+from leap_rl.runs.display import program, quoted, shown, tell
+from leap_rl.studies.arms import RANDOM
+from leap_rl.studies.cells import Cell, cells_of
+from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.execution import Execution, Failure
+from leap_rl.studies.folder import StudyFolder
+from leap_rl.studies.page import judged, write_page
+from leap_rl.studies.progress import Progress
+from leap_rl.studies.results import comparable, of_arms, read_results
+from leap_rl.training.interrupts import Interrupts, StopReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a study ends."""
+
+    status: int
+    """The command's exit status."""
+    summary: Summary | None = None
+    """Of the new agents, if it came to its end."""
+
+
+def carry_out(
+    folder: StudyFolder,
+    study: StudyConfig,
+    *,
+    trusts_imports: bool = False,
+    started_s: float,
+) -> Outcome:
+    """Carry out a study, or what is left of it, and write its page.
+
+    Args:
+        folder: Where; it may hold the study already, finished in part, or another version of it.
+        study: What is asked for.
+        trusts_imports: Whether modules may be imported that its options name.
+        started_s: When the command started, on the monotonic clock.
+
+    Raises:
+        ValueError: The study cannot be, or the folder holds something else.
+        RunFailedError: A cell failed; all others are finished.
+        OSError: A file cannot be written.
+    """
+    folder.check()
+    cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
+    resume = f"stopped; continue with: {program()} study {quoted(folder.path)}"
+    if any(study.imports.values()):
+        resume += f" {TRUST_IMPORTS}"
+    quiet = study.tracking.console == "quiet"
+    interrupts = Interrupts(
+        stop_after_s=study.runtime.stop_after_s,
+        started_s=started_s,
+        farewell=None if quiet else resume,
+    )
+    try:
+        with folder.lock(), interrupts:
+            before = folder.read()
+            if before is not None and not quiet:
+                for line in changes(before, study, cells):
+                    tell(line)
+            folder.write(study)
+            failures = _compute(study, cells, interrupts, trusts_imports=trusts_imports)
+            summary = judged(study, cells)
+            write_page(folder, study, cells, summary)
+    except KeyboardInterrupt:
+        if not quiet:
+            print(resume, file=sys.stderr)
+        return Outcome(status=(interrupts.reason or StopReason.INTERRUPTED).value)
+    if failures:
+        first, *others = failures
+        more = f" (and {len(others)} more)" if others else ""
+        raise RunFailedError(
+            f"{shown(first.cell.path)}: {first.reason}{more}; once that is mended, "
+            f"`{program()} study {quoted(folder.path)}` computes what is missing"
+        )
+    return Outcome(status=0, summary=summary)
+
+
+def report(
+    folder: StudyFolder, study: StudyConfig, *, trusts_imports: bool = False
+) -> Summary | None:
+    """Write the page of what is finished; compute nothing.
+
+    Raises:
+        ValueError: There is no study, or its folder holds something else.
+        OSError: A file cannot be written.
+    """
+    folder.check()
+    if not folder.file.exists():
+        raise ValueError(f"{shown(folder.path)}: holds no study yet; leave --report out")
+    cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
+    summary = judged(study, cells)
+    write_page(folder, study, cells, summary)
+    return summary
+
+
+def _compute(
+    study: StudyConfig,
+    cells: Sequence[Cell],
+    interrupts: Interrupts,
+    *,
+    trusts_imports: bool,
+) -> list[Failure]:
+    """Carry out the cells, and tell how far it is."""
+    quiet = study.tracking.console == "quiet"
+    progress = Progress(cells=cells, tell=(lambda text: None) if quiet else tell)
+
+    def on_finished(cell: Cell) -> None:
+        progress.say(f"{cell.name} is finished")
+        if not quiet:
+            for line in _newest(study, cells, cell):
+                tell(line)
+
+    return Execution(
+        cells=cells,
+        processes=study.processes_here,
+        trusts_imports=trusts_imports,
+        interrupts=interrupts,
+        on_look=progress.look,
+        on_finished=on_finished,
+        on_failure=lambda failure: tell(f"{failure.cell.name} failed: {failure.reason}"),
+    ).run()
+
+
+def _newest(study: StudyConfig, cells: Sequence[Cell], cell: Cell) -> Iterator[str]:
+    """Yield the verdict on an arm as soon as it and the baseline are finished."""
+    arms = study.trained_arms if cell.arm == RANDOM else (cell.arm,)
+    finished = [
+        arm for arm in (RANDOM, *arms) if all(other.finished for other in cells if other.arm == arm)
+    ]
+    if RANDOM not in finished:
+        return
+    results = comparable(read_results(study, cells))
+    for arm in finished[1:]:
+        yield summarize(of_arms(results, (RANDOM, arm))).verdict[0]
+
+
+def changes(before: StudyConfig, after: StudyConfig, cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield what is kept and what is computed again of a study that was changed, a line a group."""
+    old, new = _defining(before), _defining(after)
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if not names:
+        return
+    told = ", ".join(f"{name} = {new.get(name)} (was {old.get(name)})" for name in names)
+    yield f"the study was changed: {told}"
+    for arm in after.spelled_arms:
+        for training in (True, False):
+            group = [c for c in cells if c.arm == arm and (c.members is None) == training]
+            if not group:
+                continue
+            kept = sum(cell.folder.exists() for cell in group)
+            what = "meta-training runs" if training else "evaluations"
+            rest = len(group) - kept
+            yield (
+                f"{arm}: {kept} of {len(group)} {what} are kept"
+                + (f", {rest} are computed" if rest else "")
+            )
+    for arm in before.spelled_arms:
+        if arm not in after.spelled_arms:
+            yield f"{arm}: is asked for no more; what was computed of it stays in runs"
+
+
+def _defining(study: StudyConfig) -> dict[str, object]:
+    operational = ("runtime", "tracking", "processes", "question")
+    options = {n: v for n, v in study.to_mapping().items() if n not in operational}
+    return flatten(options, whole=("arms",))

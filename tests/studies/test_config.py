@@ -1,0 +1,193 @@
+"""What a study is asked: members alone suffice, and what cannot be is one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli.study import take_out
+from leap_rl.studies.arms import ARMS, RANDOM, total_agent_steps
+from leap_rl.studies.config import StudyConfig, configure
+
+POLES = ["leap_rl/CartPole-v1@gravity=5.0", "leap_rl/CartPole-v1@gravity=20.0"]
+LONG = "leap_rl/CartPole-v1@length=1.0,masscart=2.0"
+SMALL: Mapping[str, Any] = {
+    "games": POLES,
+    "held_out": LONG,
+    "task.num_envs": 4,
+    "task.agent_steps": 400,
+    "meta.meta_steps": 3,
+}
+
+
+def asked(**options: Any) -> StudyConfig:
+    given = {**SMALL, **{name.replace("__", "."): value for name, value in options.items()}}
+    return configure(take_out(words_of(given))[0])
+
+
+def words_of(options: Mapping[str, Any]) -> list[str]:
+    words = []
+    for name, value in options.items():
+        words += [f"--{name}", *(value if isinstance(value, list) else [str(value)])]
+    return words
+
+
+def test_members_alone_suffice() -> None:
+    study = configure(take_out(["--games", *POLES, "--held_out", LONG])[0])
+    assert (study.runs, study.agents, study.baseline_agents) == (3, 5, 15)
+    assert list(study.arms) == [RANDOM, "leap", "pretraining"]
+    assert (study.task.kind, study.members, study.evaluated) == ("gymnasium", (*POLES,), (LONG,))
+    # Those of gymnasium_classic_control.yaml, but for what is about its own games.
+    assert (study.task.agent_steps, study.agent.encoder, study.agent.lr) == (16_000, "mlp", 0.003)
+    assert (study.meta.batch_size, study.meta.meta_lr) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("games", "kind", "encoder", "batch"),
+    [
+        (["breakout", "freeway@mode=2"], "atari", "mnih2013", 2),
+        (["catch", "catch_up", "catch_dark"], "catch", "mnih2013", 3),
+        (["MinAtar/Asterix-v1"], "gymnasium", "mnih2013", 1),  # resolved to minatar's
+        (["pretraining"], "atari", "mnih2013", 16),
+    ],
+)
+def test_what_is_played_is_known_by_its_name(
+    games: list[str], kind: str, encoder: str, batch: int
+) -> None:
+    held_out = {"gymnasium": "MinAtar/Breakout-v1", "catch": "catch_mirrored"}
+    words = ["--games", *games, "--held_out", held_out.get(kind, "pong@mode=1")]
+    study = configure(take_out(words)[0])
+    assert (study.task.kind, study.agent.encoder, study.meta.batch_size) == (kind, encoder, batch)
+    assert study.task.gymnasium.palette == (kind == "gymnasium")
+
+
+def test_quick_is_small_where_nothing_is_said() -> None:
+    quick = configure(take_out(["--quick", "--games", *POLES, "--held_out", LONG])[0])
+    assert (quick.runs, quick.agents, quick.baseline_agents, quick.meta.meta_steps) == (2, 3, 6, 6)
+    more = ["--games", *POLES, "--held_out", LONG, "--quick", "--runs", "3"]
+    assert configure(take_out(more)[0]).runs == 3
+
+
+def test_a_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "poles.yaml"
+    file.write_text(
+        "question: Poles?\ngames: [CartPole-v1]\nheld_out: leap_rl/CartPole-v1@gravity=5.0\n"
+        "arms:\n  leap:\n  long: {meta.p: 1}\n  deep:\n    meta: {loss_scale: 2.0}\n"
+        "meta: {meta_steps: 7}\n"
+    )
+    words, out = take_out([str(file), "--runs", "1", "--out", "here"])
+    study = configure(words)
+    assert out == Path("here")
+    assert take_out([str(file)])[1] == Path("runs/poles")
+    assert study.question == "Poles?"
+    assert (study.runs, study.meta.meta_steps) == (1, 7)
+    arms = {RANDOM: {}, "leap": {}, "long": {"meta.p": 1}, "deep": {"meta.loss_scale": 2.0}}
+    assert study.arms == arms
+    assert study.arm("long").meta.p == 1
+    assert study.arm("deep").meta.loss_scale == 2.0
+    assert StudyConfig.from_mapping(study.to_mapping()) == study
+
+
+KNOWN = [name for name, arm in ARMS.items() if "agent.share" not in arm.options]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_all_arms_get_the_same_agent_steps(name: str, batch: int) -> None:
+    study = asked(arms=[name], meta__batch_size=batch, meta__meta_steps=4)
+    assert total_agent_steps(study.arm(name)) == total_agent_steps(study.base()) == 4 * batch * 400
+
+
+def test_arms_are_options_of_train() -> None:
+    study = asked(arms=["leap_eq8", "pretraining_resets", "pretraining"], meta__batch_size=4)
+    printed = study.arm("leap_eq8").meta
+    assert (printed.metric, printed.task_unit, printed.outer) == (
+        "euclidean",
+        "none",
+        ("adam", 1e-3),
+    )
+    resets = study.arm("pretraining_resets").meta
+    assert (resets.method, resets.batch_size, resets.outer) == ("reptile", 2, ("sgd", 1.0))
+    kept = study.arm("pretraining").meta  # one agent a member, and as many agent steps
+    assert (kept.batch_size, kept.meta_steps) == (2, 6)
+
+
+WRONG = [
+    ({"games": "[]"}, "games = []: name the members"),
+    ({"held_out": "[]"}, "held_out = []: name members that are not learned from, or say also_seen"),
+    ({"held_out": POLES[0]}, f"held_out: {POLES[0]} is among the games that are learned from"),
+    ({"arms": "leep"}, "arms = leep: did you mean leap? known are random, leap, leap_eq8,"),
+    ({"arms": "random"}, "arms: name one besides random"),
+    ({"arms": "{random: {meta.p: 1}}"}, "arms.random: nothing is trained for it"),
+    ({"arms": "{mine: 3}"}, "arms.mine = 3: must be options of leap-rl train"),
+    ({"arms": "{'a b': {meta.p: 1}}"}, "arms = 'a b': a name has letters, digits"),
+    ({"arms": "7"}, "arms = 7: known are random, leap"),
+    ({"runs": "0"}, "runs = 0: must be at least 1"),
+    ({"agents": "-1"}, "agents = -1: must be at least 1"),
+    ({"random_agents": "0"}, "random_agents = 0: must be at least 1"),
+    ({"processes": "0"}, "processes = 0: must be at least 1, or auto"),
+    ({"seed": "-1"}, "seed = -1: must be at least 0"),
+    ({"agent_steps": "401"}, "agent_steps = 401: must be a whole number of updates"),
+    ({"task.games": "CartPole-v1"}, "task.games: a study's members are named by games"),
+    ({"task.kind": "quadratic"}, "task.kind = quadratic: has no episodes to compare by"),
+    ({"quetsion": "x"}, "quetsion: no such option; did you mean question?"),
+    ({"games": "no_such_module:Maze-v0"}, "games: names the module no_such_module"),
+]
+
+
+@pytest.mark.parametrize(("options", "line"), WRONG, ids=[line for _, line in WRONG])
+def test_what_cannot_be_is_one_line(
+    options: dict[str, str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = words_of({**SMALL, **options})
+    assert main(["study", *words, "--out", str(tmp_path / "out")]) == EXIT_USAGE
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"leap-rl: {line}")
+    assert not (tmp_path / "out").exists()
+
+
+OF_ARMS = [
+    ({"meta.pp": 1}, "arms.mine: meta.pp: no such option; did you mean meta.p?"),
+    ({"meta.p": 3}, "arms.mine: meta.p = 3: must be one of"),
+    ({"meta.meta_steps": 3}, "arms.mine: meta.meta_steps: is found, so that all arms"),
+    ({"task.games": "CartPole-v1"}, "arms.mine: task.games: all arms learn from the study's games"),
+    ({"task.agent_steps": 890}, "arms.mine: task.agent_steps = 890: must be a whole number of"),
+    ({"task.agent_steps": 1000}, "arms.mine: a meta-step has 2,000 agent steps, which do not"),
+]
+
+
+@pytest.mark.parametrize(("options", "line"), OF_ARMS, ids=[line for _, line in OF_ARMS])
+def test_an_arm_that_cannot_be_is_one_line(options: dict[str, Any], line: str) -> None:
+    study = asked(arms=str({"mine": options}))
+    with pytest.raises(ValueError, match=r"^arms\.mine: ") as raised:
+        study.arm("mine")
+    assert str(raised.value).startswith(line)
+    assert "\n" not in str(raised.value)
+
+
+def test_members_of_other_shapes_are_named_before_anything_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = words_of({**SMALL, "held_out": "Acrobot-v1"})
+    assert main(["study", *words, "--out", str(out)]) == EXIT_USAGE
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "Acrobot-v1 [6]" in error
+    assert f"{POLES[0]} [4]" in error
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "notes.txt"])
+def test_a_folder_that_holds_something_else_is_left_alone(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("mine")
+    assert main(["study", *words_of(SMALL), "--out", str(tmp_path)]) == EXIT_USAGE
+    (error,) = capsys.readouterr().err.splitlines()
+    what = "a run" if name == "config.yaml" else "notes.txt, and no study"
+    assert f"holds {what}; choose a folder of the study's own" in error
+    assert [one.name for one in tmp_path.iterdir()] == [name]

@@ -1,0 +1,309 @@
+"""A study from the question to the answer, on disk and by the command, whatever stops it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import leap_rl
+from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.core.machine import descendants
+from leap_rl.evaluation.results import read_evaluation
+from leap_rl.runs.header import read_run
+from leap_rl.storage.run_lock import is_running
+from leap_rl.studies.cells import cells_of
+from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.folder import StudyFolder
+from leap_rl.studies.results import read_results
+from leap_rl.studies.study import changes
+
+FILE = """\
+question: Does it help with other gravity?
+games: [leap_rl/CartPole-v1@gravity=5.0, CartPole-v1]
+held_out: leap_rl/CartPole-v1@gravity=20.0
+arms: [leap]
+runs: 2
+agents: 2
+random_agents: 3
+meta: {meta_steps: 2}
+task: {agent_steps: 1600, num_envs: 4}
+tracking: {tensorboard: false}
+"""
+CELLS = 6
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("file") / "poles.yaml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def straight(file: Path, tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
+    """The study, undisturbed."""
+    folder = StudyFolder(tmp_path_factory.mktemp("straight") / "study")
+    assert main(["study", str(file), "--out", str(folder.path)]) == 0
+    return folder
+
+
+def study_of(file: Path) -> StudyConfig:
+    return StudyConfig.from_yaml(file)
+
+
+def digests(folder: StudyFolder) -> dict[str, str]:
+    """What was computed: initializations, rewards and episodes of all cells."""
+    paths = [
+        *folder.path.glob("runs/*/checkpoints/*/*.safetensors"),
+        *folder.path.glob("runs/*-held_out-*/curves/*.parquet"),
+    ]
+    return {
+        path.relative_to(folder.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
+
+
+def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) -> None:
+    page = straight.page.read_text()
+    assert "<h1>Does it help with other gravity?</h1>" in page
+    assert "leap against random" in page
+    assert "6,400" in page  # agent steps of a meta-training run
+    assert f"leap-rl study {straight.path}" in page
+    tables = {path.stem for path in (straight.path / "tables").glob("*.csv")}
+    assert {"arms_and_what_they_cost", "members", "cells", "config"} <= tables
+    costs = (straight.path / "tables" / "arms_and_what_they_cost.csv").read_text().splitlines()
+    assert costs[0] == "arm,what it is,agent steps of a meta-training run,runs"
+    assert costs[1].startswith("random,nothing is trained,0,0")
+    assert costs[2].endswith(',"6,400",2')
+    document = json.loads(straight.estimates.read_text())
+    assert document["question"] == "Does it help with other gravity?"
+    assert document["budget_agent_steps"] == 1600
+    members = [(member["name"], member["seen"]) for member in document["members"]]
+    assert members == [("leap_rl/CartPole-v1@gravity=20.0", False)]
+    assert {row["arm"] for row in document["rows"]} == {"leap"}
+
+
+def test_each_cell_is_an_ordinary_run_named_by_its_fingerprint(
+    straight: StudyFolder, file: Path
+) -> None:
+    cells = cells_of(study_of(file), straight.path)
+    assert sorted(cell.name for cell in cells) == sorted(os.listdir(straight.path / "runs"))
+    for cell in cells:
+        run = read_run(cell.folder)
+        assert cell.finished
+        if cell.members is None or cell.arm == "random":
+            assert run.header.fingerprint.startswith(cell.name.rpartition("-")[2])
+    assert main(["report", str(cells[-1].path)]) == 0
+
+
+def test_new_agents_are_those_of_the_cells(straight: StudyFolder, file: Path) -> None:
+    study = study_of(file)
+    cells = cells_of(study, straight.path)
+    found = read_results(study, cells)
+    assert found.initializations == ("random", "leap")
+    assert found.runs == {"random": ["random"], "leap": ["leap-0", "leap-1"]}
+    assert found.games == study.evaluated
+    assert (found.agents_per_game, found.agent_steps) == (2, 1600)
+    agents = [(c.initialization, c.run, c.seed) for c in found.curves]
+    assert agents == [
+        *(("random", 0, seed) for seed in range(3)),
+        *(("leap", run, seed) for run in range(2) for seed in range(2)),
+    ]
+    for cell in (cell for cell in cells if cell.members is not None):
+        theirs = read_evaluation(cell.folder).curves
+        first = 2 * cell.run if cell.arm == "random" else 0
+        ours = {
+            curve.seed - first: curve
+            for curve in found.curves
+            if curve.initialization == cell.arm
+            and (cell.arm != "random" or curve.seed // 2 == cell.run)
+            and (cell.arm == "random" or curve.run == cell.run)
+        }
+        assert sorted(ours) == [curve.seed for curve in theirs]
+        for curve in theirs:
+            assert np.array_equal(ours[curve.seed].returns, curve.returns)
+            assert np.array_equal(ours[curve.seed].agent_steps, curve.agent_steps)
+    # Random starts in several cells are different ones.
+    returns = [curve.returns.tolist() for curve in found.of("random", found.games[0])]
+    assert len({str(each) for each in returns}) == 3
+
+
+def test_called_again_it_computes_nothing(
+    straight: StudyFolder, file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in straight.path.glob("runs/*/checkpoints/*")}
+    assert main(["study", str(file), "--out", str(straight.path)]) == 0
+    captured = capfd.readouterr()
+    assert captured.err.splitlines() == [
+        f"leap-rl: {CELLS} of {CELLS} cells; 22,400 of 22,400 agent steps (100%)"
+    ]
+    assert f"report  {straight.page}" in captured.out
+    for words in (["--report"], []):  # the folder is a study too
+        assert main(["study", str(straight.path), *words]) == 0
+    after = {path: path.stat().st_mtime_ns for path in straight.path.glob("runs/*/checkpoints/*")}
+    assert after == before
+
+
+def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:
+    study = leap_rl.study(file, out=straight.path, quiet=True)
+    rows = study.estimates()
+    assert {"arm", "member", "measure", "estimate", "low", "high"} <= set(rows.columns)
+    assert set(rows["arm"]) == {"leap"}
+    assert study.page == straight.page
+    assert study.verdict.startswith("leap against random")
+    assert study.best.name == "initialization.safetensors"
+    assert study.best.parent.name == "000002"
+    assert study.best.exists()
+    assert leap_rl.load_encoder(study.best.parents[2])
+    assert study.config.runs == 2
+    assert leap_rl.Study(straight.path).best == study.best
+    with pytest.raises(ValueError, match="holds no study"):
+        leap_rl.Study(straight.path / "runs")
+
+
+def test_what_was_changed_is_said_a_line_a_group(straight: StudyFolder, file: Path) -> None:
+    def lines(**options: object) -> list[str]:
+        named = {name.replace("__", "."): value for name, value in options.items()}
+        after = StudyConfig.from_yaml(file, named)
+        return list(changes(study_of(file), after, cells_of(after, straight.path)))
+
+    assert lines() == []
+    assert lines(processes=7, question="why?") == []
+    assert lines(agent_steps=800, runs=3) == [
+        "the study was changed: runs = 3 (was 2), agent_steps = 800 (was None)",
+        "random: 0 of 2 evaluations are kept, 2 are computed",
+        "leap: 2 of 3 meta-training runs are kept, 1 are computed",
+        "leap: 0 of 3 evaluations are kept, 3 are computed",
+    ]
+    assert lines(arms=["reptile"])[1:] == [
+        "random: 2 of 2 evaluations are kept",
+        "reptile: 0 of 2 meta-training runs are kept, 2 are computed",
+        "reptile: 0 of 2 evaluations are kept, 2 are computed",
+        "leap: is asked for no more; what was computed of it stays in runs",
+    ]
+
+
+Process = subprocess.Popen[str]
+
+
+def start(file: Path, out: Path) -> Process:
+    return subprocess.Popen(
+        [sys.executable, "-m", "leap_rl", "study", str(file), "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_until(condition: Callable[[], object], process: Process) -> None:
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def some_cell(folder: StudyFolder, pattern: str) -> bool:
+    return any(folder.path.glob(f"runs/{pattern}"))
+
+
+WHEN = {
+    "a cell is being made": "*/checkpoints/000000",
+    "meta-training": "leap-*/checkpoints/000001",
+    "new agents": "leap-*-held_out-*/checkpoints/000000",
+}
+
+
+@pytest.mark.parametrize("pattern", WHEN.values(), ids=WHEN)
+def test_killed_at_any_moment_it_resumes_to_the_same_bits(
+    pattern: str, straight: StudyFolder, file: Path, tmp_path: Path
+) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    process = start(file, folder.path)
+    wait_until(lambda: some_cell(folder, pattern), process)
+    children = descendants(process.pid)
+    assert children
+    process.kill()
+    process.communicate()
+    # Called again at once: processes of the killed study may be at work yet.
+    assert main(["study", str(file), "--out", str(folder.path)]) == 0
+    assert not [child for child in children if is_running(child)]
+    assert digests(folder) == digests(straight)
+
+
+def test_a_study_that_is_interrupted_leaves_nothing_running_and_says_how_to_resume(
+    straight: StudyFolder, file: Path, tmp_path: Path
+) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    process = start(file, folder.path)
+    wait_until(lambda: some_cell(folder, "*/checkpoints/000001"), process)
+    children = descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == EXIT_INTERRUPTED
+    *_, line = err.splitlines()
+    assert line == f"stopped; continue with: python -m leap_rl study {folder.path}"
+    assert "Traceback" not in err
+    assert not [child for child in children if is_running(child)]
+    assert main(["study", str(folder.path)]) == 0
+    assert digests(folder) == digests(straight)
+
+
+def test_a_cell_that_fails_is_named_and_computed_when_it_can_be(
+    straight: StudyFolder, file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    cells = cells_of(study_of(file), folder.path)
+    (first,) = (cell for cell in cells if (cell.arm, cell.run, cell.members) == ("leap", 1, None))
+    first.path.parent.mkdir(parents=True)
+    folder.write(study_of(file))
+    first.path.write_text("in the way")
+    assert main(["study", str(file), "--out", str(folder.path)]) == EXIT_FAILED
+    *_, line = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"leap-rl: {first.path}: ")
+    assert line.endswith(f"`python -m leap_rl study {folder.path}` computes what is missing")
+    assert [cell.name for cell in cells if not cell.finished] == [
+        cell.name for cell in cells if (cell.arm, cell.run) == ("leap", 1)
+    ]
+    assert "2 of 6 cells are not finished yet" in folder.page.read_text()
+    first.path.unlink()
+    assert main(["study", str(file), "--out", str(folder.path)]) == 0
+    assert digests(folder) == digests(straight)
+
+
+def test_two_studies_do_not_work_in_one_folder(
+    straight: StudyFolder, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with straight.lock():
+        assert main(["study", str(file), "--out", str(straight.path)]) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"process {os.getpid()} on " in line
+    assert line.endswith("works on this study; wait for it, stop it, or choose another folder")
+
+
+def test_a_plan_counts_and_computes_nothing(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "study"
+    assert main(["study", str(file), "--out", str(out), "--plan"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "leap: meta-training 2 cells 12,800 agent steps" in text
+    assert "random: new agents, held_out 2 cells 4,800 agent steps" in text
+    assert f"all {CELLS} cells 24,000 agent steps" in text
+    assert "measured for seconds, alone, in leap_rl/CartPole-v1@gravity=5.0, CartPole-v1" in text
+    assert not out.exists()
+
+
+def test_a_finished_study_plans_by_its_own_speed(
+    straight: StudyFolder, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", str(file), "--out", str(straight.path), "--plan"]) == 0
+    assert "that of the finished cells" in capsys.readouterr().out
