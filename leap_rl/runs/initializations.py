@@ -234,7 +234,12 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
             _check(folder, number, run.header.fingerprint)
         if meta_trains(run.config):
             return FoundInitialization(
-                given=given, path=str(file), name=name, options=run.options, run=str(path)
+                given=given,
+                path=str(file),
+                file=file,
+                name=name,
+                options=run.options,
+                run=str(path),
             )
     name = checkpoint.name if file.name == INITIALIZATION else file.stem
-    return FoundInitialization(given=given, path=str(file), name=name, options=None)
+    return FoundInitialization(given=given, path=str(file), file=file, name=name, options=None)
