@@ -33,7 +33,8 @@ Learn games from initializations and from random encoders, several agents each, 
                       what is found holds for that one run. RUN, RUN@12 (its version 12), RUN@best
                       (the best validated), a checkpoint's folder, one that leap-rl export wrote,
                       pretrained:NAME (leap-rl pretrained lists them), hf://USER/REPO or
-                      hf://USER/REPO@REVISION (leap-rl push makes them), or a file.
+                      hf://USER/REPO@REVISION (leap-rl push makes them), or a file. After any of
+                      these @mix=0.5 starts agents from half of it and half of a random encoder.
                       Tasks and agents are set as the first one's run had them.
   --seeds             agents of each run in each game
   --own_start true    compare with the runs' own random starts too, beside fresh ones
