@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from leap_rl.cli import carry_out_and_announce, is_shown
-from leap_rl.core.parsing import config_parser, options_given, parse
+from leap_rl.core.parsing import config_parser, naming_lines, options_given, parse
 from leap_rl.runs.config import EvaluateConfig
 from leap_rl.runs.evaluation import configure, create_evaluation, defaults_of
 from leap_rl.runs.initializations import find_group
@@ -33,7 +33,8 @@ Learn games from initializations and from random encoders, several agents each, 
                       what is found holds for that one run. RUN, RUN@12 (its version 12), RUN@best
                       (the best validated), a checkpoint's folder, one that leap-rl export wrote,
                       pretrained:NAME (leap-rl pretrained lists them), hf://USER/REPO or
-                      hf://USER/REPO@REVISION (leap-rl push makes them), or a file.
+                      hf://USER/REPO@REVISION (leap-rl push makes them), or a file. After any of
+                      these @mix=0.5 starts agents from half of it and half of a random encoder.
                       Tasks and agents are set as the first one's run had them.
   --seeds             agents of each run in each game
   --own_start true    compare with the runs' own random starts too, beside fresh ones
@@ -66,8 +67,10 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         shown = [*words, f"--init={json.dumps([group.option for group in groups])}"]
         defaults = defaults_of(groups, options)
         parse(parser, EvaluateConfig, shown, defaults=defaults, trusts_imports=call.trusts_imports)
-    config, groups = configure(inits, options, trusts_imports=call.trusts_imports)
-    return carry_out_and_announce(create_evaluation(config, groups), call, opens="--open" in argv)
+    with naming_lines(words):
+        config, groups = configure(inits, options, trusts_imports=call.trusts_imports)
+        run = create_evaluation(config, groups)
+    return carry_out_and_announce(run, call, opens="--open" in argv)
 
 
 def take_inits(argv: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -124,6 +124,8 @@ def export(
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out}: is there already; name a new folder")
+    if not one.file.parent.name.isdecimal():
+        raise ValueError(f"{one.given}: is no checkpoint of its run; name the run, or RUN@12")
     number = int(one.file.parent.name)
     data = one.file.read_bytes()
     sha256 = hashlib.sha256(data).hexdigest()

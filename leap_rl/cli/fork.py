@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leap_rl.cli import EXIT_USAGE, carry_out_and_announce, options_over
+from leap_rl.core.parsing import naming_lines
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import shown
 from leap_rl.runs.forking import create_fork
@@ -44,7 +45,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     program = f"leap-rl fork {shown(parent.folder)} --at S"
     stored = {**parent.options, "run_dir": None}
     options = options_over(TrainConfig, words, stored=stored, program=program)
-    fork = create_fork(parent, at, options, trusts_imports=call.trusts_imports)
+    with naming_lines(words):
+        fork = create_fork(parent, at, options, trusts_imports=call.trusts_imports)
     return carry_out_and_announce(fork, call)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leap_rl.cli import EXIT_USAGE, carry_out_and_announce, options_over
+from leap_rl.core.parsing import naming_lines
 from leap_rl.runs.display import shown
 from leap_rl.runs.header import read_run
 from leap_rl.runs.invocation import Invocation
@@ -30,5 +31,6 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     run = read_run(open_run(argv[0]))
     program = f"leap-rl resume {shown(run.folder)}"
     options = options_over(type(run.config), argv[1:], stored=run.options, program=program)
-    run = prepare(run, options, trusts_imports=call.trusts_imports)
+    with naming_lines(argv[1:]):
+        run = prepare(run, options, trusts_imports=call.trusts_imports)
     return carry_out_and_announce(run, call, resumes=True)

@@ -68,6 +68,9 @@ TRUST_IMPORTS: Final = "--trust_imports"
 
 _FILES: Final = Path(__file__).parents[1] / "configs"
 
+_WORDS = {"None": "null", "True": "true", "False": "false"}
+"""Values as YAML spells them."""
+
 _TYPES = {
     "<class 'int'>": "a whole number",
     "<class 'float'>": "a number",
@@ -75,6 +78,7 @@ _TYPES = {
     "<class 'str'>": "a text",
     "<class 'list'>": "a list",
     "<class 'tuple'>": "a list",
+    "<class 'dict'>": "a mapping",
     "<class 'NoneType'>": "null",
 }
 
@@ -110,7 +114,7 @@ def flatten(
     """Return nested options by dotted name; mappings that are the value of one stay whole."""
     flat: dict[str, Any] = {}
     for name, value in options.items():
-        dotted = prefix + name
+        dotted = f"{prefix}{name}"
         if isinstance(value, Mapping) and dotted not in whole:
             flat |= flatten(value, f"{dotted}.", whole=whole)
         else:
@@ -173,16 +177,19 @@ def parse(
     Raises:
         ValueError: Something in it cannot be; one line.
     """
-    with _in_one_line(parser):
-        if defaults is not None:
-            whole = _options_of_mappings(cast(Any, config))
-            parser.set_defaults(flatten(defaults, whole=whole))
-        options = parser.instantiate(parser.parse_args(_with_files(argv, config)))
-    named = [field.name for field in fields(config)]  # type: ignore[arg-type]
-    made: Any = config(**{name: options[name] for name in named if name in options})
-    refuse_passwords(flatten(asdict(made)))
-    if not trusts_imports:
-        refuse_imports(getattr(made, "imports", {}))
+    with naming_lines(argv):
+        with _in_one_line(parser):
+            if defaults is not None:
+                whole = _options_of_mappings(cast(Any, config))
+                parser.set_defaults(flatten(defaults, whole=whole))
+            given = parser.parse_args(_with_files(argv, config))
+            _check_types(given, parser)
+            options = parser.instantiate(given)
+        named = [field.name for field in fields(config)]  # type: ignore[arg-type]
+        made: Any = config(**{name: options[name] for name in named if name in options})
+        refuse_passwords(flatten(asdict(made)))
+        if not trusts_imports:
+            refuse_imports(getattr(made, "imports", {}))
     return cast(C, made)
 
 
@@ -191,9 +198,11 @@ def options_given(config: type[Any], argv: Sequence[str]) -> Mapping[str, Any]:
     parser = config_parser(config, program="leap-rl")
     printing = ("-h", "--help", "--print_config")
     words = [word for word in _with_files(argv, config) if word.split("=")[0] not in printing]
-    with _in_one_line(parser):
-        given = parser.parse_args(words, defaults=False).as_dict()
-        given.pop("config", None)  # whose options are among the others
+    with naming_lines(argv), _in_one_line(parser):
+        parsed = parser.parse_args(words, defaults=False)
+        _check_types(parsed, parser)
+    given = parsed.as_dict()
+    given.pop("config", None)  # whose options are among the others
     return flatten(given, whole=_options_of_mappings(cast(Any, config)))
 
 
@@ -215,16 +224,62 @@ def parse_options(
 
 
 @contextmanager
+def naming_lines(argv: Sequence[str]) -> Iterator[None]:
+    """Put the file and the line before a ValueError about an option that a file of `argv` sets."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error)
+        option = re.split(" = |: ", said)[0]
+        found = list(_sources(option, argv))
+        # The last one that sets it, unless an earlier one could not be read.
+        wrong = [place for value, place in found if said.startswith(f"{option} = {value}:")]
+        place = next(iter(wrong or (place for _, place in found)), None)
+        if place is None:
+            raise
+        raise ValueError(f"{place}: {said}") from None
+
+
+def _sources(option: str, argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield the values that an option is set to, the last first, with file and line if in one."""
+    for index, word in reversed(list(enumerate(argv))):
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            continue
+        value = value if equals else "".join(argv[index + 1 : index + 2])
+        if f"{option}.".startswith(f"{name.removesuffix('+')}."):
+            yield value, None
+        elif name == "config":
+            path = find(value)
+            text = path.read_text()
+            line = plain_yaml.lines(text).get(option)
+            if line is not None:
+                set_to = flatten(plain_yaml.load(text)).get(option)
+                yield _value(set_to), f"config = {path}: line {line}"
+
+
+@contextmanager
 def _in_one_line(parser: jsonargparse.ArgumentParser) -> Iterator[None]:
     """Raise what a parser raises as a ValueError of one line, in the words of the options."""
     try:
         yield
-    except (ArgumentError, ValueError, KeyError) as error:
+    except (ArgumentError, TypeError, ValueError, KeyError) as error:
         raise ValueError(_one_line(str(error), parser)) from None
-    except TypeError:
-        raise ValueError(
-            "config: a group of options, such as meta or task, must be a mapping of its options"
-        ) from None
+
+
+def _check_types(options: jsonargparse.Namespace, parser: jsonargparse.ArgumentParser) -> None:
+    """Refuse null and groups without options, which jsonargparse takes for what is not given.
+
+    Raises:
+        ValueError: A group is no mapping of options.
+        TypeError: An option is null that must not be.
+    """
+    groups = {action.dest.rpartition(".")[0] for action in parser._actions} - {""}
+    for group in sorted(groups):
+        if group in options and not isinstance(options[group], jsonargparse.Namespace):
+            value = _value(options[group])
+            raise ValueError(f"{group} = {value}: must be a mapping of options")
+    parser.validate(options, skip_unset=False)
 
 
 def refuse_imports(imports: Mapping[str, Sequence[str]]) -> None:
@@ -282,14 +337,24 @@ def _checked(path: Path) -> Mapping[str, Any]:
 
 def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
     if match := re.match(r'Parser key "(.+?)":\s+Expected an? (.+?)\. Got value: (.*)', message):
-        return f"{match[1]} = {match[3]}: must be {_type_name(match[2])}"
+        return f"{match[1]} = {_value(match[3])}: must be {_type_name(match[2])}"
     if match := re.match(
         r'Parser key "(.+?)":\s+Does not validate.+?Errors:(.+)Given value: (.*)',
         message,
         re.DOTALL,
     ):
-        kinds = re.findall(r"- Expected an? (.+?)(?:\. Got value.*)?$", match[2], re.MULTILINE)
-        return f"{match[1]} = {match[3]}: must be {' or '.join(map(_type_name, kinds))}"
+        found = re.findall(r"- Expected an? (.+?)(\. Got value.*)?$", match[2], re.MULTILINE)
+        # Of a list that was given, what is found wrong is one of its values.
+        listed = match[3].startswith("[")
+        kinds = [
+            f"a list (each {_type_name(kind)})" if listed and value else _type_name(kind)
+            for kind, value in found
+        ]
+        return f"{match[1]} = {_value(match[3])}: must be {' or '.join(kinds)}"
+    if match := re.match(r"Parser key \"(.+?)\":\s+Unable to load config '(.*?)'", message):
+        return f"{match[1]} = {match[2]}: must be a mapping of options"
+    if match := re.match(r"Key must be a string, got: (.*)\.", message):
+        return f"{_value(match[1])}: no such option; the names of options are texts"
     if match := re.match(r"Importing '(.+?)' is not allowed", message):
         return f"class_path = {match[1]}: a config names options, never classes"
     for pattern in (
@@ -303,6 +368,10 @@ def _one_line(message: str, parser: jsonargparse.ArgumentParser) -> str:
             name = ".".join(part for part in (parts.get("group"), parts["name"]) if part)
             return f"{name}: no such option{_suggestion(name, parser)} (--help lists all)"
     return " ".join(message.split())
+
+
+def _value(value: object) -> str:
+    return _WORDS.get(str(value), str(value))
 
 
 def _type_name(kind: str) -> str:

@@ -84,6 +84,19 @@ def load(text: str) -> Any:
     return yaml.load(text, Loader=_LOADER)
 
 
+def lines(text: str) -> dict[str, int]:
+    """Return the line, from 1, of each key of a plain mapping, and of mappings in it, dotted."""
+    found: dict[str, int] = {}
+
+    def note(node: yaml.Node | None, prefix: str) -> None:
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            found[f"{prefix}{key.value}"] = key.start_mark.line + 1
+            note(value, f"{prefix}{key.value}.")
+
+    note(yaml.compose(text, Loader=_LOADER), "")
+    return found
+
+
 def dump(document: Mapping[str, Any]) -> str:
     """Return the text of a mapping of plain values, in its order."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -104,7 +104,8 @@ class MetaConfig:
 
     init: str = "random"
     """What meta-training starts from: `random`, RUN, RUN@12 or RUN@best, pretrained:NAME,
-    hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export wrote, or a file."""
+    hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export wrote, or a file. After
+    any of these @mix=0.5 starts from half of it and half of the random one."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

@@ -181,7 +181,8 @@ class LearnConfig(_Options):
     init: str = "random"
     """Where the encoders start: random, RUN, RUN@12 or RUN@best, pretrained:NAME (leap-rl
     pretrained lists them), hf://USER/REPO or hf://USER/REPO@REVISION, a folder that leap-rl export
-    wrote, or a file. A run keeps the file, or the commit, that was found."""
+    wrote, or a file. After any of these @mix=0.5 starts from half of it and half of the random one.
+    A run keeps the file, or the commit, that was found."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,8 @@ class EvaluateConfig(_Options):
 
     init: list[str] = field(default_factory=list)
     """Files of the initializations that are compared, pretrained:NAME or hf://USER/REPO: FILE, or
-    NAME=FILE,FILE,... for several meta-training runs of one method, which are judged together."""
+    NAME=FILE,FILE,... for several meta-training runs of one method, which are judged together.
+    After a file @mix=0.5 mixes half of it with half of the random encoder of the agent's seed."""
 
     random: bool = True
     """Learn from random encoders as well: the baseline that the others are compared with."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.core.urls import redacted
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import program, quoted, shown, tell
 from leap_rl.runs.fingerprint import fingerprint
 from leap_rl.runs.header import LoadedRun, Origin, RunHeader, computes_here, versions_here
-from leap_rl.runs.initializations import FoundInitialization, find_initialization, read_theta0
+from leap_rl.runs.initializations import FoundInitialization, find_start, read_theta0
 from leap_rl.runs.kinds import kind_of, make_tasks
+from leap_rl.sharing.initialization import mixed
 from leap_rl.storage.durable_files import make_folder, sync_folder
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.open_run import open_run
@@ -37,26 +37,30 @@ def create_run(config: Config) -> LoadedRun:
             initialization does not fit.
     """
     tasks, kind = make_tasks(config), kind_of(config)
-    init, init_sha256 = kind.init(config), None
+    init, init_sha256, sources = kind.init(config), None, []
+    seed = derive_seed(config.seed, Purpose.INITIALIZATION)
     if init == "random":
-        seed = derive_seed(config.seed, Purpose.INITIALIZATION)
         theta0 = tasks.random_initialization(seed)
     else:
         try:
-            found = find_initialization(init)
+            found = find_start(init)
             theta0, init_sha256 = read_theta0(found, tasks.shared_layout())
             _tell_of_heads(found, config)
         except ValueError as error:
-            reason = str(error).removeprefix(f"init = {init}: ")
-            raise ValueError(f"{config.init_option} = {init}: {reason}") from None
-        init = found.path  # the same bytes for good: a file, or a commit on the hub
-    config = kind.with_init(config, redacted(init))  # a URL's query is no part of it
+            said = str(error)
+            said = said if said.startswith("init = ") else f"init = {init}: {said}"
+            raise ValueError(said.replace("init", config.init_option, 1)) from None
+        if found.mix is not None:
+            theta0 = mixed(theta0, tasks.random_initialization(seed), found.mix)
+        sources = [found.path]
+        init = found.option  # the same bytes for good: a file, or a commit on the hub
+    config = kind.with_init(config, init)
     factory = cast(MetaTrainingFactory | LearningFactory, kind.plan(config))
     return make_run(
         config,
         lambda folder: factory.write_first_checkpoint(folder, theta0),
         init_sha256=init_sha256,
-        sources=[init],
+        sources=sources,
     )
 
 

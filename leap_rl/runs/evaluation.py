@@ -150,11 +150,12 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> L
                 "counts twice makes the others look surer than they are"
             )
     init_sha256 = ",".join("+".join(of_group) for of_group in digests) or None
+    mixes = {name: mix for name, group in named.items() if (mix := group.runs[0].mix) is not None}
     factory = EVALUATING.plan(config)
     return make_run(
         config,
         lambda folder: factory.write_first_checkpoint(
-            folder, given, own_starts, training=_training(named)
+            folder, given, own_starts, mixes, training=_training(named)
         ),
         init_sha256=init_sha256,
         sources=[one.file or one.path for group in named.values() for one in group.runs],

@@ -56,7 +56,7 @@ class RunHeader:
     fingerprint: str
     init_sha256: str | None
     """Of the file that the encoder starts from, if any; of several, in order, with commas, and of
-    several in one group with pluses."""
+    several in one group with pluses. `@mix=0.5` after it says a share less than all of it."""
     origin: Origin | None = None
     made_by: tuple[Mapping[str, Any], ...]
     """The versions that worked on the run, each from a meta-step on; the newest last."""

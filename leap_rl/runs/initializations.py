@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, Run
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 """Of a group: what stands before the first `=` is a name if it is one, and a path otherwise."""
+_MIX = re.compile(r"(?P<plain>.+)@mix=(?P<share>[^@/]*)")
 
 
 class Trained(NamedTuple):
@@ -56,6 +57,19 @@ class FoundInitialization:
     """The run's folder or its URL; none for a file that lies in no run."""
     trained: Trained | None = None
     """None where it is not known."""
+    mix: float | None = None
+    """The share of it in what agents start from, below 1; the rest is drawn at random. None where
+    they start from it alone."""
+
+    @property
+    def mark(self) -> str:
+        """What says the mix after a name; empty where there is none."""
+        return "" if self.mix is None else f"@mix={self.mix}"
+
+    @property
+    def option(self) -> str:
+        """The initialization as a config has it, which names its file and no secret of a URL."""
+        return redacted(self.path) + self.mark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +87,21 @@ class FoundGroup:
     @property
     def option(self) -> str:
         """The group as a config has it, which names files and holds no secret of a URL."""
-        paths = ",".join(redacted(run.path) for run in self.runs)
+        paths = ",".join(run.option for run in self.runs)
         return f"{self.name}={paths}" if self.named else paths
 
 
 def read_theta0(found: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:
-    """Return an initialization, float32 [P], and its file's SHA-256.
+    """Return an initialization, float32 [P], as it is in its file, and what stands for it.
+
+    The latter is the file's SHA-256 and, where it is mixed with a random one, `@mix=SHARE`.
 
     Raises:
         ValueError: It cannot be read, or does not fit.
     """
-    return read_initialization(found.path if found.file is None else str(found.file), layout)
+    file = found.path if found.file is None else str(found.file)
+    theta0, digest = read_initialization(file, layout)
+    return theta0, digest + found.mark
 
 
 def find_group(given: str) -> FoundGroup:
@@ -94,17 +112,22 @@ def find_group(given: str) -> FoundGroup:
         RunFolderError: A run's folder is damaged.
     """
     name, equals, listed = given.partition("=")
-    if not equals or not _NAME.fullmatch(name) or Path(given.rpartition("@")[0] or given).exists():
-        one = find_initialization(given)
+    plain, _ = _split_mix(given)
+    if not equals or not _NAME.fullmatch(name) or Path(plain.rpartition("@")[0] or plain).exists():
+        one = find_start(given)
         return FoundGroup(given=given, name=one.name, named=False, runs=(one,))
     if name == "random":
         raise ValueError(f"init = {given}: random names the baseline; take another name")
     words = listed.split(",")
     if not all(words):
         raise ValueError(f"init = {given}: name runs, as --init {name}=runs/a,runs/b")
-    return FoundGroup(
-        given=given, name=name, named=True, runs=tuple(map(find_initialization, words))
-    )
+    runs = tuple(map(find_start, words))
+    if len({run.mix for run in runs}) > 1:
+        raise ValueError(
+            f"init = {given}: a method mixes all its runs alike; say the same @mix= after each, or "
+            "give each mix a name of its own"
+        )
+    return FoundGroup(given=given, name=name, named=True, runs=runs)
 
 
 def own_start(group: FoundGroup) -> FoundGroup:
@@ -126,6 +149,38 @@ def own_start(group: FoundGroup) -> FoundGroup:
             raise ValueError(f"own_start = true: {one.given} is its run's start; leave one out")
     name = f"{group.name}@0" if group.named else runs[0].name
     return FoundGroup(given=f"{group.given}@0", name=name, named=group.named, runs=tuple(runs))
+
+
+def find_start(given: str) -> FoundInitialization:
+    """Return what agents start from: what `find_initialization` takes, also with `@mix=0.5`.
+
+    Raises:
+        ValueError: There is no such initialization, or the mix is no share.
+        RunFolderError: The run's folder is damaged.
+    """
+    plain, share = _split_mix(given)
+    if share is None:
+        return find_initialization(given)
+    try:
+        mix = float(share)
+    except ValueError:
+        mix = 0.0
+    if not 0 < mix <= 1:
+        raise ValueError(
+            f"init = {given}: mix = {share}: must be a share of the learned parameters, greater "
+            "than 0 and at most 1, as @mix=0.5"
+        )
+    found = find_initialization(plain)
+    if mix == 1:
+        return found
+    start = replace(found, given=given, mix=mix)
+    return replace(start, name=start.name + start.mark)
+
+
+def _split_mix(given: str) -> tuple[str, str | None]:
+    """Return what is before `@mix=`, and the share after it if there is one."""
+    match = _MIX.fullmatch(given)
+    return (match["plain"], match["share"]) if match else (given, None)
 
 
 def find_initialization(given: str) -> FoundInitialization:
@@ -254,10 +309,11 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
             return FoundInitialization(
                 given=given,
                 path=str(file),
+                file=file,
                 name=name,
                 options=run.options,
                 run=str(path),
                 trained=trained,
             )
     name = checkpoint.name if file.name == INITIALIZATION else file.stem
-    return FoundInitialization(given=given, path=str(file), name=name, options=None)
+    return FoundInitialization(given=given, path=str(file), file=file, name=name, options=None)

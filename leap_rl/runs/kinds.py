@@ -242,7 +242,8 @@ class _Evaluating(RunKind[EvaluateConfig]):
             seeds=config.seeds,
             agent_steps=config.task.agent_steps,
             layout=tasks.shared_layout(),
-            random_initialization=tasks.random_initialization if config.random else None,
+            random_initialization=tasks.random_initialization,
+            random=config.random,
             save_agents=config.save_agents,
         )
 

@@ -48,6 +48,15 @@ def encoder_part(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     }
 
 
+def mixed(learned: Tensor, random: Tensor, share: float) -> Tensor:
+    """Return share · learned + (1 − share) · random, float32 [P], computed in float64.
+
+    Ash and Adams 2020, "On Warm-Starting Neural Network Training", shrink and perturb: learned
+    parameters are shrunk, and random ones of the same network are their noise.
+    """
+    return (share * learned.double() + (1.0 - share) * random.double()).float()
+
+
 def read_initialization(url: str, layout: Layout) -> tuple[Tensor, str]:
     """Return the shared parameters, float32 [P], in a file or at a URL, and its SHA-256.
 

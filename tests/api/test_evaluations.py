@@ -82,12 +82,15 @@ def test_what_is_no_evaluation_is_said(run: Run) -> None:
 def test_an_encoder_is_that_of_its_run(run: Run, tmp_path: Path) -> None:
     saved = load_file(run.initialization)
     (run.path / "README.md").write_text("Mine.")  # a run it stays
-    for of in (run, run.place, f"{run.place}@2", run.path):
+    checkpoint = run.initialization.parent
+    for of in (run, run.place, f"{run.place}@2", run.path, run.initialization, checkpoint):
         encoder = leap_rl.load_encoder(of)
         state = encoder.state_dict()
         assert state.keys() == saved.keys()
         assert all(torch.equal(state[name], saved[name]) for name in saved)
     assert main(["export", run.place, "--out", str(tmp_path / "mine")]) == 0
+    older = leap_rl.load_encoder(checkpoint.with_name("000001") / run.initialization.name)
+    assert not torch.equal(*(one.state_dict()["linear.weight"] for one in (older, encoder)))
     exported = leap_rl.load_encoder(tmp_path / "mine").state_dict()
     assert all(torch.equal(exported[name], saved[name]) for name in saved)
     (tmp_path / "alone.safetensors").write_bytes(run.initialization.read_bytes())

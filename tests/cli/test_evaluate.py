@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch import Tensor
 
 from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.evaluate import take_inits
@@ -22,7 +23,7 @@ from leap_rl.runs.evaluation import configure, warnings_of
 from leap_rl.runs.header import read_run
 from leap_rl.runs.initializations import find_group
 from leap_rl.runs.kinds import EVALUATING, make_tasks
-from leap_rl.sharing.initialization import save_tensors
+from leap_rl.sharing.initialization import load_tensors, save_tensors
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.jsonl import read_rows
@@ -226,6 +227,79 @@ def test_the_groups_of_two_unnamed_runs_have_names_and_starts_of_their_own(
     }
 
 
+def theta0_of(run: Path, version: int) -> Tensor:
+    files, _ = RunFolder(run).read_checkpoint(version)
+    layout = make_tasks(read_run(RunFolder(run)).config).shared_layout()
+    return layout.pack(load_tensors(files[INITIALIZATION]))
+
+
+def test_a_mix_starts_each_agent_between_its_random_encoder_and_the_learned_one(
+    trained: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    argv = ["--init", trained, "--init", f"{trained}@1@mix=0.25", "--agent_steps", "40"]
+    assert evaluate(*argv, "--out", out) == 0
+    evaluation, config = read_evaluation(RunFolder(out)), config_of(out)
+    assert evaluation.initializations == (RANDOM, "mine@2", "mine@1@mix=0.25")
+    assert config.init == [
+        f"{trained}/checkpoints/000002/{INITIALIZATION}",
+        f"{trained}/checkpoints/000001/{INITIALIZATION}@mix=0.25",
+    ]
+    plan = EVALUATING.plan(config)(RunFolder(out))
+    theta0 = {
+        agent: plan.theta0(spec.start_index)
+        for agent, spec in zip(plan.agents(), plan.open(0), strict=True)
+    }
+    learned = theta0_of(trained, 1).numpy().astype(np.float64)
+    for agent, start in theta0.items():
+        if agent.initialization == "mine@1@mix=0.25":
+            random = theta0[agent._replace(initialization=RANDOM)].astype(np.float64)
+            np.testing.assert_array_equal(start, np.float32(0.25 * learned + 0.75 * random))
+    assert len({start.tobytes() for start in theta0.values()}) == 2 + 1 + 2
+
+    with stopped_after(5):
+        assert evaluate(*argv, "--out", tmp_path / "stopped") == EXIT_INTERRUPTED
+    assert main(["resume", str(tmp_path / "stopped")]) == 0
+    assert curves_of(tmp_path / "stopped").equals(curves_of(out))
+
+
+def test_a_mix_needs_no_baseline_and_all_of_it_is_the_initialization(
+    trained: Path, other_seed: Path, tmp_path: Path
+) -> None:
+    few = ["--no_random", "--agent_steps", "40", "--seeds", "1"]
+    group = f"leap={trained}@mix=0.5,{other_seed}@mix=5e-1"
+    assert evaluate("--init", group, *few, "--out", tmp_path / "mixed") == 0
+    plan = EVALUATING.plan(config_of(tmp_path / "mixed"))(RunFolder(tmp_path / "mixed"))
+    assert len({plan.theta0(spec.start_index).tobytes() for spec in plan.open(0)}) == 2
+    prints = []
+    for number, given in enumerate((trained, f"{trained}@mix=1", f"{trained}@mix=0.5")):
+        assert evaluate("--init", given, *few, "--out", tmp_path / str(number)) == 0
+        prints.append(read_run(RunFolder(tmp_path / str(number))).header.fingerprint)
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_runs_start_from_a_mix_with_their_own_random_initialization(
+    trained: Path, tmp_path: Path
+) -> None:
+    prints = []
+    for share in (0.5, 0.75):
+        for command, init, options in (
+            ("learn", "--init", [*CATCH[:10], "--task.agent_steps", "40"]),
+            ("train", "--meta.init", [*CATCH, "--meta.meta_steps", "1"]),
+        ):
+            run = tmp_path / f"{command}-{share}"
+            words = [command, *options, *LOCALLY, "--seed", "3", "--run_dir", str(run)]
+            assert main([*words, init, f"{trained}@1@mix={share}"]) == 0
+            tasks = make_tasks(read_run(RunFolder(run)).config)
+            random = tasks.random_initialization(derive_seed(3, Purpose.INITIALIZATION))
+            learned = theta0_of(trained, 1).double()
+            wanted = (share * learned + (1 - share) * random.double()).float()
+            assert torch.equal(theta0_of(run, 0), wanted)
+            prints.append(read_run(RunFolder(run)).header.fingerprint)
+            assert main(["resume", str(run)]) == 0
+    assert len(set(prints)) == 4
+
+
 def test_a_restart_is_read_and_an_evaluation_without_rewards_is_told(
     evaluated: Path, tmp_path: Path
 ) -> None:
@@ -295,6 +369,11 @@ def test_a_bad_initialization_is_one_line(
         ("--init", f"a={trained}", "--init", f"a={trained}@1"): "a comes twice; list all its runs",
         ("--init", f"{trained}@0", "--own_start", "true"): "is its run's start; leave one out",
         ("--init", loose, *CATCH[:2], "--own_start", "true"): "lies in no run, so its start is not",
+        ("--init", f"{trained}@mix=0"): f"init = {trained}@mix=0: mix = 0: must be a share of",
+        ("--init", f"{trained}@mix=1.5"): "mix = 1.5: must be a share of the learned parameters",
+        ("--init", f"{trained}@mix=half"): "mix = half: must be a share of the learned parameters",
+        ("--init", "nowhere@mix=0.5"): "init = nowhere: there is no such run or file",
+        ("--init", f"a={trained}@mix=0.5,{unlike}"): "a method mixes all its runs alike",
     }.items():
         out = tmp_path / "out"
         assert evaluate(*argv, "--out", out) == EXIT_USAGE, argv

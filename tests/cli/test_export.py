@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import onnxruntime
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 import leap_rl
 from leap_rl import pretrained
 from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli.export import export
 from leap_rl.runs import clips
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import read_run
@@ -59,6 +61,19 @@ def test_an_export_holds_the_checkpoints_bytes_and_says_what_they_are(folders: P
     assert verdict.startswith("catch_dark, 80 agent steps an agent: run@1 against random: ")
     said = (folders / "mine" / CARD).read_text().split("## Measured")[1]
     assert verdict in " ".join(said.split())
+
+
+def test_a_checkpoint_is_exported_by_its_file_too(folders: Path, tmp_path: Path) -> None:
+    checkpoint = folders / "run" / "checkpoints" / "000001"
+    assert main(["export", str(checkpoint / INITIALIZATION), "--out", str(tmp_path / "mine")]) == 0
+    assert pretrained.read_card(tmp_path / "mine") == replace(
+        pretrained.read_card(folders / "mine"), verdicts=()
+    )
+    run = tmp_path / "run"
+    shutil.copytree(folders / "run", run)
+    shutil.copytree(checkpoint, run / "checkpoints" / "favourite")
+    with pytest.raises(ValueError, match="favourite: is no checkpoint of its run; name the run"):
+        export(find_initialization(str(run / "checkpoints" / "favourite")), tmp_path / "out")
 
 
 def test_an_exported_folder_stands_for_its_run(folders: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.core.parsing import config_parser, flatten, parse
+from leap_rl.core.parsing import config_parser, flatten, options_given, parse
 from leap_rl.envs.atari.settings import PRESETS
 from leap_rl.runs.config import LearnConfig, TrainConfig
 from leap_rl.runs.fingerprint import OPERATIONAL, defining_options, fingerprint, to_mapping
@@ -203,6 +203,62 @@ def test_a_config_of_train_serves_learn_but_its_errors_stay() -> None:
         LearnConfig.from_yaml("minatar", {"meta.batch_size": 4})
     with pytest.raises(ValueError, match=r"life_loss_ends = true: agent\.algorithm = rllib:PPO"):
         LearnConfig.from_yaml("demo", {"agent.algorithm": "rllib:PPO"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "agent:\n  reward_clip: null",
+            "line 3: agent.reward_clip = null: must be a number or auto",
+        ),
+        ("agent:\n  reward_clip: [1]", "line 3: agent.reward_clip = [1]: must be a number or auto"),
+        ("agent:\n  reward_clip: {a: 1}", "agent.reward_clip = {'a': 1}: must be a number or auto"),
+        ("agent:\n  lr: fast", "line 3: agent.lr = fast: must be a number"),
+        ("agent:\n  lr: -1", "line 3: agent.lr = -1.0: must be greater than 0"),
+        ("agent: {rllib: {clip: null}}", "line 2: agent.rllib.clip = null: must be a number"),
+        ("agent:\n  rllib: null", "line 3: agent.rllib = null: must be a mapping of options"),
+        ("agent:\n\ntask:", "line 2: agent = null: must be a mapping of options"),
+        ("agent: [1]", "line 2: agent = [1]: must be a mapping of options"),
+        ("agent: fast", "line 2: agent = fast: must be a mapping of options"),
+        ("agent:\n  options: 3", "line 3: agent.options = 3: must be a mapping"),
+        ("agent:\n  precision: null", "line 3: agent.precision = null: must be one of auto, float"),
+        ("tracking:\n  wandb_tags: null", "line 3: tracking.wandb_tags = null: must be a list"),
+        (
+            "tracking.tensorboard: null",
+            "line 2: tracking.tensorboard = null: must be true or false",
+        ),
+        ("task:\n  games: [[a]]", "games = [['a']]: must be a list (each a text) or a text"),
+        ("seed: null", "line 2: seed = null: must be a whole number"),
+        ("runtime:\n  trainers: null", "runtime.trainers = null: must be a whole number or auto"),
+        ("agent:\n  speed: 3", "line 3: agent.speed: no such option"),
+        ("1: 2", "line 2: 1: no such option"),
+    ],
+)
+def test_a_wrong_value_names_its_option_file_and_line(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"# Mine.\n{text}\n")
+    before = f"config = {file}: "
+    for first in (file, ROOT / "configs/debug.yaml"):
+        with pytest.raises(ValueError, match=rf"^{re.escape(before)}.*{re.escape(message)}"):
+            read(first, "--config", str(file))
+
+
+def test_a_wrong_value_of_the_command_line_names_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("agent:\n  lr: 0.5\n  value_gain: null\n")  # as this one may be
+    assert read(file).agent.value_gain is None
+    with pytest.raises(ValueError, match=r"^agent\.lr = -1\.0: must be greater"):
+        read(file, "--agent.lr", "-1")
+    with pytest.raises(ValueError, match=r"^agent\.rllib = 4: must be a mapping of options"):
+        read(file, "--agent", "{rllib: 4}")
+    file.write_text("agent:\n  lr: fast\n")
+    with pytest.raises(ValueError, match=r"line 2: agent\.lr = fast: must be a number"):
+        read(file, "--agent.lr", "0.5")
+    with pytest.raises(ValueError, match=r"line 2: agent\.lr = fast: must be a number"):
+        options_given(TrainConfig, ["--config", str(file)])
 
 
 def test_maml_is_refused_where_nothing_can_be_differentiated_through() -> None:

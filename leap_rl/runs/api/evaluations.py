@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Initialization = Run | str | Path
-"""A run, or what `--init` names: RUN, RUN@12, RUN@best, a file, pretrained:NAME, hf://USER/REPO."""
+"""A run, or what `--init` names: RUN, RUN@12, RUN@best, a file, pretrained:NAME, hf://USER/REPO,
+also with @mix=0.5 after it."""
 Initializations = (
     Initialization
     | Sequence[Initialization]

@@ -6,6 +6,7 @@ leases, snapshots and equal bits of a meta-step's tasks.
 Initializations come as groups: the runs of one method. Paired agents, of the same game and seed,
 differ only in their initialization: heads, emulators and the draws of actions are the same. The
 baseline draws a random encoder for each seed: a single draw would measure the draw, not the method.
+What is mixed with an initialization is that same encoder of the agent's seed.
 
 Dimensions: P flattened shared parameters.
 """
@@ -17,12 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.task import TaskSpec
 from leap_rl.networks.parameters import Layout
-from leap_rl.sharing.initialization import load_tensors, save_tensors
+from leap_rl.sharing.initialization import load_tensors, mixed, save_tensors
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import CurvePoint, FloatVector
@@ -42,8 +44,10 @@ class EvaluationFactory:
     agent_steps: int
     """Budget of each agent."""
     layout: Layout
-    random_initialization: Callable[[int], Tensor] | None
-    """Draws an encoder, float32 [P], from a seed; none for no baseline."""
+    random_initialization: Callable[[int], Tensor]
+    """Draws an encoder, float32 [P], from a seed."""
+    random: bool = True
+    """Whether random encoders are a baseline."""
     save_agents: bool = False
 
     def write_first_checkpoint(
@@ -51,6 +55,7 @@ class EvaluationFactory:
         folder: RunFolder,
         given: Mapping[str, Sequence[tuple[str, Tensor]]],
         own_starts: Mapping[str, str] | None = None,
+        mixes: Mapping[str, float] | None = None,
         *,
         training: Mapping[str, Any] | None = None,
     ) -> None:
@@ -61,6 +66,7 @@ class EvaluationFactory:
             given: By group, the name of each of its runs and its initialization, float32 [P].
             own_starts: For groups whose runs' own random starts are given as a group too, the name
                 of that one; its runs have the same order.
+            mixes: For groups whose agents start from a mix, the share of their initializations.
             training: By group, what made its runs' initializations, as plain values.
         """
         every = [theta0 for group in given.values() for _, theta0 in group]
@@ -69,14 +75,16 @@ class EvaluationFactory:
             for number, theta0 in enumerate(every)
         }
         runs = {name: [run for run, _ in group] for name, group in given.items()}
-        described = self._description(runs, own_starts or {}) | {"training": training or {}}
+        described = self._description(runs, own_starts or {}, mixes or {})
+        described["training"] = dict(training or {})
         folder.write_checkpoint(0, files, {"evaluation": described})
 
     def __call__(self, folder: RunFolder) -> EvaluationPlan:
         files, state = folder.read_checkpoint(0)
         try:
             described = state["evaluation"]
-            own = self._description(described["runs"], described["own_starts"])
+            mixes = described.get("mixes", {})
+            own = self._description(described["runs"], described["own_starts"], mixes)
             if {name: described[name] for name in own} != own:
                 raise ValueError("it is of other games, seeds or budgets")
             given = [
@@ -90,9 +98,12 @@ class EvaluationFactory:
         return EvaluationPlan(self, described, given)
 
     def _description(
-        self, runs: Mapping[str, Sequence[str]], own_starts: Mapping[str, str]
+        self,
+        runs: Mapping[str, Sequence[str]],
+        own_starts: Mapping[str, str],
+        mixes: Mapping[str, float],
     ) -> dict[str, Any]:
-        baseline = [] if self.random_initialization is None else [RANDOM]
+        baseline = [RANDOM] if self.random else []
         return {
             "initializations": [*baseline, *runs],
             "runs": dict(runs),
@@ -100,6 +111,7 @@ class EvaluationFactory:
             "games": list(self.games),
             "seeds": self.seeds,
             "agent_steps": self.agent_steps,
+            **({"mixes": dict(mixes)} if mixes else {}),
         }
 
 
@@ -107,7 +119,8 @@ class EvaluationFactory:
 class EvaluationPlan:
     """The plan of an evaluation: one round with a slot for each agent.
 
-    A slot's starting point is its run's number; each of the baseline's seeds has one of its own.
+    A slot's starting point is its run's number; each of the baseline's seeds has one of its own,
+    and so has each seed of a run that is mixed with random encoders.
     """
 
     factory: EvaluationFactory
@@ -115,7 +128,7 @@ class EvaluationPlan:
     """Groups, runs, games and seeds, as they stand in the first checkpoint."""
     given: Sequence[FloatVector]
     """Of the runs of all groups, in order, [P] each."""
-    _random: dict[int, FloatVector] = field(default_factory=dict)
+    _drawn: dict[int, FloatVector] = field(default_factory=dict)
 
     rounds = 1
 
@@ -126,12 +139,19 @@ class EvaluationPlan:
     def theta0(self, start_index: int = 0) -> FloatVector:
         if start_index < len(self.given):
             return self.given[start_index]
-        seed = start_index - len(self.given)
-        if seed not in self._random:
-            assert self.factory.random_initialization is not None
-            own = derive_seed(self.factory.seed, Purpose.INITIALIZATION, "evaluation", seed)
-            self._random[seed] = np.array(self.factory.random_initialization(own).numpy())
-        return self._random[seed]
+        if start_index not in self._drawn:
+            self._drawn[start_index] = self._draw(start_index)
+        return self._drawn[start_index]
+
+    def _draw(self, start_index: int) -> FloatVector:
+        mixed_run, seed = divmod(start_index - len(self.given), self.factory.seeds)
+        own = derive_seed(self.factory.seed, Purpose.INITIALIZATION, "evaluation", seed)
+        random = self.factory.random_initialization(own)
+        if mixed_run:  # from 1
+            name, _ = self._starts[mixed_run - 1]
+            learned = torch.from_numpy(self.given[mixed_run - 1])
+            random = mixed(learned, random, self.described["mixes"][name])
+        return np.array(random.numpy())
 
     def open(self, round_number: int) -> list[TaskSpec]:
         """Return a task for each agent; seeds come one after the other, as whole pairs."""
@@ -169,13 +189,20 @@ class EvaluationPlan:
             rows.append(evaluation_row(agent_steps, means))
         return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
 
+    @property
+    def _starts(self) -> list[tuple[str, int]]:
+        """The group and the number of each run, in order."""
+        return [
+            (name, run) for name, of in self.described["runs"].items() for run in range(len(of))
+        ]
+
     def _start_index(self, agent: Agent) -> int:
         if agent.initialization == RANDOM:
             return len(self.given) + agent.seed
-        starts = [
-            (name, run) for name, of in self.described["runs"].items() for run in range(len(of))
-        ]
-        return starts.index((agent.initialization, agent.run))
+        start = self._starts.index((agent.initialization, agent.run))
+        if agent.initialization in self.described.get("mixes", {}):
+            return len(self.given) + (1 + start) * self.factory.seeds + agent.seed
+        return start
 
 
 def _file(number: int) -> str:
