@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
-from leap_rl.evaluation.statistics import FloatArray
+from leap_rl.evaluation.measures import means_of
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training, read_evaluation
+from leap_rl.evaluation.savings import agent_steps_saved
+from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.config import EvaluateConfig, TrainConfig
 from leap_rl.studies.arms import RANDOM, total_agent_steps
 from leap_rl.studies.cells import Cell
 from leap_rl.studies.config import StudyConfig
-
-GRID = 100
-"""Points of the budget at which `run_scores` looks at an agent's returns."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """What an arm's starts were made from."""
-
-    agent_steps: float
-    """Of one meta-training run."""
-    games: tuple[str, ...]
 
 
 def training_of(cells: Sequence[Cell]) -> dict[str, Training]:
@@ -72,21 +62,14 @@ def read_results(study: StudyConfig, cells: Sequence[Cell]) -> EvaluationResults
         agents_per_game=study.agents,
         agent_steps=_budget(found, study),
         curves=tuple(curves),
+        training=training_of(cells),
+        random_agents=study.baseline_agents,
     )
 
 
 def _budget(cells: Sequence[Cell], study: StudyConfig) -> int:
     budgets = [c.config.task.agent_steps for c in cells if isinstance(c.config, EvaluateConfig)]
     return budgets[0] if budgets else study.new_agents_task().agent_steps
-
-
-def comparable(results: EvaluationResults) -> EvaluationResults:
-    """Return the results with as many agents from random starts as from each run.
-
-    `summarize` compares pairs of agents that share their seeds; the others have none.
-    """
-    curves = tuple(curve for curve in results.curves if curve.seed < results.agents_per_game)
-    return replace(results, curves=curves)
 
 
 def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResults:
@@ -100,36 +83,29 @@ def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResult
     )
 
 
-def run_scores(results: EvaluationResults) -> Mapping[tuple[str, int], float]:
-    """Return how well new agents learned, by arm and run: what chooses the best initialization.
+def best_run(summary: Summary) -> tuple[str, str] | None:
+    """Return the arm, and its run's name, whose new agents save most; none before any learned.
 
-    The mean return over the budget, in each member in standard deviations of all its agents, so
-    that members count the same.
+    The best run of the arm that is best over its runs: a single run is largely chance. Where agents
+    from random starts gain nothing, final returns decide.
     """
-    scores: dict[tuple[str, int], list[float]] = {}
-    for game in results.games:
-        curves = [c for c in results.curves if c.game == game and len(c.returns)]
-        grid = np.linspace(0.0, results.agent_steps, GRID)
-        values: FloatArray = np.array(
-            [np.interp(grid, c.agent_steps, c.returns).mean() for c in curves]
-        )
-        spread = float(values.std()) or 1.0
-        for curve, value in zip(curves, (values - values.mean()) / spread, strict=True):
-            scores.setdefault((curve.initialization, curve.run), []).append(float(value))
-    return {key: float(np.mean(of_run)) for key, of_run in scores.items()}
-
-
-def best_run(results: EvaluationResults) -> tuple[str, str] | None:
-    """Return the arm, and its run's name, whose new agents learned best; none before any did.
-
-    The best run of the arm that is best over its runs: a single run is largely chance.
-    """
-    scores = {key: score for key, score in run_scores(results).items() if key[0] != RANDOM}
+    arms = {comparison.initialization for comparison in summary.comparisons if comparison.games}
+    scores = {arm: _scores(summary, arm) for arm in arms}
     if not scores:
         return None
-    by_arm: dict[str, list[float]] = {}
-    for (arm, _), score in scores.items():
-        by_arm.setdefault(arm, []).append(score)
-    arm = max(by_arm, key=lambda name: float(np.mean(by_arm[name])))
-    run = max((key[1] for key in scores if key[0] == arm), key=lambda number: scores[arm, number])
-    return arm, results.runs[arm][run]
+    arm = max(sorted(scores), key=lambda name: float(np.mean(scores[name])))
+    return arm, summary.evaluation.runs[arm][int(np.argmax(scores[arm]))]
+
+
+def _scores(summary: Summary, arm: str) -> list[float]:
+    """Return the agent steps that each of an arm's runs saves, or its final return."""
+    runs = min(len(game.runs.get(arm, ())) for game in summary.games.values())
+    found = []
+    for run in range(runs):
+        pairs = [
+            (means_of([game.runs[arm][run]]), game.reference) for game in summary.games.values()
+        ]
+        saved = [agent_steps_saved(ours, each.means, each.budget) for ours, each in pairs]
+        finals = [ours.final for ours, _ in pairs]
+        found.append(float(np.mean(saved if np.isfinite(saved).all() else finals)))
+    return found or [float("-inf")]

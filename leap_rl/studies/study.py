@@ -18,7 +18,7 @@ from leap_rl.studies.execution import Execution, Failure
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.page import judged, write_page
 from leap_rl.studies.progress import Progress
-from leap_rl.studies.results import comparable, of_arms, read_results
+from leap_rl.studies.results import of_arms, read_results
 from leap_rl.training.interrupts import Interrupts, StopReason
 
 
@@ -141,7 +141,7 @@ def _newest(study: StudyConfig, cells: Sequence[Cell], cell: Cell) -> Iterator[s
     ]
     if RANDOM not in finished:
         return
-    results = comparable(read_results(study, cells))
+    results = read_results(study, cells)
     for arm in finished[1:]:
         yield summarize(of_arms(results, (RANDOM, arm))).verdict[0]
 
