@@ -31,6 +31,8 @@ again, it resumes: a cell, an ordinary run in OUT/runs, is computed once.
                       members, one or several
   --arms              their names, such as leap pretraining; random is always one
   --quick             a first answer in minutes, which proves little
+  --calibrate         learn two members from scratch at three learning rates and three budgets, and
+                      write the study that shows a gain to OUT
   --plan              say cells, agent steps and hours, and compute nothing else
   --report            write the page of what is finished, and compute nothing
   --open              show the page in the browser
@@ -40,7 +42,7 @@ CSV beside it, and OUT/estimates.json is for programs."""
 
 LISTS = ("--games", "--held_out", "--arms")
 """Options whose values are words, one after the other."""
-FLAGS = ("--plan", "--report", "--open")
+FLAGS = ("--plan", "--calibrate", "--report", "--open")
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:
@@ -59,6 +61,12 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
         print(plan(folder, study, trusts_imports=call.trusts_imports, started_s=call.started_s))
         return 0
+    if "--calibrate" in argv:
+        from leap_rl.studies.calibration import calibrate
+
+        return calibrate(
+            folder, study, trusts_imports=call.trusts_imports, started_s=call.started_s
+        )
     from leap_rl.studies import study as studies
 
     if "--report" in argv:

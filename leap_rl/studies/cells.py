@@ -191,6 +191,22 @@ def _evaluation(
     )
 
 
+def evaluation_cell(
+    study: StudyConfig,
+    out: Path,
+    *,
+    arm: str,
+    run: int,
+    members: str,
+    task: TaskConfig,
+    agent: AgentConfig,
+    seeds: int,
+) -> Cell:
+    """Return a cell of agents from random starts, resolved; ValueError if they cannot be."""
+    config = resolve(_evaluation(study, task, agent, seed=study.seed, seeds=seeds))
+    return _cell(out, arm, run, members, config)
+
+
 def _cell(
     out: Path,
     arm: str,

@@ -1,0 +1,219 @@
+"""Finds a learning rate and a budget for a study, by agents that learn members from scratch.
+
+A budget's agents are the first part of a larger one's: nothing in an agent depends on when it
+stops. So each learning rate is learned once, for the largest budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from leap_rl.core.errors import RunFailedError
+from leap_rl.evaluation.measures import measure, windows_of
+from leap_rl.evaluation.results import LearningCurve, read_evaluation
+from leap_rl.evaluation.savings import Reference, make_reference
+from leap_rl.evaluation.verdict import agent_steps, number
+from leap_rl.runs.display import program, quoted, shown, tell
+from leap_rl.studies.cells import SEEN, Cell, evaluation_cell
+from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.execution import Execution
+from leap_rl.studies.folder import StudyFolder
+from leap_rl.studies.progress import Progress
+from leap_rl.training.interrupts import Interrupts, StopReason
+
+CALIBRATION: Final = "calibration"
+"""The arm of its cells."""
+MEMBERS: Final = 2
+"""Members that are learned from scratch."""
+RATES: Final = (1 / 3, 1.0, 3.0)
+"""Learning rates that are tried, times the study's."""
+BUDGETS: Final = (0.25, 0.5, 1.0)
+"""Budgets that are tried, times the study's."""
+
+Found = Mapping[tuple[float, int], Mapping[str, Reference]]
+"""By learning rate and budget, what agents gain in each member."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The learning rate and the budget that a study is to have."""
+
+    lr: float
+    agent_steps: int
+
+
+def calibrate(
+    folder: StudyFolder,
+    study: StudyConfig,
+    *,
+    trusts_imports: bool = False,
+    started_s: float,
+) -> int:
+    """Learn members from scratch, print what was found, write the study that it speaks for.
+
+    Args:
+        folder: The study's, without a study yet.
+        study: What is asked for; its learning rate and its budget are the middle of what is tried.
+        trusts_imports: Whether modules may be imported that its options name.
+        started_s: When the command started, on the monotonic clock.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ValueError: The folder holds a study, or the study cannot be.
+        RunFailedError: Agents failed, or gained nothing with any rate and budget.
+        OSError: A file cannot be written.
+    """
+    folder.check()
+    if folder.file.exists():
+        raise ValueError(
+            f"out = {shown(folder.path)}: holds a study already; calibrate in a new folder"
+        )
+    cells = calibration_cells(study, folder)
+    interrupts = Interrupts(
+        stop_after_s=study.runtime.stop_after_s,
+        started_s=started_s,
+        farewell="stopped; the same command resumes the calibration",
+    )
+    try:
+        with folder.lock(), interrupts:
+            progress = Progress(cells=cells)
+            failures = Execution(
+                cells=cells,
+                processes=study.processes_here,
+                trusts_imports=trusts_imports,
+                interrupts=interrupts,
+                on_look=progress.look,
+                on_finished=lambda cell: progress.say(f"{cell.name} is finished"),
+                on_failure=lambda failure: tell(f"{failure.cell.name} failed: {failure.reason}"),
+            ).run()
+            if failures:
+                raise RunFailedError(f"{failures[0].cell.name}: {failures[0].reason}")
+            found = judged(cells)
+            print("\n".join(lines_of(found)))
+            choice = choose(found)
+            if choice is None:
+                raise RunFailedError(
+                    f"agents learn {' and '.join(members_of(study))} in no budget up to "
+                    f"{agent_steps(study.task.agent_steps)} agent steps; give a larger one, as "
+                    f"--task.agent_steps {4 * study.task.agent_steps}"
+                )
+            folder.write(calibrated(study, choice))
+    except KeyboardInterrupt:
+        return (interrupts.reason or StopReason.INTERRUPTED).value
+    print(
+        f"\nagent.lr = {choice.lr:g} and task.agent_steps = {choice.agent_steps} stand in "
+        f"{shown(folder.file)}.\nNext:\n"
+        f"  {program()} study {quoted(folder.path)} --plan    # what it takes\n"
+        f"  {program()} study {quoted(folder.path)}"
+    )
+    return 0
+
+
+def members_of(study: StudyConfig) -> tuple[str, ...]:
+    """Return the members that are learned from scratch: seen ones, the first and the last."""
+    return tuple(dict.fromkeys((study.members[0], study.members[-1])))[:MEMBERS]
+
+
+def calibration_cells(study: StudyConfig, folder: StudyFolder) -> list[Cell]:
+    """Return a cell of agents from random starts for each learning rate."""
+    task = replace(study.task, games=list(members_of(study)))
+    return [
+        evaluation_cell(
+            study,
+            folder.path,
+            arm=CALIBRATION,
+            run=number,
+            members=SEEN,
+            task=task,
+            agent=replace(study.agent, lr=float(f"{rate * study.agent.lr:.2g}")),
+            seeds=study.agents,
+        )
+        for number, rate in enumerate(RATES)
+    ]
+
+
+def judged(cells: Sequence[Cell]) -> Found:
+    """Return what agents gained, by learning rate and budget."""
+    found = {}
+    for cell in cells:
+        results = read_evaluation(cell.folder)
+        for share in BUDGETS:
+            budget = round(share * results.agent_steps)
+            curves = [_until(curve, budget) for curve in results.curves if not curve.restarted]
+            found[cell.config.agent.lr, budget] = {
+                game: _reference([c for c in curves if c.game == game], budget)
+                for game in results.games
+            }
+    return found
+
+
+def _until(curve: LearningCurve, budget: int) -> LearningCurve:
+    episodes, intervals = curve.agent_steps <= budget, curve.interval_ends <= budget
+    return replace(
+        curve,
+        agent_steps=curve.agent_steps[episodes],
+        returns=curve.returns[episodes],
+        interval_ends=curve.interval_ends[intervals],
+        rewards=curve.rewards[intervals],
+    )
+
+
+def _reference(curves: Sequence[LearningCurve], budget: int) -> Reference:
+    windows = windows_of(curves, budget)
+    return make_reference(measure(curves, budget, windows), budget, windows)
+
+
+def choose(found: Found) -> Choice | None:
+    """Return the rate whose agents end highest in the largest budget, and the least that shows it.
+
+    Final returns count as shares of the range over rates in each member. The least budget is that
+    in which agents of this rate are known to gain something in every member; none if none is.
+    """
+    largest = max(budget for _, budget in found)
+    rates = sorted({lr for lr, _ in found})
+    members = list(found[rates[0], largest])
+    finals = np.array(
+        [[found[lr, largest][member].means.final for member in members] for lr in rates]
+    )
+    spans = np.ptp(finals, axis=0)
+    shares = (finals - finals.min(axis=0)) / np.where(spans > 0, spans, 1.0)
+    best = rates[int(np.argmax(np.nan_to_num(shares, nan=-1.0).mean(axis=1)))]
+    for budget in sorted({budget for _, budget in found}):
+        if all(reference.learns for reference in found[best, budget].values()):
+            return Choice(lr=best, agent_steps=budget)
+    return None
+
+
+def calibrated(study: StudyConfig, choice: Choice) -> StudyConfig:
+    """Return the study with what was chosen, its budget in whole updates."""
+    each = study.task.agent_steps_per_update
+    budget = max(1, round(choice.agent_steps / each)) * each
+    return replace(
+        study,
+        task=replace(study.task, agent_steps=budget),
+        agent=replace(study.agent, lr=choice.lr),
+    )
+
+
+def lines_of(found: Found) -> Iterator[str]:
+    """Yield the table of what agents from random starts gain."""
+    says = {
+        "sound": "learns",
+        "uncertain": "learns, agents differ much",
+        "no gain": "does not learn",
+        "long episodes": "episodes are too long",
+    }
+    yield f"{'agent.lr':>10}  {'agent steps':>12}  {'first':>9}  {'final':>9}"
+    for (lr, budget), members in sorted(found.items()):
+        for member, reference in members.items():
+            means = reference.means
+            yield (
+                f"{lr:>10g}  {agent_steps(budget):>12}  {number(means.first):>9}  "
+                f"{number(means.final):>9}  {member}: {says[reference.verdict]}"
+            )
