@@ -1,192 +1,283 @@
-"""How wide the intervals of few agents are, and how often they contain the true value.
+"""How often the intervals of agent steps saved hold the truth, on made-up agents.
 
-The tables of docs/evaluation.md. The second is of many made-up evaluations whose truth is known:
-the share in which the 95 % interval holds the value that endlessly many seeds would give. Each game
-has its own mean and deviation. The third is of methods with several meta-training runs, which truly
-differ: the share in which it holds what endlessly many runs and seeds would give, or with one run,
-what endlessly many seeds would give of that run.
+The table of docs/evaluation.md. Agents are drawn whose truth is known: what endlessly many runs of
+endlessly many agents each save against endlessly many agents from random starts. Each setting is
+one that broke a simpler rule. All goes through the functions that judge real evaluations: episodes,
+curves, first and final returns, levels, jackknife.
 
-Dimensions: K runs, n seeds.
+    .venv/bin/python -m benchmarks.interval_coverage --evaluations 1000
+
+Shown are the coverage of the 95 % interval, how far the mean estimate lies from the truth in agent
+steps of a budget of 100,000, half the interval's mean width, and how often the reference was called
+uncertain. R runs of A agents each, and 3 A agents from random starts.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 from benchmarks.harness.tables import markdown
-from leap_rl.evaluation.statistics import (
-    FloatArray,
-    bootstrap,
-    detectable_effect,
-    half_width,
-    interquartile_mean,
-    probability_of_improvement,
-    runs_by_agents_interval,
-    stratified_mean_interval,
+from leap_rl.evaluation.measures import Agents, means_of, measure, windows_of
+from leap_rl.evaluation.results import LearningCurve
+from leap_rl.evaluation.savings import (
+    Reference,
+    agent_steps_saved,
+    make_reference,
+    sample,
 )
+from leap_rl.evaluation.statistics import FloatArray, Sampled, sampled_interval
 
-ENDLESS = 20_000
-RUNS_GAMES = 4
-STATISTICS = ("interquartile mean", "probability of improvement")
-EFFECT = 0.5
-"""By how many deviations one side is better, for the probability of improvement."""
-
-
-def draw(
-    rng: np.random.Generator, games: int, seeds: int, *, better: float = 0.0
-) -> list[FloatArray]:
-    """Return scores by game, [seeds] each: game g has mean g/2 and deviation 1 + g/4."""
-    return [
-        game / 2 + (1 + game / 4) * (better + rng.standard_normal(seeds)) for game in range(games)
-    ]
+BUDGET = 100_000
+STEEPNESS = 12.0
+TRUTH_RUNS, TRUTH_AGENTS, TRUTH_RANDOM = 400, 50, 20_000
+"""What stands for endlessly many."""
 
 
-def coverage(games: int, seeds: int, *, evaluations: int, resamples: int) -> dict[str, float]:
-    """Return by statistic the share of evaluations whose interval holds the truth."""
-    rng = np.random.default_rng([games, seeds])
-    mean = float(np.mean([game / 2 for game in range(games)]))
-    middle = float(interquartile_mean(draw(rng, games, ENDLESS)))
-    # Of two normal scores whose means are EFFECT deviations apart.
-    ours, theirs = (rng.standard_normal(10 * ENDLESS) + better for better in (EFFECT, 0.0))
-    chance = float(np.mean(ours > theirs))
-    held = dict.fromkeys(("mean", *STATISTICS), 0)
-    for number in range(evaluations):
-        scores = draw(rng, games, seeds)
-        found = stratified_mean_interval(scores)
-        held["mean"] += found.low <= mean <= found.high
-        better = draw(rng, games, seeds, better=EFFECT)
-        estimate = partial(bootstrap, seed=number, resamples=resamples)
-        _, low, high = estimate(interquartile_mean, scores)
-        held["interquartile mean"] += bool(low <= middle <= high)
-        _, low, high = estimate(probability_of_improvement, better, scores)
-        held["probability of improvement"] += bool(low <= chance <= high)
-    return {name: count / evaluations for name, count in held.items()}
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How agents learn; times are shares of the budget, returns in units of random's gain."""
+
+    half: float = 0.5
+    """When half of the rise is over."""
+    between_runs: float = 0.0
+    """The standard deviation of that time between runs."""
+    between_agents: float = 0.08
+    """The same between agents of a run."""
+    never: float = 0.0
+    """The share of agents that never learn."""
+    height: float = 1.0
+    """The rise."""
+    height_deviation: float = 0.1
+    falls: float = 0.0
+    """The part of its height that an agent loses in a collapse after its peak."""
+    start: float = 0.0
 
 
-def draw_runs(
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """An arm, agents from random starts, and their episodes."""
+
+    name: str
+    arm: Kind = Kind(half=0.3, between_runs=0.03)
+    random: Kind = Kind()
+    noise: float = 0.5
+    """The standard deviation of an episode's return."""
+    reference_noise: float | None = None
+    """If given, the noise is such that this is the reference's, see `Reference.noise`."""
+    length: float = 1 / 500
+    """Of an episode, as a share of the budget."""
+    unequal: bool = False
+    """Whether lengths are drawn from an exponential distribution, longer with higher returns."""
+    scale: float = 1.0
+    offset: float = 0.0
+    """Added to returns."""
+    other: Kind | None = None
+    """Another arm that the first one is set against."""
+    members: tuple[Setting, ...] = ()
+    """Whose mean it is, instead; runs deviate alike in all of them."""
+
+
+SETTINGS = (
+    Setting(name="sigmoids, little variance between runs"),
+    Setting(name="sigmoids, much variance", arm=Kind(half=0.3, between_runs=0.12)),
+    Setting(
+        name="some agents never learn",
+        arm=Kind(half=0.3, between_runs=0.05, never=0.15),
+        random=Kind(never=0.3),
+    ),
+    *(
+        Setting(name=f"noise {noise} of random's gain", reference_noise=noise)
+        for noise in (0.10, 0.16, 0.25)
+    ),
+    Setting(
+        name="early peak, then collapse",
+        arm=Kind(half=0.15, between_runs=0.05, height=1.1, falls=0.7),
+        random=Kind(half=0.35, falls=0.3),
+    ),
+    Setting(name="a falling arm", arm=Kind(half=0.7, between_runs=0.1, start=0.8, height=-0.8)),
+    Setting(name="few long episodes", length=1 / 150, noise=0.3),
+    Setting(name="unequal lengths", unequal=True),
+    Setting(name="negative returns", scale=150.0, offset=-200.0),
+    Setting(name="an arm against itself", arm=Kind()),
+    Setting(
+        name="two arms against each other",
+        arm=Kind(half=0.3, between_runs=0.06),
+        other=Kind(half=0.36, between_runs=0.06),
+    ),
+)
+MEMBERS = (SETTINGS[0], SETTINGS[1], SETTINGS[2], SETTINGS[10])
+ALL = (*SETTINGS, Setting(name="mean over four members", members=MEMBERS))
+
+
+def agents(
     rng: np.random.Generator,
-    games: int,
-    runs: int,
-    seeds: int,
+    kind: Kind,
+    setting: Setting,
+    count: int,
     *,
-    between_runs: float,
-    better: float = 0.0,
-) -> tuple[list[FloatArray], list[FloatArray], FloatArray]:
-    """Return scores by game of a method's runs, [K, n], and of the baseline, [1, n].
-
-    Agents of a seed share a deviation of 0.5, and each has one of 1 of its own. Runs deviate by
-    `between_runs` times that; half of the variance is the same in all games. The third is by how
-    much each run is better than `better` in each game, [games, K].
-    """
-    share = between_runs * np.sqrt(0.5)
-    of_runs = share * (rng.standard_normal((1, runs)) + rng.standard_normal((games, runs)))
-    ours, theirs = [], []
-    for game in range(games):
-        shared = 0.5 * rng.standard_normal(seeds)
-        agents = rng.standard_normal((runs, seeds)) + of_runs[game][:, None]
-        ours.append(game + better + shared + agents)
-        theirs.append(game + shared + rng.standard_normal((1, seeds)))
-    return ours, theirs, of_runs
+    shift: float,
+    noise: float,
+) -> list[LearningCurve]:
+    """Draw the agents of a run whose half is shifted, in deviations between runs."""
+    return [_agent(rng, kind, setting, shift=shift, noise=noise) for _ in range(count)]
 
 
-def coverage_of_runs(
-    games: int, runs: int, seeds: int, *, between_runs: float, evaluations: int, resamples: int
-) -> dict[str, float]:
-    """Return by statistic the share of evaluations whose interval holds the truth."""
-    rng = np.random.default_rng([games, runs, seeds])
-    held = dict.fromkeys(("mean difference", *STATISTICS), 0)
-    for number in range(evaluations):
-        ours, theirs, of_runs = draw_runs(
-            rng, games, runs, seeds, between_runs=between_runs, better=EFFECT
-        )
-        # With one run the interval speaks of this one; deviations of normal scores add up.
-        these = of_runs[:, 0] if runs == 1 else np.zeros(games)
-        deviation = np.hypot(np.hypot(0.5, 1.0), 0.0 if runs == 1 else between_runs)
-        found = runs_by_agents_interval([x - y for x, y in zip(ours, theirs, strict=True)])
-        held["mean difference"] += found.low <= EFFECT + these.mean() <= found.high
-        middle = truth_of_middle(EFFECT + np.arange(games) + these, deviation)
-        estimate = partial(bootstrap, seed=number, resamples=resamples)
-        _, low, high = estimate(interquartile_mean, ours)
-        held[STATISTICS[0]] += bool(low <= middle <= high)
-        chance = np.mean(stats.norm.cdf((EFFECT + these) / np.hypot(deviation, np.hypot(0.5, 1.0))))
-        _, low, high = estimate(probability_of_improvement, ours, theirs)
-        held[STATISTICS[1]] += bool(low <= chance <= high)
-    return {name: count / evaluations for name, count in held.items()}
-
-
-def truth_of_middle(means: FloatArray, deviation: float) -> float:
-    """Return the interquartile mean of endlessly many scores, as many in each game.
-
-    Of a mixture of normal distributions with the same deviation: the mean of what lies between its
-    quartiles is 2 Σ [m (Φ(b) − Φ(a)) − s (φ(b) − φ(a))] / G.
-    """
-
-    def share_below(score: float) -> float:
-        return float(np.mean(stats.norm.cdf((score - means) / deviation)))
-
-    edges = means.min() - 10 * deviation, means.max() + 10 * deviation
-    low, high = (
-        optimize.brentq(lambda score, part=part: share_below(score) - part, *edges)
-        for part in (0.25, 0.75)
+def _agent(
+    rng: np.random.Generator, kind: Kind, setting: Setting, *, shift: float, noise: float
+) -> LearningCurve:
+    half = kind.half + kind.between_runs * shift + kind.between_agents * rng.standard_normal()
+    height = kind.height * (1 + kind.height_deviation * rng.standard_normal())
+    height *= rng.random() >= kind.never
+    ends = _ends(rng, setting, half)
+    times = ends / BUDGET
+    rise = 1 / (1 + np.exp(-STEEPNESS * (times - half)))
+    late = 1 / (1 + np.exp(-STEEPNESS * (times - half - 0.35)))
+    values = kind.start + height * (rise - kind.falls * late)
+    values = values + noise * rng.standard_normal(len(ends))
+    returns = setting.offset + setting.scale * values
+    return LearningCurve(
+        initialization="",
+        game="",
+        seed=0,
+        interval_ends=np.array([BUDGET]),
+        rewards=np.array([returns.sum()]),
+        agent_steps=ends,
+        returns=returns,
     )
-    a, b = (low - means) / deviation, (high - means) / deviation
-    inside = means * (stats.norm.cdf(b) - stats.norm.cdf(a))
-    inside -= deviation * (stats.norm.pdf(b) - stats.norm.pdf(a))
-    return float(2 * np.mean(inside))
 
 
-def width_rows(seeds: Sequence[int]) -> list[dict[str, str]]:
-    """Return the table of what so many seeds a game can say."""
-    return [
-        {
-            "seeds a game": str(count),
-            "half-width of Student's interval": f"{half_width(count):.1f}",
-            "difference that shows in 4 of 5 evaluations": f"{detectable_effect(count):.1f}",
-            "all pairs on one side by chance": f"{200 * 0.5**count:.2g} %",
-        }
-        for count in seeds
+def _ends(rng: np.random.Generator, setting: Setting, half: float) -> Any:
+    length = setting.length * BUDGET
+    if not setting.unequal:
+        first = rng.uniform(0, length)
+        return np.arange(first, BUDGET, length).astype(np.int64) + 1
+    # Twice as long once an agent has learned.
+    lengths = rng.exponential(length, int(2 / setting.length))
+    ends = np.cumsum(lengths)
+    ends += np.maximum(0, ends - half * BUDGET)
+    return ends[ends <= BUDGET].astype(np.int64)
+
+
+def noise_of(setting: Setting, random_agents: int) -> float:
+    """Return the standard deviation of an episode's return."""
+    if setting.reference_noise is None:
+        return setting.noise
+    # Random's gain is about 1 - 2 / (1 + exp(STEEPNESS * 0.45)) of its height.
+    episodes = 0.1 / setting.length
+    return setting.reference_noise * float(np.sqrt(episodes * random_agents))
+
+
+def reference_of(curves: Sequence[LearningCurve]) -> Reference:
+    windows = windows_of(curves, BUDGET)
+    return make_reference(measure(curves, BUDGET, windows), BUDGET, windows)
+
+
+def truth_of(setting: Setting, kind: Kind, rng: np.random.Generator) -> float:
+    """Return what endlessly many runs of endlessly many agents save in the mean."""
+    quiet = replace(setting, length=1 / 400, unequal=False)
+    draw = partial(agents, rng, setting=quiet, noise=0.0)
+    random = reference_of(draw(setting.random, count=TRUTH_RANDOM, shift=0.0))
+    # Runs at the middles of equally likely parts, whose mean is exact.
+    shifts = stats.norm.ppf((np.arange(TRUTH_RUNS) + 0.5) / TRUTH_RUNS)
+    runs = [
+        measure(draw(kind, count=TRUTH_AGENTS, shift=shift), BUDGET, random.windows)
+        for shift in shifts
     ]
+    return agent_steps_saved(means_of(runs), random.means, BUDGET)
+
+
+def evaluate(
+    setting: Setting, rng: np.random.Generator, runs: int, count: int
+) -> Iterator[tuple[Sampled, Sampled | None, Reference]]:
+    """Draw an evaluation; yield each member's samples and its reference."""
+    shifts = rng.standard_normal((2, runs))
+    for member in setting.members or (setting,):
+        noise = noise_of(member, 3 * count)
+        draw = partial(agents, rng, setting=member, noise=noise)
+        reference = reference_of(draw(member.random, count=3 * count, shift=0.0))
+        saved = partial(agent_steps_saved, budget=BUDGET)
+        sides: list[Sampled | None] = []
+        for kind, own in zip((member.arm, member.other), shifts, strict=True):
+            if kind is None:
+                sides.append(None)
+                continue
+            measured = [
+                measure(draw(kind, count=count, shift=shift), BUDGET, reference.windows)
+                for shift in own
+            ]
+            sides.append(sample(saved, measured, reference))
+        assert sides[0] is not None
+        yield sides[0], sides[1], reference
+
+
+def coverage(
+    setting: Setting, truth: float, *, runs: int, agents: int, evaluations: int
+) -> dict[str, str]:
+    """Return a row of the table."""
+    rng = np.random.default_rng([runs, agents, evaluations])
+    held, estimates, widths, uncertain = 0, [], [], 0
+    for _ in range(evaluations):
+        drawn = list(evaluate(setting, rng, runs, agents))
+        others = [other for _, other, _ in drawn if other is not None]
+        found = sampled_interval([one for one, _, _ in drawn], others)
+        held += found.low <= truth <= found.high
+        estimates.append(found.value)
+        widths.append((found.high - found.low) / 2)
+        uncertain += any(reference.verdict != "sound" for _, _, reference in drawn)
+    return {
+        "setting": setting.name,
+        "runs": str(runs),
+        "agents": str(agents),
+        "holds the truth": f"{held / evaluations:.1%}",
+        "truth": f"{truth:,.0f}",
+        "bias": f"{float(np.mean(estimates)) - truth:+,.0f}",
+        "half-width": f"{float(np.mean(widths)):,.0f}",
+        "not sound": f"{uncertain / evaluations:.0%}",
+    }
+
+
+def truth(setting: Setting) -> float:
+    """Return the truth of a setting, its difference from the other arm, or the members' mean."""
+    if setting.members:
+        return float(np.mean([truth(member) for member in setting.members]))
+    rng = np.random.default_rng(1)
+    ours = 0.0 if setting.arm == setting.random else truth_of(setting, setting.arm, rng)
+    return ours - truth_of(setting, setting.other, rng) if setting.other else ours
 
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--widths", nargs="+", type=int, default=[2, 3, 5, 6, 10])
-    parser.add_argument("--games", nargs="+", type=int, default=[1, 4, 9])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[3, 5, 10])
-    parser.add_argument("--runs", nargs="+", type=int, default=[1, 3, 5])
-    parser.add_argument("--between_runs", nargs="+", type=float, default=[0.5, 1.0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", nargs="+", type=int, default=[2, 3, 6])
+    parser.add_argument("--agents", nargs="+", type=int, default=[3, 5, 8])
     parser.add_argument("--evaluations", type=int, default=1000)
-    parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--settings", nargs="+", type=int, help="their numbers; all unless given")
     return parser
 
 
 def main() -> None:
     """Run the command."""
     given = options().parse_args()
-    print(markdown(width_rows(given.widths)))
     rows = []
-    for games, agents in product(given.games, given.seeds):
-        shares = coverage(games, agents, evaluations=given.evaluations, resamples=given.resamples)
-        found = {name: f"{100 * share:.0f} %" for name, share in shares.items()}
-        rows.append({"games": games, "agents": agents, **found})
-        print(rows[-1], flush=True)
-    print(markdown(rows))
-    rows = []
-    many = given.evaluations, given.resamples
-    for runs, agents, between in product(given.runs, [5, 10], given.between_runs):
-        shares = coverage_of_runs(
-            RUNS_GAMES, runs, agents, between_runs=between, evaluations=many[0], resamples=many[1]
-        )
-        found = {name: f"{100 * share:.0f} %" for name, share in shares.items()}
-        rows.append({"runs": runs, "agents": agents, "runs' deviation": between, **found})
-        print(rows[-1], flush=True)
+    for number in given.settings or range(len(ALL)):
+        known = truth(ALL[number])
+        for runs, count in product(given.runs, given.agents):
+            row = coverage(
+                ALL[number], known, runs=runs, agents=count, evaluations=given.evaluations
+            )
+            print(row, file=sys.stderr, flush=True)
+            rows.append(row)
     print(markdown(rows), end="")
 
 

@@ -1,61 +1,48 @@
-"""Compares each initialization with the baseline, game by game and over all.
+"""Compares each initialization with agents from random starts, game by game and over all.
 
-Every difference is one of pairs: agents of the same game and seed, which share everything but the
-encoder's start. A seed of a game counts where every run of both groups has an agent of it that is
-finished, was not restarted with another seed, and has a value. Over games each game counts the
-same. docs/evaluation.md defines the measures.
-
-Dimensions: K runs of an initialization, n agents of each run in a game.
+docs/evaluation.md defines the measures. Agents that diverged and were restarted with another seed
+take no part.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.evaluation.measures import (
-    final_performance,
-    first_performance,
-    measure,
-    reward_rates,
-    window_of,
+from leap_rl.evaluation.measures import Agents, Means, measure, pooled, windows_of
+from leap_rl.evaluation.normalization import human_scale
+from leap_rl.evaluation.results import EvaluationResults, read_evaluation
+from leap_rl.evaluation.savings import (
+    Reference,
+    agent_steps_saved,
+    make_reference,
+    most_that_can_be_saved,
+    sample,
+    speed_up,
 )
-from leap_rl.evaluation.normalization import RAW, human_scale, reference_scale
-from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.statistics import (
-    FloatArray,
     IntervalEstimate,
+    Sampled,
     bootstrap,
     interquartile_mean,
     probability_of_improvement,
-    relative_gains,
-    runs_by_agents_interval,
+    sampled_interval,
+    sign_flip_test,
 )
-from leap_rl.evaluation.summary import (
-    Aggregate,
-    Comparison,
-    Differences,
-    GameSetting,
-    Measure,
-    Summary,
-    Yardstick,
-    complete_pairs,
-)
+from leap_rl.evaluation.summary import Comparison, Contrast, Effect, Game, Saved, Scope, Summary
 from leap_rl.evaluation.verdict import notes_of, verdict_of
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
-LEVEL = 0.9
-"""The level to be reached is this part of the way from the baseline's first to its final one."""
-
-NON_INFERIORITY = 0.1
-"""The final performance is not inferior if it is less than this share of what the reference gained,
-from its first to its final performance, below the reference's: the same tenth that `LEVEL`
-leaves."""
+SHARES = (0.5, 0.9)
+"""Of the reference's gain, that speed-ups are to."""
+RESAMPLES = 2_000
 
 
 def read_summary(folder: RunFolder) -> Summary:
@@ -65,188 +52,211 @@ def read_summary(folder: RunFolder) -> Summary:
 
 def summarize(evaluation: EvaluationResults) -> Summary:
     """Return the summary of an evaluation's finished agents."""
-    settings = {game: _setting(evaluation, game) for game in evaluation.games}
-    agents = {
-        (name, game): [
-            measure(
-                curve, budget=evaluation.agent_steps, window=setting.window, level=setting.level
-            )
-            for curve in evaluation.of(name, game)
-        ]
-        for name in evaluation.initializations
-        for game, setting in settings.items()
+    baseline = [*(name for name in evaluation.initializations if name == RANDOM)]
+    baseline += dict.fromkeys(evaluation.own_starts.values())  # which are random too
+    reference = RANDOM if baseline else evaluation.initializations[0]
+    baseline = baseline or [reference]
+    games = {
+        name: game
+        for name in evaluation.games
+        if (game := _game(evaluation, name, baseline)) is not None
     }
-    summary = Summary(evaluation=evaluation, settings=settings, agents=agents, aggregates={})
-    summary = replace(summary, aggregates=dict(_aggregates(summary)))
-    comparisons = tuple(_compare(_Pairs(summary, *both)) for both in _compared(summary))
-    summary = replace(summary, comparisons=comparisons)
-    return replace(summary, verdict=(*map(verdict_of, comparisons), *notes_of(summary)))
+    samples = {
+        name: {
+            game: _saved(found.runs[name], found)
+            for game, found in games.items()
+            if found.runs.get(name)
+        }
+        for name in evaluation.initializations
+        if name not in baseline
+    }
+    summary = Summary(
+        evaluation=evaluation,
+        reference=reference,
+        games=games,
+        comparisons=tuple(
+            _compare(evaluation, reference, games, name, of_games)
+            for name, of_games in samples.items()
+        ),
+        contrasts=tuple(_contrasts(samples)),
+        middles=dict(_middles(games, [reference, *samples])),
+    )
+    return replace(summary, verdict=(*map(verdict_of, summary.comparisons), *notes_of(summary)))
 
 
-def normalized_scores(
-    summary: Summary, initialization: str, measure: Measure, yardstick: Yardstick
-) -> dict[str, FloatArray]:
-    """Return normalised scores by game, [K, n] of K runs each.
-
-    Games without agents are missing, and with `human` those that have no such score.
-    """
-    found = {}
-    for game, setting in summary.settings.items():
-        scale = setting.scale_of(measure) if yardstick == "baseline" else setting.human
-        (scores,) = complete_pairs(summary.values(initialization, game, measure))
-        if scale is not None and scores.size:
-            found[game] = scale(scores)
-    return found
-
-
-def _setting(evaluation: EvaluationResults, game: str) -> GameSetting:
-    baseline = evaluation.of(evaluation.initializations[0], game)
-    first, final = _first_and_final(baseline, evaluation.agent_steps)
-    return GameSetting(
-        window=window_of(curve for curve in evaluation.curves if curve.game == game),
-        scale=reference_scale([curve.returns for curve in baseline]),
-        reward_scale=reference_scale([reward_rates(curve) for curve in baseline]),
-        human=human_scale(game),
-        level=first + LEVEL * (final - first) if final > first else math.nan,
+def _game(evaluation: EvaluationResults, name: str, baseline: Sequence[str]) -> Game | None:
+    """Return what agents did in a game; none without agents of the baseline."""
+    budget = evaluation.agent_steps
+    curves = {
+        (each, run): [
+            curve for curve in evaluation.of(each, name) if curve.run == run and not curve.restarted
+        ]
+        for each in evaluation.initializations
+        for run in range(len(evaluation.runs[each]))
+    }
+    reference = [curve for (each, _), of in curves.items() if each in baseline for curve in of]
+    if not reference:
+        return None
+    windows = windows_of(reference, budget)
+    measured = {key: measure(of, budget, windows) for key, of in curves.items() if of}
+    runs: dict[str, list[Agents]] = {}
+    for (each, _), agents in measured.items():
+        runs.setdefault(RANDOM if each in baseline and RANDOM in baseline else each, []).append(
+            agents
+        )
+    whole = pooled([agents for (each, _), agents in measured.items() if each in baseline])
+    return Game(
+        reference=make_reference(whole, budget, windows), runs=runs, human=human_scale(name)
     )
 
 
-def _first_and_final(curves: Sequence[LearningCurve], budget: int) -> tuple[float, float]:
-    """Agents' mean first and final performance, raw returns; NaN without episodes."""
-
-    def mean(performance: Callable[[LearningCurve, int], float]) -> float:
-        values = [performance(curve, budget) for curve in curves if len(curve.returns)]
-        return float(np.mean(values)) if values else math.nan
-
-    return mean(first_performance), mean(final_performance)
+def _saved(runs: Sequence[Agents], game: Game) -> Sampled:
+    statistic = partial(agent_steps_saved, budget=game.reference.budget)
+    return sample(statistic, runs, game.reference)
 
 
-def _aggregates(
-    summary: Summary,
-) -> Iterable[tuple[tuple[str, Measure, Yardstick], Aggregate]]:
-    # A human's score is a return, and nobody knows a human's reward per agent step.
-    kinds: list[tuple[Measure, Yardstick]]
-    kinds = [("area", "baseline"), ("final", "baseline"), ("final", "human")]
-    for name in summary.evaluation.initializations:
-        for kind in kinds:
-            by_game = normalized_scores(summary, name, *kind)
-            if by_game:
-                seed = derive_seed(0, Purpose.BOOTSTRAP, name, *kind)
-                middle = bootstrap(interquartile_mean, list(by_game.values()), seed=seed)
-                yield (
-                    (name, *kind),
-                    Aggregate(tuple(by_game), IntervalEstimate(*map(float, middle))),
-                )
-
-
-def _compared(summary: Summary) -> list[tuple[str, str]]:
-    """What is set against what: all against the reference, runs against their own starts."""
-    own_starts = summary.evaluation.own_starts
-    found = []
-    for name in summary.evaluation.initializations:
-        if name not in (summary.reference, *own_starts.values()):
-            found.append((name, summary.reference))
-        if own_starts.get(name, summary.reference) != summary.reference:
-            found.append((name, own_starts[name]))
-    return found
-
-
-def _compare(pairs: _Pairs) -> Comparison:
-    summary = pairs.summary
-    runs = summary.evaluation.runs
-    starts_at_random = pairs.reference in (RANDOM, *summary.evaluation.own_starts.values())
-    counts = pairs.counts()
-    ours, theirs = (
-        summary.aggregates.get((name, "area", "baseline")) for name in (pairs.name, pairs.reference)
-    )
+def _compare(
+    evaluation: EvaluationResults,
+    reference: str,
+    games: Mapping[str, Game],
+    name: str,
+    samples: Mapping[str, Sampled],
+) -> Comparison:
+    training = evaluation.training.get(name)
+    effects = {
+        game: _effect(games[game], name, each, None if training is None else game in training.games)
+        for game, each in samples.items()
+    }
+    scopes: dict[Scope, list[str]] = {"all": list(samples)}
+    seen = [game for game, effect in effects.items() if effect.seen]
+    if 0 < len(seen) < len(samples):
+        scopes |= {"seen": seen, "new": [game for game in samples if game not in seen]}
+    over = {scope: _over(of, effects, samples) for scope, of in scopes.items() if of}
     return Comparison(
-        initialization=pairs.name,
-        reference=pairs.reference,
-        runs=len(runs[pairs.name]),
-        reference_runs=None if starts_at_random else len(runs[pairs.reference]),
-        normalized_by=summary.reference,
-        pairs=counts,
-        games={game: pairs.differences([game], scaled=False) for game in counts},
-        over_games=pairs.differences(list(counts), scaled=True) if counts else None,
-        final_margin=pairs.margin(),
-        middle=ours and ours.interquartile_mean,
-        reference_middle=theirs and theirs.interquartile_mean,
+        initialization=name,
+        reference=reference,
+        runs=len(evaluation.runs[name]),
+        trained=None if training is None else training.agent_steps,
+        games=effects,
+        over=over,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    summary: Summary
-    name: str
-    reference: str
+def _over(
+    games: Sequence[str], effects: Mapping[str, Effect], samples: Mapping[str, Sampled]
+) -> Saved:
+    """Return the mean over games with a gain or without: none is chosen by how it came out."""
+    known = [game for game in games if math.isfinite(samples[game].value)]
+    if not known:
+        nothing = IntervalEstimate(math.nan, -math.inf, math.inf)
+        return Saved((), nothing, math.nan, 1.0)
+    return Saved(
+        games=tuple(known),
+        saved=_interval([samples[game] for game in known]),
+        most=float(np.mean([effects[game].most for game in known])),
+        sign_flip=sign_flip_test([samples[game].value for game in known]),
+    )
 
-    def values(self, game: str, of: Measure) -> list[FloatArray]:
-        """Return a measure's values, ours and theirs, [K, n] each."""
-        return complete_pairs(
-            *(self.summary.values(name, game, of) for name in (self.name, self.reference))
-        )
 
-    def counts(self) -> Mapping[str, int]:
-        counts = {game: self.values(game, "area")[0].shape[1] for game in self.summary.settings}
-        return {game: count for game, count in counts.items() if count}
+def _interval(samples: Sequence[Sampled], minus: Sequence[Sampled] = ()) -> IntervalEstimate:
+    """Return the mean's interval: infinite while some games lack runs."""
+    for side in (samples, minus):
+        if len({len(one.left_out) for one in side}) > 1:
+            samples = [replace(one, agents=0) for one in samples]
+    return sampled_interval(samples, minus)
 
-    def differences(self, games: Sequence[str], *, scaled: bool) -> Differences:
-        """Return ours less theirs over games, raw or in the reference's deviations."""
-        sides = zip(*(self.values(game, "area") for game in games), strict=True)
-        seed = derive_seed(0, Purpose.BOOTSTRAP, self.name, self.reference, *games)
-        improvement = bootstrap(probability_of_improvement, *sides, seed=seed, bounds=(0.0, 1.0))
-        return Differences(
-            area=self.difference(games, "area", scaled=scaled),
-            gain=self.gain(games),
-            final=self.difference(games, "final", scaled=scaled),
-            drawdown=self.difference(games, "drawdown", scaled=scaled),
-            improvement=IntervalEstimate(*map(float, improvement)),
-        )
 
-    def difference(
-        self, games: Sequence[str], of: Measure, *, scaled: bool
-    ) -> IntervalEstimate | None:
-        strata = []
-        for game in games:
-            ours, theirs = self.values(game, of)
-            scale = self.summary.settings[game].scale_of(of) if scaled else RAW
-            if ours.size and scale is not None:
-                strata.append((ours / scale.unit, theirs / scale.unit))
-        return self.mean(strata) if strata else None
+def _effect(game: Game, name: str, saved: Sampled, seen: bool | None) -> Effect:
+    runs, reference = game.runs[name], game.reference
+    area_log_ratio = sampled_interval([sample(_area_log_ratio, runs, reference)])
+    return Effect(
+        reference=reference,
+        seen=seen,
+        saved=sampled_interval([saved]),
+        most=most_that_can_be_saved(reference),
+        speed_ups={share: speed_up(runs, reference, share) for share in SHARES}
+        if reference.verdict == "sound"
+        else {},
+        final=_own_final(runs, reference),
+        final_difference=sampled_interval([sample(_final_difference, runs, reference)]),
+        first_difference=sampled_interval([sample(_first_difference, runs, reference)]),
+        area_log_ratio=area_log_ratio if math.isfinite(area_log_ratio.value) else None,
+        rate=float(np.mean([agents.rates.mean() for agents in runs])),
+        improvement=_improvement(runs, reference, name),
+    )
 
-    def gain(self, games: Sequence[str]) -> IntervalEstimate | None:
-        strata = []
-        for game in games:
-            ours, theirs = self.values(game, "area")
-            if self.can_lose(game) or theirs.mean() <= 0:
-                return None
-            strata.append(relative_gains(ours, theirs))
-        return self.mean(strata)
 
-    def can_lose(self, game: str) -> bool:
-        """Whether anything is negative, so that 0 is no natural beginning."""
-        return any(
-            min(curve.returns.min(initial=0.0), curve.rewards.min(initial=0.0)) < 0
-            for name in (self.name, self.reference)
-            for curve in self.summary.evaluation.of(name, game)
-        )
+def _final_difference(ours: Means, theirs: Means) -> float:
+    return ours.final - theirs.final
 
-    def margin(self) -> float:
-        """Return a share of the reference's gain (0 where it lost), in deviations, over games."""
-        gains = []
-        evaluation = self.summary.evaluation
-        for game, setting in self.summary.settings.items():
-            if self.values(game, "final")[0].size and setting.scale is not None:
-                curves = evaluation.of(self.reference, game)
-                first, final = _first_and_final(curves, evaluation.agent_steps)
-                gains.append(max(final - first, 0.0) / setting.scale.unit)
-        return NON_INFERIORITY * float(np.mean(gains)) if gains else 0.0
 
-    def mean(self, strata: Sequence[Sequence[FloatArray]]) -> IntervalEstimate:
-        evaluation = self.summary.evaluation
-        own = evaluation.own_starts.get(self.name) == self.reference
-        if own or 1 in (len(evaluation.runs[name]) for name in (self.name, self.reference)):
-            # Each run of ours has one agent of theirs a seed: their only one, or its own.
-            return runs_by_agents_interval([ours - theirs for ours, theirs in strata])
-        ours, theirs = zip(*strata, strict=True)
-        return runs_by_agents_interval(ours, [-values for values in theirs])
+def _first_difference(ours: Means, theirs: Means) -> float:
+    return ours.first - theirs.first
+
+
+def _area_log_ratio(ours: Means, theirs: Means) -> float:
+    known = np.isfinite(ours.curve) & np.isfinite(theirs.curve)
+    areas = [float(np.mean(each.curve[known])) if known.any() else 0.0 for each in (ours, theirs)]
+    return math.log(areas[0] / areas[1]) if min(areas) > 0 else math.nan
+
+
+def _own_final(runs: Sequence[Agents], reference: Reference) -> IntervalEstimate:
+    found = sample(lambda ours, _: ours.final, runs, reference)
+    return sampled_interval([replace(found, reference_left_out=np.array([]))])
+
+
+def _improvement(runs: Sequence[Agents], reference: Reference, name: str) -> IntervalEstimate:
+    ours, theirs = _areas(runs), _areas([reference.agents])
+    if not (ours.size and theirs.size):
+        return IntervalEstimate(math.nan, 0.0, 1.0)
+    found = bootstrap(
+        probability_of_improvement,
+        [ours],
+        [theirs],
+        seed=derive_seed(0, Purpose.BOOTSTRAP, name, "improvement"),
+        resamples=RESAMPLES,
+        bounds=(0.0, 1.0),
+    )
+    return IntervalEstimate(*map(float, found))
+
+
+def _areas(runs: Sequence[Agents]) -> np.ndarray:
+    """Return the areas of runs' agents, [R, A]; all as those of one run if runs differ in A."""
+    found = [agents.areas[np.isfinite(agents.areas)] for agents in runs]
+    if len({len(each) for each in found}) > 1:
+        return np.concatenate(found)
+    return np.squeeze(np.array(found), axis=0) if len(found) == 1 else np.array(found)
+
+
+def _contrasts(samples: Mapping[str, Mapping[str, Sampled]]) -> Iterable[Contrast]:
+    for ours, theirs in itertools.combinations(samples, 2):
+        games = [game for game in samples[ours] if game in samples[theirs]]
+        known = [
+            game
+            for game in games
+            if math.isfinite(samples[ours][game].value + samples[theirs][game].value)
+        ]
+        if known:
+            sides = ([samples[name][game] for game in known] for name in (ours, theirs))
+            yield Contrast(ours, theirs, _interval(*sides))
+
+
+def _middles(
+    games: Mapping[str, Game], names: Sequence[str]
+) -> Iterable[tuple[str, IntervalEstimate]]:
+    for name in names:
+        strata = [
+            game.scale(areas)
+            for game in games.values()
+            if game.scale is not None and (areas := _areas(game.runs.get(name, []) or [])).size
+        ]
+        if strata:
+            seed = derive_seed(0, Purpose.BOOTSTRAP, name, "middle")
+            found = bootstrap(
+                interquartile_mean,
+                strata,
+                seed=seed,
+                resamples=RESAMPLES,
+                bounds=(-math.inf, math.inf),
+            )
+            yield name, IntervalEstimate(*map(float, found))

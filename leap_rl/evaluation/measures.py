@@ -1,148 +1,196 @@
-"""Measures of one agent's learning: how high, how fast, how steadily.
+"""Learning curves of agents, and what is measured of them.
 
-The area is that under the rate of raw rewards, and does not depend on when episodes end. The other
-measures are of the curve of returns: their moving mean over episodes in the order of their ends,
-"scores are reported as moving average over 500 episodes" (the paper, figure of the appendix on
-Atari). It is a step function of agent steps: from the end of an episode on it is the mean of the
-last `window` episodes, of fewer at the start. Measures are NaN with too few episodes.
+All is of raw returns by agent steps. An agent's curve is a centred moving mean over agent steps:
+one over so many episodes would lag where episodes are long, and flatter curves that fall. It is
+unknown before the first episode has ended, and never filled backwards.
 
-Dimensions: E episodes of an agent, R intervals, T points of a grid.
+Dimensions: E episodes of an agent, G points of a grid, A agents of a run, R runs.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import FloatArray
 from leap_rl.training.rounds.validation import RATE_UNIT
 
-PAPER_WINDOW = 500
-"""Episodes of the paper's moving mean."""
-WINDOW_SHARE = 0.1
-"""The largest part of an agent's episodes that a window takes."""
-GRID_POINTS = 200
-END_SHARE = 0.1
-"""The part of the budget at its start and its end that the first and final performance are of."""
+GRID_POINTS: Final = 200
+HALF_WINDOW: Final = 1 / 20
+"""Of the budget: what a point of a curve is the mean over, to either side."""
+PARTS: Final = 40
+"""Of the budget: first and final returns are of whole parts, so that their edges are exact."""
+LEAST_PARTS: Final = 4
+"""A tenth of the budget at its start, and one at its end."""
+MOST_PARTS: Final = 20
+LEAST_EPISODES: Final = 10
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AgentMeasures:
-    """One agent's measures."""
+class Windows(NamedTuple):
+    """Where first and final returns are taken, in agent steps: up to, and after."""
 
-    curve: LearningCurve
-    area: float
-    """Raw reward per 1,000 agent steps."""
+    first: float
     final: float
-    """A raw return."""
-    drawdown: float
-    """A share of what had been gained."""
-    agent_steps_to_level: float
-    """Infinite where the level was not reached, NaN where the game has none."""
+    found: bool = True
+    """Whether every agent has `LEAST_EPISODES` in both."""
 
 
-def window_of(curves: Iterable[LearningCurve]) -> int:
-    """Return the window in episodes: the paper's 500, or a tenth of the median agent's if less."""
-    episodes = [len(curve.returns) for curve in curves]
-    median = float(np.median(episodes)) if episodes else 0.0
-    return max(1, min(PAPER_WINDOW, round(WINDOW_SHARE * median)))
+def grid(budget: int) -> FloatArray:
+    """Return equally spaced agent steps, the last at the end of the budget, [G]."""
+    return np.linspace(budget / GRID_POINTS, budget, GRID_POINTS, dtype=np.float64)
 
 
-def moving_mean(returns: FloatArray, window: int) -> FloatArray:
-    """Return the mean of each return and the `window` − 1 before it, [E]; of fewer at the start."""
-    sums = np.concatenate([[0.0], np.cumsum(returns, dtype=np.float64)])
-    ends = np.arange(1, len(returns) + 1)
-    starts = np.maximum(ends - window, 0)
-    return np.asarray((sums[ends] - sums[starts]) / (ends - starts), dtype=np.float64)
+def smoothed(curve: LearningCurve, budget: int) -> tuple[FloatArray, FloatArray]:
+    """Return an agent's curve, [G], and its variance that the choice of episodes makes, [G].
 
-
-def grid(budget: int) -> NDArray[np.int64]:
-    """Return equally spaced agent steps, the last at the end of the budget, [T]."""
-    return np.round(np.linspace(budget / GRID_POINTS, budget, GRID_POINTS)).astype(np.int64)
-
-
-def on_grid(curve: LearningCurve, agent_steps: NDArray[np.int64], window: int) -> FloatArray:
-    """Return the curve at agent steps, [T]: NaN before the first episode ended."""
-    means = moving_mean(curve.returns, window)
-    newest = np.searchsorted(curve.agent_steps, agent_steps, side="right")
-    return np.concatenate([[np.nan], means])[newest]
-
-
-def reward_rates(curve: LearningCurve) -> FloatArray:
-    """Return the raw reward per 1,000 agent steps in each interval, [R]."""
-    return RATE_UNIT * curve.rewards / np.diff(curve.interval_ends, prepend=0)
-
-
-def area(curve: LearningCurve, budget: int) -> float:
-    """Return the area under the reward rates by the budget: raw reward per 1,000 agent steps."""
-    return float(RATE_UNIT * np.sum(curve.rewards) / budget)
-
-
-def final_performance(curve: LearningCurve, budget: int) -> float:
-    """Return the mean return of episodes that ended in the last tenth, or of the last."""
-    return _mean_of(curve, curve.agent_steps > (1 - END_SHARE) * budget, otherwise=-1)
-
-
-def first_performance(curve: LearningCurve, budget: int) -> float:
-    """Return the mean return of episodes that ended in the first tenth, or of the first."""
-    return _mean_of(curve, curve.agent_steps <= END_SHARE * budget, otherwise=0)
-
-
-def _mean_of(curve: LearningCurve, chosen: NDArray[np.bool_], *, otherwise: int) -> float:
-    """Return the chosen episodes' mean return, else one episode's; NaN without episodes."""
+    At a point it is the mean return of the episodes that ended within `HALF_WINDOW` of it, between
+    such points a straight line, NaN before the first end. The variance is that of those returns
+    over their number, NaN for fewer than two.
+    """
+    points, half = grid(budget), HALF_WINDOW * budget
+    nothing = np.full(GRID_POINTS, np.nan)
     if not len(curve.returns):
-        return math.nan
-    return float(np.mean(curve.returns[chosen]) if chosen.any() else curve.returns[otherwise])
-
-
-def agent_steps_to(curve: LearningCurve, level: float, window: int) -> float:
-    """Return the agent steps after which the curve is at a level; infinite if it never is.
-
-    Only means over a full window count. NaN for a level that is NaN.
-    """
-    if math.isnan(level):
-        return math.nan
-    there = np.flatnonzero(_full_means(curve, window) >= level)
-    return float(curve.agent_steps[there[0] + window - 1]) if len(there) else math.inf
-
-
-def drawdown(curve: LearningCurve, budget: int, window: int) -> float:
-    """Return the share of the gain that is lost, on the mean over agent steps.
-
-    With the curve m, its best so far M and its beginning m₀ it is ∫ (M − m) / ∫ (M − m₀): 0 for an
-    agent that never loses what it has learned. After Chan et al. 2020, "Measuring the Reliability
-    of Reinforcement Learning Algorithms", whose drawdowns are means of the worst ones in raw
-    returns. Only means over a full window count; NaN where there is none.
-    """
-    means = _full_means(curve, window)
-    if not len(means):
-        return math.nan
-    best = np.maximum.accumulate(means)
-    starts = curve.agent_steps[window - 1 :]
-    spans = np.append(starts[1:], budget) - starts
-    lost = float(np.sum((best - means) * spans))
-    gained = float(np.sum((best - means[0]) * spans))
-    if gained > 0:
-        return lost / gained
-    return 1.0 if lost > 0 else 0.0
-
-
-def measure(curve: LearningCurve, *, budget: int, window: int, level: float) -> AgentMeasures:
-    """Return an agent's measures, with its budget in agent steps and the window in episodes."""
-    return AgentMeasures(
-        curve=curve,
-        area=area(curve, budget),
-        final=final_performance(curve, budget),
-        drawdown=drawdown(curve, budget, window),
-        agent_steps_to_level=agent_steps_to(curve, level, window),
+        return nothing, nothing
+    ends = curve.agent_steps
+    start = np.searchsorted(ends, points - half, side="left")
+    stop = np.searchsorted(ends, points + half, side="right")
+    counts = stop - start
+    # Around their mean, or rounding would drown the variance of large returns.
+    centre = float(curve.returns.mean())
+    offsets = curve.returns - centre
+    sums, squares = (np.concatenate([[0.0], np.cumsum(offsets**power)]) for power in (1, 2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = (sums[stop] - sums[start]) / counts
+        spread = (squares[stop] - squares[start] - counts * means**2) / (counts - 1) / counts
+    there = counts > 0
+    values = centre + np.interp(points, points[there], means[there]) if there.any() else nothing
+    known = points >= ends[0]
+    return (
+        np.where(known, values, np.nan),
+        np.where(known & (counts > 1), np.maximum(spread, 0.0), np.nan),
     )
 
 
-def _full_means(curve: LearningCurve, window: int) -> FloatArray:
-    """Return the moving means over a full window, [E − window + 1] or none."""
-    return moving_mean(curve.returns, window)[window - 1 :]
+def windows_of(curves: Sequence[LearningCurve], budget: int) -> Windows:
+    """Return the first and last tenth of the budget, widened until every agent has episodes there.
+
+    Agents that never end an episode do not count.
+    """
+    ends = [curve.agent_steps for curve in curves if len(curve.returns)]
+
+    def enough(parts: int, *, final: bool) -> bool:
+        edge = budget * (PARTS - parts if final else parts) / PARTS
+        before = [int(np.searchsorted(each, edge, side="right")) for each in ends]
+        inside = [len(each) - n if final else n for each, n in zip(ends, before, strict=True)]
+        return min(inside, default=0) >= LEAST_EPISODES
+
+    widths = range(LEAST_PARTS, MOST_PARTS + 1)
+    first, last = (
+        next((parts for parts in widths if enough(parts, final=final)), None)
+        for final in (False, True)
+    )
+    return Windows(
+        first=budget * (first or MOST_PARTS) / PARTS,
+        final=budget * (PARTS - (last or MOST_PARTS)) / PARTS,
+        found=first is not None and last is not None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Agents:
+    """What is measured of the agents of one run in one game."""
+
+    curves: FloatArray
+    """[A, G]."""
+    variances: FloatArray
+    """Of the curves, from their episodes, [A, G]."""
+    first: FloatArray
+    """Mean returns in the first window, [A]; NaN without an episode."""
+    final: FloatArray
+    """The same in the final window, [A]."""
+    rates: FloatArray
+    """Raw reward per 1,000 agent steps, in unfinished episodes too, [A]."""
+
+    def __len__(self) -> int:
+        return len(self.rates)
+
+    def without(self, agent: int) -> Agents:
+        """Return all but one agent."""
+        names = ("curves", "variances", "first", "final", "rates")
+        return replace(self, **{n: np.delete(getattr(self, n), agent, axis=0) for n in names})
+
+    @property
+    def areas(self) -> FloatArray:
+        """Each agent's mean return over the budget, from its first episode's end on, [A]."""
+        return mean_over(self.curves, axis=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Means:
+    """Means over the agents of runs, in which each run counts the same."""
+
+    curve: FloatArray
+    """[G]; known where every agent is that ever ends an episode."""
+    first: float
+    final: float
+    rate: float
+
+
+def measure(curves: Sequence[LearningCurve], budget: int, windows: Windows) -> Agents:
+    """Measure the agents of one run in one game."""
+    pairs = [smoothed(curve, budget) for curve in curves]
+    values, variances = (
+        np.array([pair[which] for pair in pairs]).reshape(-1, GRID_POINTS) for which in (0, 1)
+    )
+    return Agents(
+        curves=values,
+        variances=variances,
+        first=np.array([_mean_return(curve, -1, windows.first) for curve in curves]),
+        final=np.array([_mean_return(curve, windows.final, budget) for curve in curves]),
+        rates=np.array([RATE_UNIT * float(np.sum(each.rewards)) / budget for each in curves]),
+    )
+
+
+def means_of(runs: Sequence[Agents]) -> Means:
+    """Return the means over runs of the means over each one's agents."""
+    return Means(
+        curve=np.mean([mean_curve(agents.curves) for agents in runs], axis=0),
+        first=float(np.mean([mean_over(agents.first) for agents in runs])),
+        final=float(np.mean([mean_over(agents.final) for agents in runs])),
+        rate=float(np.mean([mean_over(agents.rates) for agents in runs])),
+    )
+
+
+def pooled(runs: Sequence[Agents]) -> Agents:
+    """Return the agents of several runs as those of one."""
+    names = ("curves", "variances", "first", "final", "rates")
+    return Agents(**{n: np.concatenate([getattr(each, n) for each in runs]) for n in names})
+
+
+def mean_curve(curves: FloatArray) -> FloatArray:
+    """Return the mean of curves [A, G] where all are known that ever are, [G]."""
+    ever = curves[np.isfinite(curves).any(axis=1)]
+    return ever.mean(axis=0) if len(ever) else np.full(curves.shape[1], np.nan)
+
+
+def mean_over(values: FloatArray, axis: int = 0) -> FloatArray:
+    """Return the mean of what is known; NaN where nothing is."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0.0).sum(axis=axis) / known.sum(axis=axis))
+
+
+def _mean_return(curve: LearningCurve, after: float, until: float) -> float:
+    """Return the mean return of the episodes that ended there, else of the one before or after."""
+    if not len(curve.returns):
+        return float("nan")
+    start = int(np.searchsorted(curve.agent_steps, after, side="right"))
+    stop = int(np.searchsorted(curve.agent_steps, until, side="right"))
+    if start == stop:
+        start = min(max(start - 1, 0), len(curve.returns) - 1)
+        stop = start + 1
+    return float(curve.returns[start:stop].mean())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -63,6 +63,10 @@ class Panel:
     y_label: str
     log_y: bool = False
     title: str = ""
+    level: float | None = None
+    """Where a line stands that curves are to reach."""
+    marks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Points of lines, by label or group, that a cross marks."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -90,6 +94,10 @@ class Panel:
             )
             if line.low is not None and line.high is not None:
                 axis.fill_between(line.x, line.low, line.high, color=color, alpha=0.18, linewidth=0)
+        if self.level is not None:
+            axis.axhline(self.level, color="black", linewidth=0.9, linestyle="--")
+        for label, (x, y) in self.marks.items():
+            axis.plot([x], [y], marker="X", color=colors[label][0], markersize=8, zorder=3)
         axis.set(xlabel=self.x_label, ylabel=self.y_label)
         if self.log_y:
             axis.set_yscale("log")

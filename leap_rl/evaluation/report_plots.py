@@ -22,46 +22,33 @@ class Plot(NamedTuple):
 
 
 EVALUATION = {
-    "rewards": Plot(
-        transfer_plots.reward_panels,
-        3,
-        "Rewards",
-        "Mean raw reward per 1,000 agent steps by game, of episodes that never ended too: the area "
-        "is that under these lines. Bands are two standard deviations over agents to each side.",
-    ),
     "curves": Plot(
-        transfer_plots.mean_panels,
+        transfer_plots.curve_panels,
         3,
         "Learning curves",
-        "Mean score over agents by game, in deviations of the reference's episodes; bands are two "
-        "standard deviations over seeds to each side, as in the paper's figures.",
+        "Mean return of agents by agent steps. The dashed line is half of what agents from random "
+        "starts gain, and crosses mark where each curve reaches it. Bands are 95 % bootstrap "
+        "intervals of the mean, over runs where there are several, else over agents.",
     ),
-    "differences": Plot(
-        transfer_plots.difference_panels,
-        3,
-        "Differences from the reference",
-        "Differences of pairs, which share everything but where their encoders start, with 95 % "
-        "intervals over seeds, and over runs where there are several: an interval that leaves out "
-        "0 is more than chance explains.",
-    ),
-    "scores": Plot(
-        transfer_plots.score_panels,
+    "saved": Plot(
+        transfer_plots.saved_panels,
         2,
-        "Scores over all games",
-        "Interquartile means over games, runs and seeds with stratified bootstrap intervals.",
+        "Agent steps saved",
+        "By game and over all, with 95 % intervals, as a share of an agent's budget: right of the "
+        "dashed line agents learn sooner than from a random start, left of it later.",
     ),
-    "profile": Plot(
-        transfer_plots.profile_panels,
-        2,
-        "Performance profile",
-        "The share of agents whose final score is above each value. Higher is better; where two "
-        "profiles cross, neither initialization is better throughout.",
-    ),
-    "seeds": Plot(
+    "agents": Plot(
         transfer_plots.agent_panels,
         3,
         "Every agent",
-        "The raw score of each agent: what the means above are made of.",
+        "The return of each agent: what the means above are made of.",
+    ),
+    "profile": Plot(
+        transfer_plots.profile_panels,
+        1,
+        "Performance profile",
+        "The share of agents whose final return is above each value. Where two profiles cross, "
+        "neither initialization is better throughout.",
     ),
 }
 META_RUN = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import CurvePoint
-from leap_rl.training.rounds.evaluation_slots import REWARDS, agents_of, reward_intervals
+from leap_rl.training.rounds.evaluation_slots import RANDOM, REWARDS, agents_of, reward_intervals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -39,6 +39,16 @@ class LearningCurve:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """What made the initializations of a method's runs."""
+
+    agent_steps: float
+    """Of one run, all its agents together; the mean over runs."""
+    games: tuple[str, ...]
+    """That its agents learned."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationResults:
     """The finished agents of an evaluation."""
 
@@ -54,10 +64,19 @@ class EvaluationResults:
     agent_steps: int
     curves: tuple[LearningCurve, ...]
     """Of finished agents, in the order of initializations, games, runs and seeds."""
+    training: Mapping[str, Training] = field(default_factory=dict)
+    """By initialization, where it is known."""
+    random_agents: int | None = None
+    """Agents from random starts in each game, if not as many as of each run."""
 
     @property
     def agents(self) -> int:
-        return sum(map(len, self.runs.values())) * len(self.games) * self.agents_per_game
+        """How many there are once all are finished."""
+        each = {RANDOM: self.random_agents} if self.random_agents else {}
+        agents = (
+            len(runs) * each.get(name, self.agents_per_game) for name, runs in self.runs.items()
+        )
+        return sum(agents) * len(self.games)
 
     @property
     def complete(self) -> bool:
@@ -103,6 +122,10 @@ def read_evaluation(folder: RunFolder) -> EvaluationResults:
         agents_per_game=described["seeds"],
         agent_steps=described["agent_steps"],
         curves=tuple(curves),
+        training={
+            name: Training(agent_steps=each["agent_steps"], games=tuple(each["games"]))
+            for name, each in described.get("training", {}).items()
+        },
     )
 
 

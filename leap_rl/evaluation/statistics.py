@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,6 +34,12 @@ RESAMPLES = 10_000
 ENOUGH_PAIRS = 6
 """The fewest pairs of which chance alone puts all on one side in less than 5 % of the cases:
 2 · 0.5⁶ = 3 %."""
+
+LEAST_AGENTS = 3
+"""Of a run, for an interval."""
+LEAST_REFERENCE = 5
+"""Agents of the reference, for an interval."""
+MOST_EXACT_FLIPS = 16
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Strata: TypeAlias = Sequence[FloatArray]
@@ -123,6 +130,94 @@ def runs_by_agents_interval(*sides: Strata) -> IntervalEstimate:
     ]
     half = math.hypot(*((part.high - part.low) / 2 for part in [over_seeds, *over_runs]))
     return IntervalEstimate(over_seeds.value, over_seeds.value - half, over_seeds.value + half)
+
+
+class Variance(NamedTuple):
+    """Of an estimate, from one source of chance, with its degrees of freedom."""
+
+    value: float
+    degrees: float
+
+
+def jackknife(left_out: FloatArray) -> Variance:
+    """Return a statistic's variance from its values with each of n parts left out, [n].
+
+    V = (n − 1)/n Σ (x₍₋ⱼ₎ − mean)², the jackknife (Efron and Stein 1981).
+    """
+    parts = len(left_out)
+    return Variance((parts - 1) * float(np.var(left_out)), parts - 1)
+
+
+def welch_interval(value: float, variances: Sequence[Variance]) -> IntervalEstimate:
+    """Return Student's interval of an estimate whose variances add up.
+
+    The degrees of freedom are Welch's and Satterthwaite's: (Σ V)² / Σ V²/ν. Without a degree of
+    freedom, or a variance that is known, the interval is infinitely wide.
+    """
+    if not variances or any(not (each.degrees > 0 and each.value >= 0) for each in variances):
+        return IntervalEstimate(value, -math.inf, math.inf)
+    whole = sum(each.value for each in variances)
+    if whole == 0:
+        return IntervalEstimate(value, value, value)
+    degrees = whole**2 / sum(each.value**2 / each.degrees for each in variances)
+    half = _student(degrees) * math.sqrt(whole)
+    return IntervalEstimate(value, value - half, value + half)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampled:
+    """A statistic of runs in one game, measured against n agents of a reference."""
+
+    value: float
+    left_out: FloatArray
+    """With each of R runs left out, [R]; of a single run, with each of its agents left out."""
+    reference_left_out: FloatArray
+    """With each of the reference's agents left out, [n]; empty if it needs no reference."""
+    agents: int
+    """The fewest of a run."""
+
+
+def sampled_interval(samples: Sequence[Sampled], minus: Sequence[Sampled] = ()) -> IntervalEstimate:
+    """Return the mean over games of a statistic, less another's, and its 95 % interval.
+
+    Its variance is the jackknife's over runs, each left out of all games at once, and over the
+    agents of the reference, whose error all runs share. A single run's agents stand in for runs:
+    the interval then speaks of this run alone. With fewer than `LEAST_AGENTS` of a run or
+    `LEAST_REFERENCE` of the reference there is no interval.
+
+    Args:
+        samples: Of each game, of the same runs.
+        minus: The same of other runs, measured against the same agents.
+    """
+    sides = [side for side in (samples, minus) if side]
+    means = [float(np.mean([one.value for one in side])) for side in sides]
+    value = means[0] - sum(means[1:])
+    every = [one for side in sides for one in side]
+    referred = [len(one.reference_left_out) for one in every]
+    if min(one.agents for one in every) < LEAST_AGENTS or 0 < min(referred) < LEAST_REFERENCE:
+        return IntervalEstimate(value, -math.inf, math.inf)
+    variances = [jackknife(np.mean([one.left_out for one in side], axis=0)) for side in sides]
+    if all(referred):
+        for number, one in enumerate(samples):
+            other = minus[number].reference_left_out if minus else 0.0
+            part = jackknife(one.reference_left_out - other)
+            variances.append(Variance(part.value / len(samples) ** 2, part.degrees))
+    return welch_interval(value, variances)
+
+
+def sign_flip_test(values: Sequence[float]) -> float:
+    """Return how often chance signs make a mean at least as far from 0, of both signs' 2^M.
+
+    Fisher's randomisation test of M values that would be symmetric around 0. More than
+    `MOST_EXACT_FLIPS` values are flipped at random, 100,000 times.
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if len(found) <= MOST_EXACT_FLIPS:
+        signs = 1 - 2 * ((np.arange(2 ** len(found))[:, None] >> np.arange(len(found))) & 1)
+    else:
+        signs = np.random.default_rng(0).choice([-1, 1], size=(100_000, len(found)))
+    extreme = np.abs(signs @ found) >= abs(found.sum()) * (1 - 1e-12)
+    return float(np.mean(extreme))
 
 
 def relative_gains(ours: FloatArray, theirs: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,8 +1,4 @@
-"""An evaluation's summary, as plain data: `comparison.py` computes it.
-
-Over games each game counts the same; a pair is two agents of the same game and seed, one of them of
-the reference. The area is raw reward per 1,000 agent steps, the final performance a raw return.
-"""
+"""An evaluation's summary, as plain data: `comparison.py` computes it."""
 
 from __future__ import annotations
 
@@ -10,55 +6,67 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
-from leap_rl.evaluation.measures import AgentMeasures
-from leap_rl.evaluation.normalization import RAW, Scale
+from leap_rl.evaluation.measures import Agents
+from leap_rl.evaluation.normalization import Scale
 from leap_rl.evaluation.results import EvaluationResults
-from leap_rl.evaluation.statistics import FloatArray, IntervalEstimate
-from leap_rl.training.rounds.evaluation_slots import RANDOM
+from leap_rl.evaluation.savings import Reference, SpeedUp
+from leap_rl.evaluation.statistics import IntervalEstimate
 
-Measure: TypeAlias = Literal["area", "final", "drawdown"]
-Yardstick: TypeAlias = Literal["baseline", "human"]
-"""What scores are normalised by: the reference's agents, or random play and a human."""
+Scope: TypeAlias = Literal["all", "seen", "new"]
+"""Games that a mean is over: all, or those that meta-training saw, or those that it did not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GameSetting:
-    """How a game's agents are measured."""
+class Game:
+    """What agents did in a game."""
 
-    window: int
-    """Episodes of the moving mean."""
-    scale: Scale | None
-    """Of the returns of the reference's episodes; none before one has ended."""
-    reward_scale: Scale | None
-    """Of the reward rates of the reference's intervals; none before an agent is finished."""
+    reference: Reference
+    runs: Mapping[str, Sequence[Agents]]
+    """By initialization, of each of its runs that has finished agents."""
     human: Scale | None
     """Of returns."""
-    level: float
-    """The return to be reached; NaN where the reference does not improve."""
 
-    def scale_of(self, measure: Measure) -> Scale | None:
-        """Return the reference's scale for a measure; a drawdown is a share already."""
-        return {"area": self.reward_scale, "final": self.scale, "drawdown": RAW}[measure]
+    @property
+    def scale(self) -> Scale | None:
+        """The scale on which the reference begins at 0 and ends at 1; none without a gain."""
+        means = self.reference.means
+        return Scale(means.first, means.final - means.first) if self.reference.learns else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Differences:
-    """Ours less the reference's: raw in one game; over games in the reference's deviations.
+class Effect:
+    """What an initialization does in a game, against the reference."""
 
-    None where no pair has the measure.
-    """
-
-    area: IntervalEstimate | None
-    gain: IntervalEstimate | None
-    """The area's, as a share of the reference's; none where rewards can be negative or its area is
-    0 in a game."""
-    final: IntervalEstimate | None
-    drawdown: IntervalEstimate | None
-    """A share of what had been gained; below 0 is steadier."""
+    reference: Reference
+    seen: bool | None
+    """Whether its meta-training saw the game; none where that is not known."""
+    saved: IntervalEstimate
+    """Agent steps; NaN where the reference gains nothing at all."""
+    most: float
+    """The most agent steps that any start could save."""
+    speed_ups: Mapping[float, SpeedUp | None]
+    """By the share of the reference's gain; empty where the reference is not sound."""
+    final: IntervalEstimate
+    """Return."""
+    final_difference: IntervalEstimate
+    first_difference: IntervalEstimate
+    """Of the first returns: the jumpstart."""
+    area_log_ratio: IntervalEstimate | None
+    """Of the areas under the curves of returns; none where one is not above 0."""
+    rate: float
+    """Raw reward per 1,000 agent steps."""
     improvement: IntervalEstimate
-    """Probability that one of our agents has the larger area."""
+    """Probability that an agent of ours has a larger area than one of the reference."""
+
+
+class Saved(NamedTuple):
+    """The mean over games of the agent steps that are saved."""
+
+    games: tuple[str, ...]
+    saved: IntervalEstimate
+    most: float
+    sign_flip: float
+    """How often chance signs make a mean over games so far from 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,37 +75,32 @@ class Comparison:
 
     initialization: str
     reference: str
+    """Its name."""
     runs: int
     """Meta-training runs of the initialization."""
-    reference_runs: int | None
-    """None where the reference's agents start at random: the baseline, or the runs' own starts."""
-    normalized_by: str
-    """The initialization whose standard deviations are the unit of differences over games."""
-    pairs: Mapping[str, int]
-    """Pairs of agents a run, by game; games without any are missing."""
-    games: Mapping[str, Differences]
-    """By game, those with a pair."""
-    over_games: Differences | None
-    """None without pairs."""
-    final_margin: float
-    """The final performance is not inferior if it is at most this much below the reference's, in
-    its deviations; 0 where the reference gained nothing in any game."""
-    middle: IntervalEstimate | None
-    """Interquartile mean of our normalised areas."""
-    reference_middle: IntervalEstimate | None
+    trained: float | None
+    """Agent steps of a run's meta-training, if they are known."""
+    games: Mapping[str, Effect]
+    """By game, those with agents of both."""
+    over: Mapping[Scope, Saved]
+    """Means over games; "seen" and "new" where there are both. Empty without agents."""
 
-    @property
-    def primary_effect(self) -> IntervalEstimate | None:
-        """The effect that the verdict judges: the area's gain or, without one, its difference."""
-        return None if self.over_games is None else self.over_games.gain or self.over_games.area
+    def pays_from(self, saved: IntervalEstimate) -> tuple[float, float, float] | None:
+        """Return after how many new tasks meta-training has paid: estimate, least and most.
+
+        None where it is not known to pay.
+        """
+        if not self.trained or not 0 < saved.low < float("inf"):
+            return None
+        return self.trained / saved.value, self.trained / saved.high, self.trained / saved.low
 
 
-class Aggregate(NamedTuple):
-    """An initialization's score over games."""
+class Contrast(NamedTuple):
+    """Two initializations against each other, over all games."""
 
-    games: tuple[str, ...]
-    """Those with agents and, for human scores, with such a score."""
-    interquartile_mean: IntervalEstimate
+    ours: str
+    theirs: str
+    saved: IntervalEstimate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,36 +108,13 @@ class Summary:
     """Measures, comparisons and verdict of an evaluation."""
 
     evaluation: EvaluationResults
-    settings: Mapping[str, GameSetting]
-    agents: Mapping[tuple[str, str], Sequence[AgentMeasures]]
-    """By initialization and game, in the order of runs and seeds."""
-    aggregates: Mapping[tuple[str, Measure, Yardstick], Aggregate]
-    """By initialization, measure and yardstick."""
+    reference: str
+    """The name of what all are compared with: random, else the first initialization."""
+    games: Mapping[str, Game]
+    """Those with agents of the reference."""
     comparisons: tuple[Comparison, ...] = ()
-    """Of every initialization with the reference, and with its runs' own random starts."""
+    contrasts: tuple[Contrast, ...] = ()
+    middles: Mapping[str, IntervalEstimate]
+    """By initialization, the interquartile mean of its agents' areas on `Game.scale`."""
     verdict: tuple[str, ...] = ()
     """In plain words: each comparison, and what to keep in mind."""
-
-    @property
-    def reference(self) -> str:
-        """The initialization that others are compared with: the baseline, else the first."""
-        return self.evaluation.initializations[0]
-
-    @property
-    def has_baseline(self) -> bool:
-        return self.reference == RANDOM
-
-    def values(self, initialization: str, game: str, measure: Measure) -> FloatArray:
-        """Return a measure of K runs' agents, [K, agents]; NaN where unfinished or restarted."""
-        runs = len(self.evaluation.runs[initialization])
-        found = np.full((runs, self.evaluation.agents_per_game), np.nan)
-        for agent in self.agents[initialization, game]:
-            if not agent.curve.restarted:
-                found[agent.curve.run, agent.curve.seed] = getattr(agent, measure)
-        return found
-
-
-def complete_pairs(*sides: FloatArray) -> list[FloatArray]:
-    """Return each side's values [K, agents] at the n seeds at which no agent lacks one, [K, n]."""
-    whole = np.all([np.isfinite(side).all(axis=0) for side in sides], axis=0)
-    return [side.compress(whole, axis=1) for side in sides]

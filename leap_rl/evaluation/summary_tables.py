@@ -7,114 +7,199 @@ import math
 import numpy as np
 
 from leap_rl.evaluation.page import Table
-from leap_rl.evaluation.statistics import IntervalEstimate, runs_by_agents_interval, shown
-from leap_rl.evaluation.summary import Comparison, Measure, Summary, complete_pairs
+from leap_rl.evaluation.savings import SpeedUp
+from leap_rl.evaluation.statistics import IntervalEstimate, shown
+from leap_rl.evaluation.summary import Comparison, Effect, Game, Summary
+from leap_rl.evaluation.verdict import agent_steps, number
 
 
 def summary_tables(summary: Summary) -> list[Table]:
-    """Return the tables, those with the differences first."""
-    tables = [
-        Table(
-            title=f"{comparison.initialization} against {comparison.reference}, game by game",
-            rows=[_difference(comparison, game) for game in comparison.games],
-            says="Differences of pairs, with 95 % intervals over seeds, and over runs where there "
-            "are several. The area is the reward per 1,000 agent steps over the whole budget, "
-            "whether its episodes ended or not; the final return is the mean of the episodes that "
-            "ended in the last tenth. A drawdown is by how much an agent lies below the best that "
-            "it had been, as a share of what it had gained: less is steadier.",
-        )
-        for comparison in summary.comparisons
-        if comparison.games
-    ]
-    rows = [_scores(summary, *key) for key, agents in summary.agents.items() if agents]
-    if rows:
-        says = (
-            "Means over agents, with 95 % intervals: the area in raw reward per 1,000 agent steps, "
-            "the final return raw."
-        )
-        tables.append(Table(title="Every initialization in every game", rows=rows, says=says))
-    if summary.aggregates:
-        measures = {"area": "area under the curve", "final": "final return"}
-        yardsticks = {
-            "baseline": f"{summary.reference}'s agents",
-            "human": "random play and a human",
-        }
-        rows = [
-            {
-                "initialization": name,
-                "measure": measures[measure],
-                "normalised by": yardsticks[yardstick],
-                "interquartile mean": shown(found.interquartile_mean, ".2f"),
-                "games": ", ".join(found.games),
-            }
-            for (name, measure, yardstick), found in summary.aggregates.items()
-        ]
-        says = (
-            "Interquartile means with stratified bootstrap intervals (Agarwal et al. 2021), over "
-            "runs first and then over seeds."
-        )
-        tables.append(Table(title="Over all games", rows=rows, says=says))
-    return tables
-
-
-def _difference(comparison: Comparison, game: str) -> dict[str, str]:
-    found = comparison.games[game]
-    digits = _digits(found.area)
-    share = "–" if found.gain is None else shown(found.gain, ",.0f", scale=100) + " %"
-    return {
-        "game": game,
-        "seeds": str(comparison.pairs[game]),
-        "area": _or_dash(found.area, digits),
-        "area, as a share": share,
-        "final return": _or_dash(found.final, _digits(found.final)),
-        "drawdown": _or_dash(found.drawdown, 2),
-        "probability of improvement": f"{found.improvement.value:.2f}",
-    }
-
-
-def _scores(summary: Summary, name: str, game: str) -> dict[str, str]:
-    agents, human = summary.agents[name, game], summary.settings[game].human
-    area, final = _mean(summary, name, game, "area"), _mean(summary, name, game, "final")
-    human_final = None if human is None or final is None else human(np.array(final.value))
-    return {
-        "game": game,
-        "initialization": name,
-        "agents": str(len(agents)),
-        "area": _or_dash(area, _digits(area)),
-        "final return": _or_dash(final, _digits(final)),
-        "human-normalised": "–" if human_final is None else f"{human_final:.1%}",
-        "agent steps to the baseline's level": _level_reached(
-            [agent.agent_steps_to_level for agent in agents]
+    """Return the tables: what is saved first, the fine print last and folded."""
+    every = [
+        ("Agent steps saved", _saved(summary), False, _SAVED),
+        (
+            "Agents from random starts" if summary.reference == "random" else "The reference",
+            _references(summary),
+            False,
+            _REFERENCE,
         ),
+        ("Means over games", _over(summary), False, _OVER),
+        ("Initializations against each other", _contrasts(summary), True, _CONTRASTS),
+        ("Fine print", _fine_print(summary), True, _FINE_PRINT),
+        ("Interquartile means", _middles(summary), True, _MIDDLES),
+    ]
+    return [
+        Table(title=title, rows=rows, says=says, folded=folded)
+        for title, rows, folded, says in every
+        if rows
+    ]
+
+
+_SAVED = (
+    "Agent steps that an agent spends at or above a level, beyond those that one from a random "
+    "start does, averaged over the levels from random's first return to its final one; with 95 % "
+    "intervals over runs and over random's agents. At most: what a start would save that is at "
+    "random's end from the beginning. Final returns are means of the last tenth of the budget."
+)
+_REFERENCE = (
+    "What agent steps are measured by. The gain is from the first to the final return, with its "
+    "95 % interval over agents; the noise is the error of the mean curve that the choice of "
+    "episodes makes, as a share of the gain."
+)
+_OVER = (
+    "Each game counts the same. Sign flips: how often chance signs make a mean so far from 0, over "
+    "games."
+)
+_CONTRASTS = "Agent steps that the first saves more than the second, in the mean over games."
+_FINE_PRINT = (
+    "First return: ours less the reference's in the first tenth of the budget. Area: under the "
+    "curve of returns, as a ratio. Reward rate: raw reward per 1,000 agent steps, in unfinished "
+    "episodes too. Probability of improvement: that an agent's area is above one of the "
+    "reference's (Agarwal et al. 2021); its interval is a bootstrap's, too narrow with few agents."
+)
+_MIDDLES = (
+    "Of agents' areas under the curve of returns, where the reference begins at 0 and ends at 1, "
+    "over games that it learns; with stratified bootstrap intervals (Agarwal et al. 2021)."
+)
+
+
+def _saved(summary: Summary) -> list[dict[str, str]]:
+    return [
+        {
+            "initialization": comparison.initialization,
+            "game": game,
+            "trained on it": {True: "yes", False: "no", None: "unknown"}[effect.seen],
+            "agent steps saved": _steps(effect.saved) if effect.reference.learns else "–",
+            "of at most": agent_steps(effect.most) if effect.reference.learns else "–",
+            "final return": _value(effect.final),
+            f"{comparison.reference}'s": number(effect.reference.means.final),
+            "half of the gain is reached": _times(effect.speed_ups.get(0.5)),
+            "pays from task": _pays(comparison, effect),
+        }
+        for comparison in summary.comparisons
+        for game, effect in comparison.games.items()
+    ]
+
+
+def _references(summary: Summary) -> list[dict[str, str]]:
+    verdicts = {
+        "sound": "sound",
+        "no gain": "agents do not learn in this budget",
+        "long episodes": "episodes are too long for this budget",
     }
+    return [
+        {
+            "game": name,
+            "agents": str(len(game.reference.agents)),
+            "first return": number(game.reference.means.first),
+            "final return": number(game.reference.means.final),
+            "gain": _value(game.reference.gain),
+            "noise": f"{game.reference.noise:.0%}" if math.isfinite(game.reference.noise) else "–",
+            "final, human-normalised": _human(game),
+            "says": verdicts.get(game.reference.verdict)
+            or f"uncertain; {game.reference.more_agents or 'more'} more agents would settle it",
+        }
+        for name, game in summary.games.items()
+    ]
 
 
-def _mean(summary: Summary, name: str, game: str, of: Measure) -> IntervalEstimate | None:
-    """Return a measure's mean; without complete pairs, over all agents, without an interval."""
-    (values,) = complete_pairs(summary.values(name, game, of))
-    if values.size:
-        return runs_by_agents_interval([values])
-    every = [getattr(agent, of) for agent in summary.agents[name, game]]
-    known = [value for value in every if math.isfinite(value)]
-    return IntervalEstimate(float(np.mean(known)), -math.inf, math.inf) if known else None
+def _over(summary: Summary) -> list[dict[str, str]]:
+    kinds = {"all": "all", "seen": "trained on", "new": "never seen"}
+    return [
+        {
+            "initialization": comparison.initialization,
+            "games": f"{kinds[scope]} ({len(over.games)})",
+            "agent steps saved": _steps(over.saved),
+            "of at most": agent_steps(over.most),
+            "sign flips": f"{over.sign_flip:.3f}",
+        }
+        for comparison in summary.comparisons
+        for scope, over in comparison.over.items()
+        if len(comparison.games) > 1
+    ]
 
 
-def _level_reached(agent_steps: list[float]) -> str:
-    """Return the median; of an even number the larger middle one, as infinities have no mean."""
-    median = sorted(agent_steps)[len(agent_steps) // 2]
-    if math.isnan(median):
+def _contrasts(summary: Summary) -> list[dict[str, str]]:
+    return [
+        {
+            "initialization": contrast.ours,
+            "against": contrast.theirs,
+            "agent steps saved more": _steps(contrast.saved),
+        }
+        for contrast in summary.contrasts
+    ]
+
+
+def _fine_print(summary: Summary) -> list[dict[str, str]]:
+    return [
+        {
+            "initialization": comparison.initialization,
+            "game": game,
+            "90 % of the gain is reached": _times(effect.speed_ups.get(0.9)),
+            "final return, difference": _value(effect.final_difference),
+            "first return, difference": _value(effect.first_difference),
+            "area, ratio": _ratio(effect.area_log_ratio),
+            "reward rate": f"{number(effect.rate)} against {number(effect.reference.means.rate)}",
+            "probability of improvement": shown(effect.improvement, ".2f"),
+        }
+        for comparison in summary.comparisons
+        for game, effect in comparison.games.items()
+    ]
+
+
+def _middles(summary: Summary) -> list[dict[str, str]]:
+    return [
+        {"initialization": name, "interquartile mean": shown(found, ".2f")}
+        for name, found in summary.middles.items()
+    ]
+
+
+def _human(game: Game) -> str:
+    if game.human is None:
         return "–"
-    if math.isinf(median):
-        reached = sum(map(math.isfinite, agent_steps))
-        return f"not reached by most ({reached} of {len(agent_steps)})"
-    return f"{median:,.0f}"
+    return f"{game.human(np.array(game.reference.means.final)):.1%}"
 
 
-def _or_dash(found: IntervalEstimate | None, digits: int) -> str:
-    return "–" if found is None else shown(found, f",.{digits}f")
+def _pays(comparison: Comparison, effect: Effect) -> str:
+    pays = comparison.pays_from(effect.saved)
+    if pays is None:
+        return "–" if comparison.trained is None else "not known to pay"
+    tasks, least, most = (max(1, math.ceil(each)) for each in pays)
+    return f"{tasks:,} ({least:,} to {most:,})"
 
 
-def _digits(found: IntervalEstimate | None) -> int:
-    """Return how many decimals tell values apart: two below 10, none from 1,000 on."""
-    size = 0.0 if found is None else abs(found.value)
-    return 2 if size < 10 else 1 if size < 1000 else 0
+def _times(found: SpeedUp | None) -> str:
+    if found is None:
+        return "–"
+    interval = (
+        f" ({found.low:.1f} to {found.high:.1f})"
+        if math.isfinite(found.low) and found.low > 0 and math.isfinite(found.high)
+        else ""
+    )
+    return f"{found.bound} {found.times:.1f} times sooner{interval}".strip()
+
+
+def _ratio(found: IntervalEstimate | None) -> str:
+    if found is None:
+        return "–"
+    value, low, high = (math.exp(each) if each < 700 else math.inf for each in found)
+    return (
+        f"{value:.2f}"
+        if not 0 < low < high < math.inf
+        else f"{value:.2f} ({low:.2f} to {high:.2f})"
+    )
+
+
+def _steps(found: IntervalEstimate) -> str:
+    value = agent_steps(found.value)
+    if not math.isfinite(found.low):
+        return value
+    return f"{value} ({agent_steps(found.low)} to {agent_steps(found.high)})"
+
+
+def _value(found: IntervalEstimate) -> str:
+    if math.isnan(found.value):
+        return "–"
+    if not math.isfinite(found.low):
+        return number(found.value)
+    return f"{number(found.value)} ({number(found.low)} to {number(found.high)})"

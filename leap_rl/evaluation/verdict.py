@@ -3,94 +3,191 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from leap_rl.evaluation.measures import PAPER_WINDOW
+from leap_rl.evaluation.savings import Reference
 from leap_rl.evaluation.statistics import (
     CONFIDENCE,
-    ENOUGH_PAIRS,
+    LEAST_AGENTS,
+    LEAST_REFERENCE,
     IntervalEstimate,
-    shown,
-    what_pairs_can_say,
 )
-from leap_rl.evaluation.summary import Comparison, Differences, Summary
+from leap_rl.evaluation.summary import Comparison, Effect, Saved, Scope, Summary
 
-Conclusion: TypeAlias = Literal["better", "worse", "open"]
+Conclusion: TypeAlias = Literal["helps", "hurts", "open", "cannot tell"]
 MANY_COMPARISONS = 5
 """From so many on, a note says that some intervals leave out 0 by chance."""
+FEW_RUNS = 2
+"""Runs of a method that are few for a claim about it."""
 
 
-def conclusion_of(comparison: Comparison) -> Conclusion:
-    """Return on which side of 0 the primary effect's interval lies; "open" if it holds 0."""
-    area = comparison.primary_effect
-    if area is None or area.low <= 0 <= area.high:
-        return "open"
-    return "better" if area.low > 0 else "worse"
+def conclusion_of(saved: IntervalEstimate) -> Conclusion:
+    """Return on which side of 0 the interval of the agent steps saved lies."""
+    if not math.isfinite(saved.low + saved.high):
+        return "cannot tell"
+    if saved.low > 0:
+        return "helps"
+    return "hurts" if saved.high < 0 else "open"
 
 
 def verdict_of(comparison: Comparison) -> str:
-    """Return in a few sentences whether an initialization helps, and how sure that is.
+    """Return in two sentences what a start saves, and what that costs.
 
-    Such as: "leap against random: better in 3 of 4 games; area under the curve +12 % (95 % interval
-    -3 % to +27 %); with 3 runs of 5 seeds this is not enough to tell. Probability of improvement
-    0.71 (0.48 to 0.90); interquartile mean of normalised areas 0.35 (0.10 to 0.60) against 0.02;
-    final return not inferior: +0.10 standard deviations (-0.05 to +0.25), margin 0.12."
+    Such as: "leap saves 72,000 of at most 90,000 agent steps a task (95 % interval 57,000 to
+    87,000) in breakout; final return 29.4 against 19.2. Meta-training took 9.6 million agent steps,
+    so it pays from the 138th new task on (111th to 169th); it was trained on this game."
     """
-    named = f"{comparison.initialization} against {comparison.reference}"
-    found, area = comparison.over_games, comparison.primary_effect
-    if found is None or area is None:
-        return f"{named}: no pair of agents is finished, so nothing can be said."
-    games = comparison.games.values()
-    better = sum(game.area is not None and game.area.value > 0 for game in games)
-    where = f"better in {better} of {len(games)} game{'s' * (len(games) > 1)}"
-    size = f"area under the curve {_size(comparison, area, in_percent=found.gain is not None)}"
+    name = comparison.initialization
+    if "all" not in comparison.over:
+        return f"{name}: no agent is finished, so nothing can be said."
+    if len(comparison.games) == 1:
+        ((game, effect),) = comparison.games.items()
+        return f"{name}{_in_game(comparison, game, effect)}"
+    first = _in_games(comparison, "all")
+    parts = [_in_games(comparison, scope) for scope in ("seen", "new") if scope in comparison.over]
+    said = f"{name} {'; '.join(parts or [first])}; {_final_returns(comparison)}."
+    scopes: list[Scope] = [scope for scope in ("new", "all") if scope in comparison.over]
+    return f"{said} {_cost(comparison, comparison.over[scopes[0]].saved, _seen(comparison))}"
+
+
+def agent_steps(value: float) -> str:
+    """Return agent steps as a reader wants them: three figures, and a word for millions."""
+    if not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:.3g} million"
+    digits = max(0, len(str(int(abs(value)))) - 3)
+    return f"{round(value, -digits):,.0f}"
+
+
+def saves(saved: IntervalEstimate, most: float) -> str:
+    """Return what is saved in words: "saves 72,000 of at most 90,000 agent steps a task (...)"."""
+    value, low, high = saved
+    interval = f" (95 % interval {agent_steps(low)} to {agent_steps(high)})"
+    of_most = f" of at most {agent_steps(most)}"
+    match conclusion_of(saved):
+        case "helps":
+            return f"saves {agent_steps(value)}{of_most} agent steps a task{interval}"
+        case "hurts":
+            ends = f" (95 % interval {agent_steps(-high)} to {agent_steps(-low)})"
+            return f"does harm: it costs {agent_steps(-value)} agent steps a task{ends}"
+        case "open":
+            verb, size = ("saves", value) if value >= 0 else ("costs", -value)
+            bounds = (low, high) if value >= 0 else (-high, -low)
+            ends = f"95 % interval {' to '.join(map(agent_steps, bounds))}"
+            of_most = of_most if value >= 0 else ""
+            said = f"{verb} {agent_steps(size)}{of_most} agent steps a task ({ends})"
+            return f"is not seen to help: it {said}"
+        case _:
+            return f"saves {agent_steps(value)}{of_most} agent steps a task, without an interval"
+
+
+def about_reference(game: str, reference: Reference) -> str | None:
+    """Return why a game's agent steps cannot be measured well; none where they can."""
+    if reference.verdict == "long episodes":
+        return f"{game}: episodes are too long for this budget; give agents more agent steps"
+    if reference.verdict == "no gain":
+        means = reference.means
+        return (
+            f"{game}: agents from random starts do not learn in this budget (return "
+            f"{number(means.first)} at first, {number(means.final)} at the end), so that there is "
+            "nothing to save; give agents more agent steps"
+        )
+    if reference.verdict == "uncertain":
+        more = reference.more_agents
+        agents = f"{more} more random agent{'s' * (more > 1)}"
+        settle = agents if more else "more random agents or agent steps"
+        return f"{game}: the reference is uncertain; {settle} would settle it"
+    return None
+
+
+def number(value: float) -> str:
+    """Return a return with the figures that tell it from others."""
+    size = abs(value)
+    return f"{value:,.{2 if size < 10 else 1 if size < 1000 else 0}f}"
+
+
+def _in_game(comparison: Comparison, game: str, effect: Effect) -> str:
+    returns = (
+        f"final return {number(effect.final.value)} against "
+        f"{number(effect.final.value - effect.final_difference.value)}"
+    )
+    if not effect.reference.learns:
+        low, high = effect.final_difference.low, effect.final_difference.high
+        interval = f" (difference {number(low)} to {number(high)})" if math.isfinite(low) else ""
+        return f": {about_reference(game, effect.reference)}; {returns}{interval}."
+    said = f" {saves(effect.saved, effect.most)} in {game}; {returns}."
+    return f"{said} {_cost(comparison, effect.saved, _seen(comparison))}"
+
+
+def _in_games(comparison: Comparison, scope: Scope) -> str:
+    over = comparison.over[scope]
+    kinds: dict[Scope, str] = {
+        "all": "",
+        "seen": " that meta-training saw",
+        "new": " that it did not see",
+    }
+    games = f"{len(over.games)} game{'s' * (len(over.games) > 1)}{kinds[scope]}"
+    where = f"in {games}" if len(over.games) == 1 else f"in the mean of {games}"
+    return f"{saves(over.saved, over.most)} {where}{_where(comparison, over)}"
+
+
+def _where(comparison: Comparison, over: Saved) -> str:
+    found = {game: conclusion_of(comparison.games[game].saved) for game in over.games}
+    counts = [
+        f"{word} in {sum(each == word for each in found.values())}"
+        for word in ("helps", "hurts")
+        if word in found.values()
+    ]
+    return f" ({', '.join(counts)})" if counts and len(found) > 1 else ""
+
+
+def _final_returns(comparison: Comparison) -> str:
+    differences = [effect.final_difference for effect in comparison.games.values()]
+    higher = sum(each.low > 0 for each in differences if math.isfinite(each.low))
+    lower = sum(each.high < 0 for each in differences if math.isfinite(each.high))
     return (
-        f"{named}: {where}; {size}; {_certainty(comparison, area)}. "
-        f"{_further(comparison, found)}.{_scope(comparison)}"
+        f"final returns are higher in {higher} and lower in {lower} of {len(differences)}, beyond "
+        "chance"
     )
 
 
-def _final_conclusion(comparison: Comparison, final: IntervalEstimate) -> str:
-    margin = comparison.final_margin
-    if final.low > 0:
-        return "better"
-    if final.high < -margin:
-        return "inferior"
-    if margin == 0:
-        return f"open, as {comparison.reference} gained nothing to set a margin by"
-    return "not inferior" if final.low > -margin else "open"
+def _cost(comparison: Comparison, saved: IntervalEstimate, seen: str) -> str:
+    parts, new = [], "new" in comparison.over
+    if comparison.trained:
+        took = f"Meta-training took {agent_steps(comparison.trained)} agent steps"
+        pays = comparison.pays_from(saved)
+        if pays is None:
+            parts.append(f"{took} and is not known to pay{' in new games' * new}")
+        else:
+            tasks, least, most = (max(1, math.ceil(each)) for each in pays)
+            parts.append(
+                f"{took}, so it pays from the {_ordinal(tasks)} new task on ({_ordinal(least)} to "
+                f"{_ordinal(most)}){' in new games' * new}"
+            )
+    if seen:
+        parts.append(seen)
+    if not parts:
+        return "What its meta-training took is not known."
+    return "; ".join(parts) + "."
 
 
-def _further(comparison: Comparison, found: Differences) -> str:
-    """Return what the primary effect leaves open: how often, how typical, the final return."""
-    parts = [f"Probability of improvement {shown(found.improvement, '.2f')}"]
-    middle = comparison.middle
-    if middle is not None and comparison.reference_middle is not None:
-        parts.append(
-            f"interquartile mean of normalised areas {shown(middle, '.2f')} against "
-            f"{comparison.reference_middle.value:.2f}"
-        )
-    final = found.final
-    if final is None:
-        parts.append("no pair has finished an episode, so nothing is known of the final return")
-    else:
-        ends = "" if math.isinf(final.low) else f" ({final.low:+.2f} to {final.high:+.2f})"
-        margin = f", margin {comparison.final_margin:.2f}" if comparison.final_margin else ""
-        parts.append(
-            f"final return {_final_conclusion(comparison, final)}: {final.value:+.2f} standard "
-            f"deviations{ends}{margin}"
-        )
-    return "; ".join(parts)
+def _seen(comparison: Comparison) -> str:
+    seen = {effect.seen for effect in comparison.games.values()}
+    if None in seen:
+        return ""
+    if len(seen) > 1:
+        return ""  # said with the means
+    what = "this game" if len(comparison.games) == 1 else "these games"
+    return f"it was trained on {what}" if seen == {True} else f"it never saw {what}"
 
 
-def _scope(comparison: Comparison) -> str:
-    runs = {comparison.initialization: comparison.runs}
-    runs[comparison.reference] = comparison.reference_runs or 0
-    alone = [name for name, count in runs.items() if count == 1]
-    if len(alone) == 2:
-        return " This holds for this one run of each, not for their methods."
-    return f" This holds for this one run of {alone[0]}, not for its method." if alone else ""
+def _ordinal(value: int) -> str:
+    tail = (
+        "th" if value % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+    )
+    return f"{value:,}{tail}"
 
 
 def notes_of(summary: Summary) -> list[str]:
@@ -102,19 +199,26 @@ def notes_of(summary: Summary) -> list[str]:
             f"{len(evaluation.curves)} of {evaluation.agents} agents are finished; all that is "
             "said is of these."
         )
-    if len(evaluation.initializations) == 1:
+    if not summary.comparisons:
         notes.append(f"{summary.reference} is the only initialization: nothing to set it against.")
-    elif not (summary.has_baseline or evaluation.own_starts):
+    elif summary.reference != "random":
         notes.append(
             f"Initializations are set against {summary.reference}, not against a random one: "
             "whether they help at all is not shown."
         )
-    notes += _about_games(summary)
-    if summary.comparisons:
-        notes += _about_runs(summary)
-        fewest = min(_fewest_and_most(each)[0] for each in summary.comparisons)
-        notes.append(what_pairs_can_say(fewest))
-        notes.append("Intervals speak of other seeds in these games, not of other games.")
+    several = len(summary.games) > 1 or len(summary.comparisons) > 1
+    if several:
+        about = (about_reference(name, game.reference) for name, game in summary.games.items())
+        notes += [f"{one}." for one in about if one]
+    elif summary.comparisons:
+        notes += [
+            f"{one}."
+            for name, game in summary.games.items()
+            if game.reference.verdict == "uncertain"
+            and (one := about_reference(name, game.reference))
+        ]
+    notes += _about_agents(summary)
+    notes += _about_runs(summary.comparisons)
     intervals = sum(len(comparison.games) for comparison in summary.comparisons)
     if intervals >= MANY_COMPARISONS:
         notes.append(
@@ -124,77 +228,32 @@ def notes_of(summary: Summary) -> list[str]:
     return notes
 
 
-def _size(comparison: Comparison, area: IntervalEstimate, *, in_percent: bool) -> str:
-    scale, digits, unit = (100, 0, " %") if in_percent else (1, 2, "")
-    mean, low, high = (f"{scale * each:+.{digits}f}{unit}" for each in area)
-    if not in_percent:
-        mean += f" standard deviations of {comparison.normalized_by}'s reward rates"
-    return mean if math.isinf(area.low) else f"{mean} (95 % interval {low} to {high})"
-
-
-def _fewest_and_most(comparison: Comparison) -> tuple[int, int]:
-    counts = comparison.pairs.values()
-    return min(counts, default=0), max(counts, default=0)
-
-
-def _certainty(comparison: Comparison, area: IntervalEstimate) -> str:
-    fewest, most = _fewest_and_most(comparison)
-    seeds = f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
-    if comparison.runs > 1:
-        seeds = f"{comparison.runs} runs of {seeds}"
-    if math.isinf(area.low):
-        return f"with {seeds} nothing says how much of it is chance"
-    if area.low == area.high == 0:
-        return f"with {seeds} no agent differs from its pair"
-    if conclusion_of(comparison) == "open":
-        return f"with {seeds} this is not enough to tell"
-    if fewest < ENOUGH_PAIRS:
-        return f"more than chance explains, but {seeds} are few"
-    return f"with {seeds} more than chance explains"
-
-
-def _about_runs(summary: Summary) -> Iterable[str]:
-    if several := [each.initialization for each in summary.comparisons if each.runs > 1]:
+def _about_runs(comparisons: Sequence[Comparison]) -> Iterable[str]:
+    if alone := [each.initialization for each in comparisons if each.runs == 1]:
+        yield f"This holds for this one initialization of {', '.join(alone)}, not for its method."
+    if few := [each.initialization for each in comparisons if each.runs == FEW_RUNS]:
+        yield f"Two runs are few for a claim about a method: {', '.join(few)}."
+    bare = any(
+        conclusion_of(effect.saved) == "cannot tell"
+        for each in comparisons
+        for effect in each.games.values()
+    )
+    if bare:
         yield (
-            f"Intervals of {', '.join(dict.fromkeys(several))} speak of other runs of the same "
-            "method too. With few runs those of the area and the final return stay honest; those "
-            "of the probability of improvement and the interquartile mean are too narrow then."
-        )
-    if summary.evaluation.own_starts:
-        yield (
-            "A run's agents share one start, and so spread less than those of random starts even "
-            "where nothing was learned: compare their bands with those of the runs' own starts."
+            f"Intervals take at least {LEAST_AGENTS} agents of each run and {LEAST_REFERENCE} from "
+            "random starts."
         )
 
 
-def _about_games(summary: Summary) -> Iterable[str]:
-    for game in summary.settings:
+def _about_agents(summary: Summary) -> Iterable[str]:
+    for game in summary.evaluation.games:
         curves = [curve for curve in summary.evaluation.curves if curve.game == game]
         if silent := sum(len(curve.returns) == 0 for curve in curves):
             yield (
-                f"{game}: {silent} of {len(curves)} agents finished no episode: these have an area "
-                "but no final return."
+                f"{game}: {silent} of {len(curves)} agents finished no episode, and have no curve."
             )
         if restarted := sum(curve.restarted for curve in curves):
             yield (
                 f"{game}: {restarted} of {len(curves)} agents diverged and were restarted with "
-                "another seed; comparisons leave out these and their pairs."
+                "another seed; comparisons leave these out."
             )
-    played = {curve.game for curve in summary.evaluation.curves}
-    settings = {game: each for game, each in summary.settings.items() if game in played}
-    windows = [(game, each.window) for game, each in settings.items()]
-    if short := [f"{game} {window}" for game, window in windows if window < PAPER_WINDOW]:
-        yield (
-            f"Curves are means of fewer episodes than the paper's {PAPER_WINDOW}: "
-            f"{', '.join(short)}."
-        )
-    for game, setting in settings.items():
-        baseline = summary.evaluation.of(summary.reference, game)
-        returns = {each for curve in baseline for each in curve.returns}
-        if setting.scale is not None and len(returns) == 1:
-            yield (
-                f"{game}: all returns of {summary.reference} are {setting.scale.zero:g}, so that "
-                "normalised scores are raw points above that."
-            )
-    if unknown := [game for game, each in settings.items() if each.human is None]:
-        yield f"No human's score is known, so none is human-normalised: {', '.join(unknown)}."

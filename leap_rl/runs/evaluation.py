@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from shlex import quote
+from statistics import fmean
 from typing import Any
 
 from torch import Tensor
@@ -152,10 +153,25 @@ def create_evaluation(config: EvaluateConfig, groups: Sequence[FoundGroup]) -> L
     factory = EVALUATING.plan(config)
     return make_run(
         config,
-        lambda folder: factory.write_first_checkpoint(folder, given, own_starts),
+        lambda folder: factory.write_first_checkpoint(
+            folder, given, own_starts, training=_training(named)
+        ),
         init_sha256=init_sha256,
         sources=[one.file or one.path for group in named.values() for one in group.runs],
     )
+
+
+def _training(named: Mapping[str, FoundGroup]) -> dict[str, Any]:
+    """Return what the runs of each group learned, where that is known of all of them."""
+    found = {}
+    for name, group in named.items():
+        runs = [run.trained for run in group.runs if run.trained is not None]
+        if len(runs) == len(group.runs):
+            found[name] = {
+                "agent_steps": fmean(run.agent_steps for run in runs),
+                "games": list(dict.fromkeys(game for run in runs for game in run.games)),
+            }
+    return found
 
 
 def _read(one: FoundInitialization, layout: Layout) -> tuple[Tensor, str]:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -15,7 +15,7 @@ from leap_rl.core.urls import file_in, is_url, redacted, refuse_password
 from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.fingerprint import to_mapping
-from leap_rl.runs.header import read_run
+from leap_rl.runs.header import LoadedRun, read_run
 from leap_rl.runs.kinds import meta_trains
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.card import OPTIONS
@@ -25,6 +25,15 @@ from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, Run
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 """Of a group: what stands before the first `=` is a name if it is one, and a path otherwise."""
+
+
+class Trained(NamedTuple):
+    """What made an initialization."""
+
+    agent_steps: int
+    """Of all its agents together."""
+    games: tuple[str, ...]
+    """That they learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +54,8 @@ class FoundInitialization:
     """Agents a game that RUN@best was chosen from; none where it was named otherwise."""
     run: str | None = None
     """The run's folder or its URL; none for a file that lies in no run."""
+    trained: Trained | None = None
+    """None where it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +199,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     if not file.exists():
         removed = " (runtime.keep_checkpoints)" if folder.is_thinned_out(number) else ""
         raise ValueError(f"init = {given}: {file} is missing{removed}")
-    _check(folder, number, run.header.fingerprint)
+    trained = _check(run, number)
     path = str(file)
     if folder.url is not None:  # which other machines find it at
         path = file_in(folder.url, file.relative_to(folder.path).as_posix())
@@ -200,14 +211,20 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
         options=run.options,
         run=folder.place,
         chosen_from=run.config.validation.agents if version == BEST else None,
+        trained=trained,
     )
 
 
-def _check(folder: RunFolder, number: int, fingerprint: str) -> None:
-    """Raise a RunFolderError for an initialization that is damaged, or another run's."""
-    state = folder.read_state(number)
-    folder.refuse_foreign(state, fingerprint)
-    folder.read_file(INITIALIZATION, state)
+def _check(run: LoadedRun, number: int) -> Trained:
+    """Return what made a version.
+
+    Raises:
+        RunFolderError: It is damaged, or another run's.
+    """
+    state = run.folder.read_state(number)
+    run.folder.refuse_foreign(state, run.header.fingerprint)
+    run.folder.read_file(INITIALIZATION, state)
+    return Trained(state["agent_steps"], run.config.task.resolved_games)
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:
@@ -218,6 +235,7 @@ def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization
         name=exported.name,
         # Reading imports nothing.
         options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
+        trained=Trained(exported.card.agent_steps, exported.card.games),
     )
 
 
@@ -227,14 +245,19 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
     path = checkpoint.parent.parent
     if checkpoint.parent.name == "checkpoints" and (path / "config.yaml").exists():
         folder = RunFolder(path)
-        run, name = read_run(folder), file.stem
+        run, name, trained = read_run(folder), file.stem, None
         if checkpoint.name.isdecimal():
             number = int(checkpoint.name)
             name = f"{path.name}@{number}"
-            _check(folder, number, run.header.fingerprint)
+            trained = _check(run, number)
         if meta_trains(run.config):
             return FoundInitialization(
-                given=given, path=str(file), name=name, options=run.options, run=str(path)
+                given=given,
+                path=str(file),
+                name=name,
+                options=run.options,
+                run=str(path),
+                trained=trained,
             )
     name = checkpoint.name if file.name == INITIALIZATION else file.stem
     return FoundInitialization(given=given, path=str(file), name=name, options=None)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from leap_rl.core.parsing import typed_options
 from leap_rl.evaluation.comparison import read_summary
+from leap_rl.evaluation.estimates import ESTIMATES, estimate_rows
 from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.api.runs import Callback, Run, follow, place_for, place_of
 from leap_rl.runs.config import EvaluateConfig
-from leap_rl.runs.evaluation_tables import AGENTS, COMPARISONS, agents_of, comparisons_of
+from leap_rl.runs.evaluation_tables import AGENTS, agents_of
 from leap_rl.runs.kinds import EVALUATING, kind_of
 from leap_rl.runs.process import Request, call
 
@@ -53,16 +54,20 @@ class Evaluation(Run):
         return "\n".join(self._summary.verdict)
 
     def agents(self) -> DataFrame:
-        """Return a row for each agent: its initialization, game, seed, area, final return."""
+        """Return a row for each agent: its initialization, game, seed, returns, reward rate."""
         from pandas import DataFrame
 
         return DataFrame(list(agents_of(self._summary)), columns=list(AGENTS))
 
-    def comparisons(self) -> DataFrame:
-        """Return a row for each comparison and game, and one for all games, with 95 % intervals."""
+    def estimates(self) -> DataFrame:
+        """Return a row for each initialization, game and measure, with 95 % intervals.
+
+        Such as the agent steps saved, the final return, the speed-up to half of what agents from
+        random starts gain; docs/evaluation.md defines them.
+        """
         from pandas import DataFrame
 
-        return DataFrame(list(comparisons_of(self._summary)), columns=list(COMPARISONS))
+        return DataFrame(list(estimate_rows(self._summary)), columns=list(ESTIMATES))
 
     def report(self) -> Path:
         """Write the page that `leap-rl report` writes, and return its path."""

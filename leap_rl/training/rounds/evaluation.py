@@ -51,6 +51,8 @@ class EvaluationFactory:
         folder: RunFolder,
         given: Mapping[str, Sequence[tuple[str, Tensor]]],
         own_starts: Mapping[str, str] | None = None,
+        *,
+        training: Mapping[str, Any] | None = None,
     ) -> None:
         """Write the given initializations, and the description of their agents.
 
@@ -59,6 +61,7 @@ class EvaluationFactory:
             given: By group, the name of each of its runs and its initialization, float32 [P].
             own_starts: For groups whose runs' own random starts are given as a group too, the name
                 of that one; its runs have the same order.
+            training: By group, what made its runs' initializations, as plain values.
         """
         every = [theta0 for group in given.values() for _, theta0 in group]
         files = {
@@ -66,14 +69,15 @@ class EvaluationFactory:
             for number, theta0 in enumerate(every)
         }
         runs = {name: [run for run, _ in group] for name, group in given.items()}
-        described = self._description(runs, own_starts or {})
+        described = self._description(runs, own_starts or {}) | {"training": training or {}}
         folder.write_checkpoint(0, files, {"evaluation": described})
 
     def __call__(self, folder: RunFolder) -> EvaluationPlan:
         files, state = folder.read_checkpoint(0)
         try:
             described = state["evaluation"]
-            if described != self._description(described["runs"], described["own_starts"]):
+            own = self._description(described["runs"], described["own_starts"])
+            if {name: described[name] for name in own} != own:
                 raise ValueError("it is of other games, seeds or budgets")
             given = [
                 np.array(self.layout.pack(load_tensors(files[_file(number)])).numpy())
