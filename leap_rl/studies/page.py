@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from leap_rl.core.parsing import flatten
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.estimates import estimates_document
 from leap_rl.evaluation.page import Part, Table, render
 from leap_rl.evaluation.report_plots import evaluation_pictures
-from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.runs.display import quoted, shown
@@ -30,15 +28,15 @@ from leap_rl.studies.arms import ARMS, RANDOM
 from leap_rl.studies.cells import Cell
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
-from leap_rl.studies.results import best_run, comparable, read_results, training_of
+from leap_rl.studies.results import best_run, read_results, training_of
 
-NOTHING = "No new agents are finished yet: there is nothing to compare."
+NOTHING = "No agents from random starts are finished yet: there is nothing to compare with."
 
 
 def judged(study: StudyConfig, cells: Sequence[Cell]) -> Summary | None:
-    """Return the summary of the finished cells; none before any new agents are finished."""
-    results = comparable(read_results(study, cells))
-    return summarize(results) if results.curves else None
+    """Return the summary of the finished cells; none before any agents from random starts are."""
+    results = read_results(study, cells)
+    return summarize(results) if RANDOM in results.initializations else None
 
 
 def write_page(
@@ -56,9 +54,9 @@ def write_page(
             contents[folder.path / "figures" / path.name] = path.read_bytes()
     for table in part.tables:
         contents[folder.path / "tables" / f"{_stem(table.title)}.csv"] = _csv(table)
-    best = None if summary is None else best_initialization(summary.evaluation, cells)
+    best = None if summary is None else best_initialization(summary, cells)
     document = {
-        **estimates_document(study, cells, summary),
+        **({} if summary is None else estimates_document(summary, question=study.question)),
         "answer": sentences(study, cells, summary),
         "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
     }
@@ -68,43 +66,6 @@ def write_page(
     contents[folder.page] = render([part], made=made).encode()  # last: it shows all the others
     for path, content in contents.items():
         write_atomically(path, content, root=folder.path)
-
-
-def estimates_document(
-    study: StudyConfig, cells: Sequence[Cell], summary: Summary | None
-) -> dict[str, Any]:
-    """Return what the study estimates, as plain values."""
-    seen = {name for training in training_of(cells).values() for name in training.games}
-    return {
-        "question": study.question,
-        "budget_agent_steps": study.new_agents_task().agent_steps,
-        "members": [{"name": name, "seen": name in seen} for name in study.evaluated],
-        "rows": [] if summary is None else _estimates(summary),
-    }
-
-
-def _estimates(summary: Summary) -> list[dict[str, Any]]:
-    return [
-        {
-            "arm": comparison.initialization,
-            "member": member,
-            "measure": "final_return_difference",
-            "estimate": found.final.value,
-            "low": _finite(found.final.low),
-            "high": _finite(found.final.high),
-            "runs": comparison.runs,
-            "agents": comparison.pairs[member],
-            "censored": False,
-        }
-        for comparison in summary.comparisons
-        for member, found in comparison.games.items()
-        if found.final is not None
-    ]
-
-
-def _finite(value: float) -> float | None:
-    """Return a number as JSON has it: no interval has no ends."""
-    return value if math.isfinite(value) else None
 
 
 def sentences(study: StudyConfig, cells: Sequence[Cell], summary: Summary | None) -> list[str]:
@@ -214,7 +175,7 @@ def _commands(
     folder: StudyFolder, cells: Sequence[Cell], summary: Summary | None
 ) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {"This study": [f"leap-rl study {quoted(folder.path)}"]}
-    best = None if summary is None else best_initialization(summary.evaluation, cells)
+    best = None if summary is None else best_initialization(summary, cells)
     if best is not None:
         start = shlex.quote(shown(best))
         found["The best start"] = [f"leap-rl export {start} --out exported"]
@@ -226,9 +187,9 @@ def _commands(
     return found
 
 
-def best_initialization(results: EvaluationResults, cells: Sequence[Cell]) -> Path | None:
-    """Return the file of the initialization from which new agents learned best, if any did."""
-    best = best_run(results)
+def best_initialization(summary: Summary, cells: Sequence[Cell]) -> Path | None:
+    """Return the file of the initialization to start from, see `best_run`."""
+    best = best_run(summary)
     if best is None:
         return None
     cell = next(c for c in cells if c.members is None and (c.arm, f"{c.arm}-{c.run}") == best)

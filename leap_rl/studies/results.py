@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
+from leap_rl.evaluation.results import (
+    EvaluationResults,
+    LearningCurve,
+    Training,
+    read_evaluation,
+)
 from leap_rl.evaluation.statistics import FloatArray
+from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.config import EvaluateConfig, TrainConfig
 from leap_rl.studies.arms import RANDOM, total_agent_steps
 from leap_rl.studies.cells import Cell
@@ -16,15 +22,6 @@ from leap_rl.studies.config import StudyConfig
 
 GRID = 100
 """Points of the budget at which `run_scores` looks at an agent's returns."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """What an arm's starts were made from."""
-
-    agent_steps: float
-    """Of one meta-training run."""
-    games: tuple[str, ...]
 
 
 def training_of(cells: Sequence[Cell]) -> dict[str, Training]:
@@ -72,21 +69,14 @@ def read_results(study: StudyConfig, cells: Sequence[Cell]) -> EvaluationResults
         agents_per_game=study.agents,
         agent_steps=_budget(found, study),
         curves=tuple(curves),
+        training=training_of(cells),
+        random_agents=study.baseline_agents,
     )
 
 
 def _budget(cells: Sequence[Cell], study: StudyConfig) -> int:
     budgets = [c.config.task.agent_steps for c in cells if isinstance(c.config, EvaluateConfig)]
     return budgets[0] if budgets else study.new_agents_task().agent_steps
-
-
-def comparable(results: EvaluationResults) -> EvaluationResults:
-    """Return the results with as many agents from random starts as from each run.
-
-    `summarize` compares pairs of agents that share their seeds; the others have none.
-    """
-    curves = tuple(curve for curve in results.curves if curve.seed < results.agents_per_game)
-    return replace(results, curves=curves)
 
 
 def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResults:
@@ -101,7 +91,7 @@ def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResult
 
 
 def run_scores(results: EvaluationResults) -> Mapping[tuple[str, int], float]:
-    """Return how well new agents learned, by arm and run: what chooses the best initialization.
+    """Return how well new agents learned, by arm and run: what chooses among an arm's runs.
 
     The mean return over the budget, in each member in standard deviations of all its agents, so
     that members count the same.
@@ -119,17 +109,25 @@ def run_scores(results: EvaluationResults) -> Mapping[tuple[str, int], float]:
     return {key: float(np.mean(of_run)) for key, of_run in scores.items()}
 
 
-def best_run(results: EvaluationResults) -> tuple[str, str] | None:
-    """Return the arm, and its run's name, whose new agents learned best; none before any did.
+def best_run(summary: Summary) -> tuple[str, str] | None:
+    """Return the arm, and its run's name, from which to start; none before any agents learned.
 
-    The best run of the arm that is best over its runs: a single run is largely chance.
+    The arm that saves most, over all members; of its runs the one whose new agents learned best.
     """
-    scores = {key: score for key, score in run_scores(results).items() if key[0] != RANDOM}
-    if not scores:
+    scores = run_scores(summary.evaluation)
+    saved = {
+        each.initialization: each.over["all"].saved.value
+        for each in summary.comparisons
+        if "all" in each.over
+    }
+    if not saved:
         return None
-    by_arm: dict[str, list[float]] = {}
-    for (arm, _), score in scores.items():
-        by_arm.setdefault(arm, []).append(score)
-    arm = max(by_arm, key=lambda name: float(np.mean(by_arm[name])))
+    # Where agents from random starts do not learn nothing can be saved: then by the returns alone.
+    known = {arm: value for arm, value in saved.items() if np.isfinite(value)}
+    means = {
+        arm: float(np.mean([score for key, score in scores.items() if key[0] == arm]))
+        for arm in saved
+    }
+    arm = max(known or means, key=lambda name: known.get(name, means[name]))
     run = max((key[1] for key in scores if key[0] == arm), key=lambda number: scores[arm, number])
-    return arm, results.runs[arm][run]
+    return arm, summary.evaluation.runs[arm][run]
