@@ -54,7 +54,7 @@ def carry_out(
     folder.check()
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
     resume = f"stopped; continue with: {program()} study {quoted(folder.path)}"
-    if any(study.imports.values()):
+    if trusts_imports:
         resume += f" {TRUST_IMPORTS}"
     quiet = study.tracking.console == "quiet"
     interrupts = Interrupts(
