@@ -69,17 +69,16 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         )
     from leap_rl.studies import study as studies
 
+    given = {"trusts_imports": call.trusts_imports}
     if "--report" in argv:
-        summary = studies.report(folder, study, trusts_imports=call.trusts_imports)
+        found = studies.report(folder, study, **given)
     else:
-        outcome = studies.carry_out(
-            folder, study, trusts_imports=call.trusts_imports, started_s=call.started_s
-        )
+        outcome = studies.carry_out(folder, study, started_s=call.started_s, **given)
         if outcome.status:
             return outcome.status
-        summary = outcome.summary
+        found = outcome.answer
     print()
-    for sentence in summary.verdict if summary is not None else ["No new agents are finished yet."]:
+    for sentence in found:
         print(fill(sentence, width=100, subsequent_indent="  "))
     print(f"\n  folder  {shown(folder.path)}")
     announce_report(folder.page, opens="--open" in argv)

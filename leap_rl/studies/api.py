@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.parsing import refuse_imports
+from leap_rl.evaluation.estimates import ESTIMATES
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.training.interrupts import StopReason
@@ -68,7 +69,7 @@ class Study:
         """
         from pandas import DataFrame
 
-        return DataFrame(self._document()["rows"])
+        return DataFrame(self._document().get("rows", []), columns=list(ESTIMATES))
 
     @property
     def best(self) -> Path:

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from leap_rl.core.parsing import flatten
 from leap_rl.core.version import __version__
-from leap_rl.evaluation import estimates
 from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.estimates import estimates_document
 from leap_rl.evaluation.page import Part, Table, render
 from leap_rl.evaluation.report_plots import evaluation_pictures
 from leap_rl.evaluation.summary import Summary
@@ -31,13 +30,13 @@ from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.results import best_run, read_results, training_of
 
-NOTHING = "No new agents are finished yet: there is nothing to compare."
+NOTHING = "No agents from random starts are finished yet: there is nothing to compare with."
 
 
 def judged(study: StudyConfig, cells: Sequence[Cell]) -> Summary | None:
-    """Return the summary of the finished cells; none before any new agents are finished."""
+    """Return the summary of the finished cells; none before any agents from random starts are."""
     results = read_results(study, cells)
-    return summarize(results) if results.curves else None
+    return summarize(results) if RANDOM in results.initializations else None
 
 
 def write_page(
@@ -57,7 +56,7 @@ def write_page(
         contents[folder.path / "tables" / f"{_stem(table.title)}.csv"] = _csv(table)
     best = None if summary is None else best_initialization(summary, cells)
     document = {
-        **estimates_document(study, summary),
+        **({} if summary is None else estimates_document(summary, question=study.question)),
         "answer": sentences(study, cells, summary),
         "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
     }
@@ -67,14 +66,6 @@ def write_page(
     contents[folder.page] = render([part], made=made).encode()  # last: it shows all the others
     for path, content in contents.items():
         write_atomically(path, content, root=folder.path)
-
-
-def estimates_document(study: StudyConfig, summary: Summary | None) -> dict[str, Any]:
-    """Return what the study estimates, as plain values."""
-    if summary is not None:
-        return estimates.estimates_document(summary, question=study.question)
-    budget = study.new_agents_task().agent_steps
-    return {"question": study.question, "budget_agent_steps": budget, "members": [], "rows": []}
 
 
 def sentences(study: StudyConfig, cells: Sequence[Cell], summary: Summary | None) -> list[str]:
@@ -197,7 +188,7 @@ def _commands(
 
 
 def best_initialization(summary: Summary, cells: Sequence[Cell]) -> Path | None:
-    """Return the file of the initialization from which new agents learned best, if any did."""
+    """Return the file of the initialization to start from, see `best_run`."""
     best = best_run(summary)
     if best is None:
         return None

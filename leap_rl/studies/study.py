@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.parsing import TRUST_IMPORTS, flatten
 from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.display import program, quoted, shown, tell
 from leap_rl.studies.arms import RANDOM
 from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import Execution, Failure
 from leap_rl.studies.folder import StudyFolder
-from leap_rl.studies.page import judged, write_page
+from leap_rl.studies.page import judged, sentences, write_page
 from leap_rl.studies.progress import Progress
 from leap_rl.studies.results import of_arms, read_results
 from leap_rl.training.interrupts import Interrupts, StopReason
@@ -28,8 +27,8 @@ class Outcome:
 
     status: int
     """The command's exit status."""
-    summary: Summary | None = None
-    """Of the new agents, if it came to its end."""
+    answer: tuple[str, ...] = ()
+    """In sentences, if it came to its end."""
 
 
 def carry_out(
@@ -55,7 +54,7 @@ def carry_out(
     folder.check()
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
     resume = f"stopped; continue with: {program()} study {quoted(folder.path)}"
-    if any(study.imports.values()):
+    if trusts_imports:
         resume += f" {TRUST_IMPORTS}"
     quiet = study.tracking.console == "quiet"
     interrupts = Interrupts(
@@ -71,8 +70,7 @@ def carry_out(
                     tell(line)
             folder.write(study)
             failures = _compute(study, cells, interrupts, trusts_imports=trusts_imports)
-            summary = judged(study, cells)
-            write_page(folder, study, cells, summary)
+            answer = _write(folder, study, cells)
     except KeyboardInterrupt:
         if not quiet:
             print(resume, file=sys.stderr)
@@ -84,13 +82,13 @@ def carry_out(
             f"{shown(first.cell.path)}: {first.reason}{more}; once that is mended, "
             f"`{program()} study {quoted(folder.path)}` computes what is missing"
         )
-    return Outcome(status=0, summary=summary)
+    return Outcome(status=0, answer=answer)
 
 
 def report(
     folder: StudyFolder, study: StudyConfig, *, trusts_imports: bool = False
-) -> Summary | None:
-    """Write the page of what is finished; compute nothing.
+) -> tuple[str, ...]:
+    """Write the page of what is finished; compute nothing. Return the answer in sentences.
 
     Raises:
         ValueError: There is no study, or its folder holds something else.
@@ -100,9 +98,14 @@ def report(
     if not folder.file.exists():
         raise ValueError(f"{shown(folder.path)}: holds no study yet; leave --report out")
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
+    return _write(folder, study, cells)
+
+
+def _write(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Write the page; return the answer in sentences."""
     summary = judged(study, cells)
     write_page(folder, study, cells, summary)
-    return summary
+    return tuple(sentences(study, cells, summary))
 
 
 def _compute(

@@ -92,10 +92,7 @@ def test_a_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
     assert StudyConfig.from_mapping(study.to_mapping()) == study
 
 
-KNOWN = [name for name, arm in ARMS.items() if "agent.share" not in arm.options]
-
-
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", ARMS)
 @pytest.mark.parametrize("batch", [1, 2])
 def test_all_arms_get_the_same_agent_steps(name: str, batch: int) -> None:
     study = asked(arms=[name], meta__batch_size=batch, meta__meta_steps=4)
@@ -179,6 +176,18 @@ def test_members_of_other_shapes_are_named_before_anything_is_computed(
     assert "Acrobot-v1 [6]" in error
     assert f"{POLES[0]} [4]" in error
     assert not out.exists()
+
+
+def test_arms_that_share_whole_agents_name_the_members_that_differ_in_actions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--games", "MinAtar/Breakout-v1", "MinAtar/Freeway-v1", "--arms", "domain_randomised"]
+    held_out = ["--held_out", "MinAtar/SpaceInvaders-v1"]  # the one with other actions
+    assert main(["study", *words, *held_out, "--out", str(tmp_path / "out")]) == EXIT_USAGE
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("leap-rl: arms.domain_randomised: ")
+    assert "MinAtar/SpaceInvaders-v1" in error
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "notes.txt"])

@@ -32,14 +32,14 @@ question: Does it help with other gravity?
 games: [leap_rl/CartPole-v1@gravity=5.0, CartPole-v1]
 held_out: leap_rl/CartPole-v1@gravity=20.0
 arms: [leap]
-runs: 2
+runs: 1
 agents: 2
 random_agents: 3
 meta: {meta_steps: 2}
 task: {agent_steps: 1600, num_envs: 4}
 tracking: {tensorboard: false}
 """
-CELLS = 6
+CELLS = 4
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) 
     costs = (straight.path / "tables" / "arms_and_what_they_cost.csv").read_text().splitlines()
     assert costs[0] == "arm,what it is,agent steps of a meta-training run,runs"
     assert costs[1].startswith("random,nothing is trained,0,0")
-    assert costs[2].endswith(',"6,400",2')
+    assert costs[2].endswith(',"6,400",1')
     document = json.loads(straight.estimates.read_text())
     assert document["question"] == "Does it help with other gravity?"
     assert document["budget_agent_steps"] == 1600
@@ -111,13 +111,13 @@ def test_new_agents_are_those_of_the_cells(straight: StudyFolder, file: Path) ->
     cells = cells_of(study, straight.path)
     found = read_results(study, cells)
     assert found.initializations == ("random", "leap")
-    assert found.runs == {"random": ["random"], "leap": ["leap-0", "leap-1"]}
+    assert found.runs == {"random": ["random"], "leap": ["leap-0"]}
     assert found.games == study.evaluated
     assert (found.agents_per_game, found.agent_steps) == (2, 1600)
     agents = [(c.initialization, c.run, c.seed) for c in found.curves]
     assert agents == [
         *(("random", 0, seed) for seed in range(3)),
-        *(("leap", run, seed) for run in range(2) for seed in range(2)),
+        *(("leap", 0, seed) for seed in range(2)),
     ]
     for cell in (cell for cell in cells if cell.members is not None):
         theirs = read_evaluation(cell.folder).curves
@@ -127,7 +127,6 @@ def test_new_agents_are_those_of_the_cells(straight: StudyFolder, file: Path) ->
             for curve in found.curves
             if curve.initialization == cell.arm
             and (cell.arm != "random" or curve.seed // 2 == cell.run)
-            and (cell.arm == "random" or curve.run == cell.run)
         }
         assert sorted(ours) == [curve.seed for curve in theirs]
         for curve in theirs:
@@ -145,7 +144,7 @@ def test_called_again_it_computes_nothing(
     assert main(["study", str(file), "--out", str(straight.path)]) == 0
     captured = capfd.readouterr()
     assert captured.err.splitlines() == [
-        f"leap-rl: {CELLS} of {CELLS} cells; 22,400 of 22,400 agent steps (100%)"
+        f"leap-rl: {CELLS} of {CELLS} cells; 14,400 of 14,400 agent steps (100%)"
     ]
     assert f"report  {straight.page}" in captured.out
     for words in (["--report"], []):  # the folder is a study too
@@ -165,7 +164,7 @@ def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:
     assert study.best.parent.name == "000002"
     assert study.best.exists()
     assert leap_rl.load_encoder(study.best.parents[2])
-    assert study.config.runs == 2
+    assert study.config.runs == 1
     assert leap_rl.Study(straight.path).best == study.best
     with pytest.raises(ValueError, match="holds no study"):
         leap_rl.Study(straight.path / "runs")
@@ -180,15 +179,15 @@ def test_what_was_changed_is_said_a_line_a_group(straight: StudyFolder, file: Pa
     assert lines() == []
     assert lines(processes=7, question="why?") == []
     assert lines(agent_steps=800, runs=3) == [
-        "the study was changed: runs = 3 (was 2), agent_steps = 800 (was None)",
+        "the study was changed: runs = 3 (was 1), agent_steps = 800 (was None)",
         "random: 0 of 2 evaluations are kept, 2 are computed",
-        "leap: 2 of 3 meta-training runs are kept, 1 are computed",
+        "leap: 1 of 3 meta-training runs are kept, 2 are computed",
         "leap: 0 of 3 evaluations are kept, 3 are computed",
     ]
     assert lines(arms=["reptile"])[1:] == [
         "random: 2 of 2 evaluations are kept",
-        "reptile: 0 of 2 meta-training runs are kept, 2 are computed",
-        "reptile: 0 of 2 evaluations are kept, 2 are computed",
+        "reptile: 0 of 1 meta-training runs are kept, 1 are computed",
+        "reptile: 0 of 1 evaluations are kept, 1 are computed",
         "leap: is asked for no more; what was computed of it stays in runs",
     ]
 
@@ -232,6 +231,9 @@ def test_killed_at_any_moment_it_resumes_to_the_same_bits(
     children = descendants(process.pid)
     assert children
     process.kill()
+    if pattern == WHEN["meta-training"]:  # as when the machine's memory is full
+        for child in children:
+            os.kill(child, signal.SIGKILL)
     process.communicate()
     # Called again at once: processes of the killed study may be at work yet.
     assert main(["study", str(file), "--out", str(folder.path)]) == 0
@@ -262,7 +264,7 @@ def test_a_cell_that_fails_is_named_and_computed_when_it_can_be(
 ) -> None:
     folder = StudyFolder(tmp_path / "study")
     cells = cells_of(study_of(file), folder.path)
-    (first,) = (cell for cell in cells if (cell.arm, cell.run, cell.members) == ("leap", 1, None))
+    (first,) = (cell for cell in cells if (cell.arm, cell.members) == ("leap", None))
     first.path.parent.mkdir(parents=True)
     folder.write(study_of(file))
     first.path.write_text("in the way")
@@ -271,9 +273,9 @@ def test_a_cell_that_fails_is_named_and_computed_when_it_can_be(
     assert line.startswith(f"leap-rl: {first.path}: ")
     assert line.endswith(f"`python -m leap_rl study {folder.path}` computes what is missing")
     assert [cell.name for cell in cells if not cell.finished] == [
-        cell.name for cell in cells if (cell.arm, cell.run) == ("leap", 1)
+        cell.name for cell in cells if cell.arm == "leap"
     ]
-    assert "2 of 6 cells are not finished yet" in folder.page.read_text()
+    assert "2 of 4 cells are not finished yet" in folder.page.read_text()
     first.path.unlink()
     assert main(["study", str(file), "--out", str(folder.path)]) == 0
     assert digests(folder) == digests(straight)
@@ -295,9 +297,9 @@ def test_a_plan_counts_and_computes_nothing(
     out = tmp_path / "study"
     assert main(["study", str(file), "--out", str(out), "--plan"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "leap: meta-training 2 cells 12,800 agent steps" in text
+    assert "leap: meta-training 1 cells 6,400 agent steps" in text
     assert "random: new agents, held_out 2 cells 4,800 agent steps" in text
-    assert f"all {CELLS} cells 24,000 agent steps" in text
+    assert f"all {CELLS} cells 14,400 agent steps" in text
     assert "measured for seconds, alone, in leap_rl/CartPole-v1@gravity=5.0, CartPole-v1" in text
     assert not out.exists()
 

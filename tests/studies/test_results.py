@@ -1,0 +1,88 @@
+"""The agents of a study's cells as one evaluation, and which start is the best."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve
+from leap_rl.studies.results import best_run, of_arms, run_scores
+
+BUDGET = 100_000
+EPISODES = 400
+AGENTS = 3
+RUNS = {"random": ["random"], "leap": ["leap-0", "leap-2"], "reptile": ["reptile-0"]}
+
+
+def agents(
+    arm: str, run: int, *, speed: float, scale: float = 1.0, game: str = "maze"
+) -> list[LearningCurve]:
+    """Agents that come to the scale, at so many times random's speed."""
+    steps = np.linspace(0, BUDGET, EPISODES + 1).astype(np.int64)[1:]
+    level = np.minimum(1.0, speed * steps / BUDGET)
+    noise = np.random.default_rng([len(arm), run])
+    return [
+        LearningCurve(
+            initialization=arm,
+            run=run,
+            game=game,
+            seed=seed,
+            interval_ends=steps,
+            rewards=np.ones(EPISODES),
+            agent_steps=steps,
+            returns=scale * (level + noise.normal(0.0, 0.05, EPISODES)),
+        )
+        for seed in range(AGENTS)
+    ]
+
+
+def results(*groups: list[LearningCurve]) -> EvaluationResults:
+    curves = [curve for group in groups for curve in group]
+    names = [name for name in RUNS if any(each.initialization == name for each in curves)]
+    return EvaluationResults(
+        initializations=tuple(names),
+        runs={name: RUNS[name] for name in names},
+        own_starts={},
+        games=tuple(dict.fromkeys(each.game for each in curves)),
+        agents_per_game=AGENTS,
+        agent_steps=BUDGET,
+        curves=tuple(curves),
+    )
+
+
+def best(*groups: list[LearningCurve]) -> tuple[str, str] | None:
+    return best_run(summarize(results(agents("random", 0, speed=1.0), *groups)))
+
+
+def test_the_best_start_is_the_best_run_of_the_arm_that_saves_most() -> None:
+    # The mean of leap's runs is less, though one of them, which may be chance, saves most.
+    runs = [agents("leap", 0, speed=1.1), agents("leap", 1, speed=8.0)]
+    assert best(*runs, agents("reptile", 0, speed=4.0)) == ("reptile", "reptile-0")
+    runs = [agents("leap", 0, speed=6.0), agents("leap", 1, speed=8.0)]
+    assert best(*runs, agents("reptile", 0, speed=4.0)) == ("leap", "leap-2")
+    assert best() is None
+
+
+def test_members_count_the_same_whatever_their_returns() -> None:
+    scores = run_scores(
+        results(
+            agents("leap", 0, speed=1.0, scale=1000.0, game="large"),
+            agents("reptile", 0, speed=4.0, scale=1000.0, game="large"),
+            agents("leap", 0, speed=4.0, game="small"),
+            agents("reptile", 0, speed=1.0, game="small"),
+        )
+    )
+    assert np.isclose(scores["leap", 0], scores["reptile", 0], atol=0.1)
+    assert abs(scores["leap", 0]) < 0.1
+
+
+def test_an_arm_is_set_against_the_baseline_alone() -> None:
+    found = results(
+        agents("random", 0, speed=1.0),
+        agents("leap", 0, speed=2.0),
+        agents("reptile", 0, speed=2.0),
+    )
+    alone = of_arms(found, ("random", "leap"))
+    assert alone.initializations == ("random", "leap")
+    assert {c.initialization for c in alone.curves} == {"random", "leap"}
+    assert set(alone.runs) == {"random", "leap"}
