@@ -76,11 +76,8 @@ def smoothed(curve: LearningCurve, budget: int) -> tuple[FloatArray, FloatArray]
 
 
 def windows_of(curves: Sequence[LearningCurve], budget: int) -> Windows:
-    """Return the first and last tenth of the budget, widened until every agent has episodes there.
-
-    Agents that never end an episode do not count.
-    """
-    ends = [curve.agent_steps for curve in curves if len(curve.returns)]
+    """Return the budget's first and last tenth, widened until all agents have episodes there."""
+    ends = [curve.agent_steps for curve in curves]
 
     def enough(parts: int, *, final: bool) -> bool:
         edge = budget * (PARTS - parts if final else parts) / PARTS
@@ -134,7 +131,7 @@ class Means:
     """Means over the agents of runs, in which each run counts the same."""
 
     curve: FloatArray
-    """[G]; known where every agent is that ever ends an episode."""
+    """[G]; known where every agent's is."""
     first: float
     final: float
     rate: float
@@ -165,16 +162,9 @@ def means_of(runs: Sequence[Agents]) -> Means:
     )
 
 
-def pooled(runs: Sequence[Agents]) -> Agents:
-    """Return the agents of several runs as those of one."""
-    names = ("curves", "variances", "first", "final", "rates")
-    return Agents(**{n: np.concatenate([getattr(each, n) for each in runs]) for n in names})
-
-
 def mean_curve(curves: FloatArray) -> FloatArray:
-    """Return the mean of curves [A, G] where all are known that ever are, [G]."""
-    ever = curves[np.isfinite(curves).any(axis=1)]
-    return ever.mean(axis=0) if len(ever) else np.full(curves.shape[1], np.nan)
+    """Return the mean of curves [A, G] where all are known, [G]; NaN of none."""
+    return np.asarray(curves.mean(axis=0)) if len(curves) else np.full(curves.shape[1], np.nan)
 
 
 def mean_over(values: FloatArray, axis: int = 0) -> FloatArray:
