@@ -20,8 +20,8 @@ from leap_rl.evaluation.statistics import FloatArray
 from leap_rl.training.rounds.validation import RATE_UNIT
 
 GRID_POINTS: Final = 200
-HALF_WINDOW: Final = 1 / 20
-"""Of the budget: what a point of a curve is the mean over, to either side."""
+HALF_WINDOW: Final = 10
+"""Points of the grid, a twentieth of the budget: what a curve is the mean over, to either side."""
 PARTS: Final = 40
 """Of the budget: first and final returns are of whole parts, so that their edges are exact."""
 LEAST_PARTS: Final = 4
@@ -41,7 +41,12 @@ class Windows(NamedTuple):
 
 def grid(budget: int) -> FloatArray:
     """Return equally spaced agent steps, the last at the end of the budget, [G]."""
-    return np.linspace(budget / GRID_POINTS, budget, GRID_POINTS, dtype=np.float64)
+    return _at(budget, 0)
+
+
+def _at(budget: int, shift: int) -> FloatArray:
+    # Exact wherever it is whole, as ends of episodes are.
+    return budget * (np.arange(1, GRID_POINTS + 1) + shift) / GRID_POINTS
 
 
 def smoothed(curve: LearningCurve, budget: int) -> tuple[FloatArray, FloatArray]:
@@ -51,13 +56,13 @@ def smoothed(curve: LearningCurve, budget: int) -> tuple[FloatArray, FloatArray]
     such points a straight line, NaN before the first end. The variance is that of those returns
     over their number, NaN for fewer than two.
     """
-    points, half = grid(budget), HALF_WINDOW * budget
+    points = grid(budget)
     nothing = np.full(GRID_POINTS, np.nan)
     if not len(curve.returns):
         return nothing, nothing
     ends = curve.agent_steps
-    start = np.searchsorted(ends, points - half, side="left")
-    stop = np.searchsorted(ends, points + half, side="right")
+    start = np.searchsorted(ends, _at(budget, -HALF_WINDOW), side="left")
+    stop = np.searchsorted(ends, _at(budget, HALF_WINDOW), side="right")
     counts = stop - start
     # Around their mean, or rounding would drown the variance of large returns.
     centre = float(curve.returns.mean())
