@@ -222,7 +222,8 @@ def notes_of(summary: Summary) -> list[str]:
     ]
     notes += _about_agents(summary)
     notes += _about_runs(summary)
-    intervals = sum(len(comparison.games) for comparison in summary.comparisons)
+    effects = [effect for each in summary.comparisons for effect in each.games.values()]
+    intervals = sum(math.isfinite(effect.saved.low) for effect in effects)
     if intervals >= MANY_COMPARISONS:
         notes.append(
             f"Of {intervals} intervals of single games some {(1 - CONFIDENCE) * intervals:.1f} "
