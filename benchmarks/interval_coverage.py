@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.harness.tables import markdown
-from leap_rl.evaluation.measures import Agents, means_of, measure, windows_of
+from leap_rl.evaluation.measures import means_of, measure, windows_of
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.savings import (
     Reference,
@@ -34,7 +34,7 @@ from leap_rl.evaluation.savings import (
     make_reference,
     sample,
 )
-from leap_rl.evaluation.statistics import FloatArray, Sampled, sampled_interval
+from leap_rl.evaluation.statistics import Sampled, sampled_interval
 
 BUDGET = 100_000
 STEEPNESS = 12.0
@@ -177,6 +177,7 @@ def noise_of(setting: Setting, random_agents: int) -> float:
 
 
 def reference_of(curves: Sequence[LearningCurve]) -> Reference:
+    """Return what agents from random starts do."""
     windows = windows_of(curves, BUDGET)
     return make_reference(measure(curves, BUDGET, windows), BUDGET, windows)
 
@@ -254,6 +255,28 @@ def truth(setting: Setting) -> float:
     return ours - truth_of(setting, setting.other, rng) if setting.other else ours
 
 
+def in_short(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return a row a setting: its range of coverage, and bias and half-width in the middle."""
+    short = []
+    for name in dict.fromkeys(row["setting"] for row in rows):
+        own = [row for row in rows if row["setting"] == name]
+        held = [float(row["holds the truth"].rstrip("%")) for row in own]
+        several = [float(r["holds the truth"].rstrip("%")) for r in own if int(r["runs"]) > 2]
+        middle = next((r for r in own if (r["runs"], r["agents"]) == ("3", "5")), own[0])
+        short.append(
+            {
+                "setting": name,
+                "holds the truth, %": f"{min(held):.0f} to {max(held):.0f}",
+                "from 3 runs on": f"{min(several):.0f} to {max(several):.0f}" if several else "–",
+                "truth": middle["truth"],
+                "bias": middle["bias"],
+                "half-width": middle["half-width"],
+                "not sound": middle["not sound"],
+            }
+        )
+    return short
+
+
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     parser = argparse.ArgumentParser(
@@ -278,7 +301,8 @@ def main() -> None:
             )
             print(row, file=sys.stderr, flush=True)
             rows.append(row)
-    print(markdown(rows), end="")
+    print(markdown(rows))
+    print(markdown(in_short(rows)), end="")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Compares each initialization with agents from random starts, game by game and over all.
 
 docs/evaluation.md defines the measures. Agents that diverged and were restarted with another seed
-take no part.
+take no part, nor do those that finished no episode: they have no curve.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.evaluation.measures import Agents, Means, measure, pooled, windows_of
+from leap_rl.evaluation.measures import Agents, Means, measure, windows_of
 from leap_rl.evaluation.normalization import human_scale
-from leap_rl.evaluation.results import EvaluationResults, read_evaluation
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import (
     Reference,
     agent_steps_saved,
@@ -27,6 +27,7 @@ from leap_rl.evaluation.savings import (
     speed_up,
 )
 from leap_rl.evaluation.statistics import (
+    FloatArray,
     IntervalEstimate,
     Sampled,
     bootstrap,
@@ -59,13 +60,13 @@ def summarize(evaluation: EvaluationResults) -> Summary:
     games = {
         name: game
         for name in evaluation.games
-        if (game := _game(evaluation, name, baseline)) is not None
+        if (game := _game(evaluation, name, baseline, reference)) is not None
     }
     samples = {
         name: {
             game: _saved(found.runs[name], found)
             for game, found in games.items()
-            if found.runs.get(name)
+            if name in found.runs
         }
         for name in evaluation.initializations
         if name not in baseline
@@ -84,29 +85,29 @@ def summarize(evaluation: EvaluationResults) -> Summary:
     return replace(summary, verdict=(*map(verdict_of, summary.comparisons), *notes_of(summary)))
 
 
-def _game(evaluation: EvaluationResults, name: str, baseline: Sequence[str]) -> Game | None:
+def _game(
+    evaluation: EvaluationResults, name: str, baseline: Sequence[str], reference: str
+) -> Game | None:
     """Return what agents did in a game; none without agents of the baseline."""
     budget = evaluation.agent_steps
-    curves = {
-        (each, run): [
-            curve for curve in evaluation.of(each, name) if curve.run == run and not curve.restarted
-        ]
-        for each in evaluation.initializations
-        for run in range(len(evaluation.runs[each]))
-    }
-    reference = [curve for (each, _), of in curves.items() if each in baseline for curve in of]
-    if not reference:
+    curves: dict[str, dict[int, list[LearningCurve]]] = {}
+    for each in evaluation.initializations:
+        for curve in evaluation.of(each, name):
+            if len(curve.returns) and not curve.restarted:
+                curves.setdefault(each, {}).setdefault(curve.run, []).append(curve)
+    found = [curve for each in baseline for of in curves.pop(each, {}).values() for curve in of]
+    if not found:
         return None
-    windows = windows_of(reference, budget)
-    measured = {key: measure(of, budget, windows) for key, of in curves.items() if of}
-    runs: dict[str, list[Agents]] = {}
-    for (each, _), agents in measured.items():
-        runs.setdefault(RANDOM if each in baseline and RANDOM in baseline else each, []).append(
-            agents
-        )
-    whole = pooled([agents for (each, _), agents in measured.items() if each in baseline])
+    windows = windows_of(found, budget)
+    whole = measure(found, budget, windows)
     return Game(
-        reference=make_reference(whole, budget, windows), runs=runs, human=human_scale(name)
+        reference=make_reference(whole, budget, windows),
+        runs={reference: [whole]}
+        | {
+            each: [measure(of, budget, windows) for of in runs.values()]
+            for each, runs in curves.items()
+        },
+        human=human_scale(name),
     )
 
 
@@ -152,18 +153,10 @@ def _over(
         return Saved((), nothing, math.nan, 1.0)
     return Saved(
         games=tuple(known),
-        saved=_interval([samples[game] for game in known]),
+        saved=sampled_interval([samples[game] for game in known]),
         most=float(np.mean([effects[game].most for game in known])),
         sign_flip=sign_flip_test([samples[game].value for game in known]),
     )
-
-
-def _interval(samples: Sequence[Sampled], minus: Sequence[Sampled] = ()) -> IntervalEstimate:
-    """Return the mean's interval: infinite while some games lack runs."""
-    for side in (samples, minus):
-        if len({len(one.left_out) for one in side}) > 1:
-            samples = [replace(one, agents=0) for one in samples]
-    return sampled_interval(samples, minus)
 
 
 def _effect(game: Game, name: str, saved: Sampled, seen: bool | None) -> Effect:
@@ -206,13 +199,10 @@ def _own_final(runs: Sequence[Agents], reference: Reference) -> IntervalEstimate
 
 
 def _improvement(runs: Sequence[Agents], reference: Reference, name: str) -> IntervalEstimate:
-    ours, theirs = _areas(runs), _areas([reference.agents])
-    if not (ours.size and theirs.size):
-        return IntervalEstimate(math.nan, 0.0, 1.0)
     found = bootstrap(
         probability_of_improvement,
-        [ours],
-        [theirs],
+        [_areas(runs)],
+        [reference.agents.areas],
         seed=derive_seed(0, Purpose.BOOTSTRAP, name, "improvement"),
         resamples=RESAMPLES,
         bounds=(0.0, 1.0),
@@ -220,12 +210,12 @@ def _improvement(runs: Sequence[Agents], reference: Reference, name: str) -> Int
     return IntervalEstimate(*map(float, found))
 
 
-def _areas(runs: Sequence[Agents]) -> np.ndarray:
+def _areas(runs: Sequence[Agents]) -> FloatArray:
     """Return the areas of runs' agents, [R, A]; all as those of one run if runs differ in A."""
-    found = [agents.areas[np.isfinite(agents.areas)] for agents in runs]
+    found = [agents.areas for agents in runs]
     if len({len(each) for each in found}) > 1:
         return np.concatenate(found)
-    return np.squeeze(np.array(found), axis=0) if len(found) == 1 else np.array(found)
+    return found[0] if len(found) == 1 else np.array(found)
 
 
 def _contrasts(samples: Mapping[str, Mapping[str, Sampled]]) -> Iterable[Contrast]:
@@ -238,7 +228,7 @@ def _contrasts(samples: Mapping[str, Mapping[str, Sampled]]) -> Iterable[Contras
         ]
         if known:
             sides = ([samples[name][game] for game in known] for name in (ours, theirs))
-            yield Contrast(ours, theirs, _interval(*sides))
+            yield Contrast(ours, theirs, sampled_interval(*sides))
 
 
 def _middles(
@@ -246,10 +236,12 @@ def _middles(
 ) -> Iterable[tuple[str, IntervalEstimate]]:
     for name in names:
         strata = [
-            game.scale(areas)
+            game.scale(_areas(game.runs[name]))
             for game in games.values()
-            if game.scale is not None and (areas := _areas(game.runs.get(name, []) or [])).size
+            if game.scale is not None and name in game.runs
         ]
+        if len({stratum.shape[:-1] for stratum in strata}) > 1:  # runs that some games lack
+            strata = [stratum.ravel() for stratum in strata]
         if strata:
             seed = derive_seed(0, Purpose.BOOTSTRAP, name, "middle")
             found = bootstrap(

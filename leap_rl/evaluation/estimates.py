@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leap_rl.evaluation.savings import SpeedUp
@@ -21,17 +21,20 @@ ALL = "all"
 def estimates_document(summary: Summary, *, question: str = "") -> dict[str, Any]:
     """Return the estimates as plain values, None for what is not known.
 
-    `members` are the games, each with `seen` (whether any initialization's meta-training saw it)
-    and its `reference`; `rows` are `estimate_rows`.
+    `members` are the games, each with `seen` (whether any initialization's meta-training saw it,
+    None where not all are known) and its `reference`; `rows` are `estimate_rows`.
     """
-    trained = {game for each in summary.evaluation.training.values() for game in each.games}
+    seen: dict[str, set[bool | None]] = {name: set() for name in summary.games}
+    for comparison in summary.comparisons:
+        for name, effect in comparison.games.items():
+            seen[name].add(effect.seen)
     return {
         "question": question,
         "budget_agent_steps": summary.evaluation.agent_steps,
         "members": [
             {
                 "name": name,
-                "seen": name in trained,
+                "seen": True in seen[name] or (None if None in seen[name] else False),
                 "reference": {
                     "m0": _number(game.reference.means.first),
                     "m1": _number(game.reference.means.final),
@@ -56,28 +59,30 @@ def estimate_rows(summary: Summary) -> Iterable[dict[str, Any]]:
     """
     for comparison in summary.comparisons:
         for member, effect in comparison.games.items():
-            agents = min(map(len, summary.games[member].runs[comparison.initialization]))
-            for measure, estimate, censored in _measures(comparison, effect):
-                yield _row(comparison, member, measure, estimate, censored, agents)
+            counts = _counts(summary, comparison, [member])
+            for measure, estimate, censored in _measures(comparison, member, effect):
+                yield _row(comparison, member, measure, estimate, censored, counts)
         over = comparison.over.get("all")
         if over is not None and over.games:
-            agents = min(
-                len(run)
-                for member in over.games
-                for run in summary.games[member].runs[comparison.initialization]
-            )
+            counts = _counts(summary, comparison, over.games)
             measures: dict[str, IntervalEstimate | None] = {
                 "agent_steps_saved": over.saved,
                 "agent_steps_saved_share": _share(over.saved, over.most),
-                "break_even_tasks": _break_even(comparison, over.saved),
+                "break_even_tasks": comparison.pays_from(over.saved),
             }
             for measure, of_all in measures.items():
                 if of_all is not None:
-                    yield _row(comparison, ALL, measure, of_all, "", agents)
+                    yield _row(comparison, ALL, measure, of_all, "", counts)
+
+
+def _counts(summary: Summary, comparison: Comparison, members: Sequence[str]) -> Mapping[str, int]:
+    """Return the fewest runs, and agents of a run, in any of the members."""
+    every = [summary.games[member].runs[comparison.initialization] for member in members]
+    return {"runs": min(map(len, every)), "agents": min(len(run) for runs in every for run in runs)}
 
 
 def _measures(
-    comparison: Comparison, effect: Effect
+    comparison: Comparison, member: str, effect: Effect
 ) -> Iterable[tuple[str, IntervalEstimate, str]]:
     if effect.reference.learns:
         yield "agent_steps_saved", effect.saved, ""
@@ -90,8 +95,7 @@ def _measures(
     yield "jumpstart_difference", effect.first_difference, ""
     if effect.area_log_ratio is not None:
         yield "return_area_log_ratio", effect.area_log_ratio, ""
-    pays = _break_even(comparison, effect.saved)
-    if pays is not None and effect.reference.verdict == "sound":
+    if (pays := comparison.pays_in(member)) is not None:
         yield "break_even_tasks", pays, ""
 
 
@@ -103,18 +107,13 @@ def _times(found: SpeedUp) -> IntervalEstimate:
     return IntervalEstimate(found.times, found.low, found.high)
 
 
-def _break_even(comparison: Comparison, saved: IntervalEstimate) -> IntervalEstimate | None:
-    found = comparison.pays_from(saved)
-    return None if found is None else IntervalEstimate(*found)
-
-
 def _row(
     comparison: Comparison,
     member: str,
     measure: str,
     estimate: IntervalEstimate,
     censored: str,
-    agents: int,
+    counts: Mapping[str, int],
 ) -> dict[str, Any]:
     return {
         "arm": comparison.initialization,
@@ -123,8 +122,7 @@ def _row(
         "estimate": _number(estimate.value),
         "low": _number(estimate.low),
         "high": _number(estimate.high),
-        "runs": comparison.runs,
-        "agents": agents,
+        **counts,
         "censored": censored,
     }
 

@@ -20,8 +20,8 @@ from leap_rl.evaluation.statistics import FloatArray
 from leap_rl.training.rounds.validation import RATE_UNIT
 
 GRID_POINTS: Final = 200
-HALF_WINDOW: Final = 1 / 20
-"""Of the budget: what a point of a curve is the mean over, to either side."""
+HALF_WINDOW: Final = 10
+"""Points of the grid, a twentieth of the budget: what a curve is the mean over, to either side."""
 PARTS: Final = 40
 """Of the budget: first and final returns are of whole parts, so that their edges are exact."""
 LEAST_PARTS: Final = 4
@@ -41,7 +41,12 @@ class Windows(NamedTuple):
 
 def grid(budget: int) -> FloatArray:
     """Return equally spaced agent steps, the last at the end of the budget, [G]."""
-    return np.linspace(budget / GRID_POINTS, budget, GRID_POINTS, dtype=np.float64)
+    return _at(budget, 0)
+
+
+def _at(budget: int, shift: int) -> FloatArray:
+    # Exact wherever it is whole, as ends of episodes are.
+    return budget * (np.arange(1, GRID_POINTS + 1) + shift) / GRID_POINTS
 
 
 def smoothed(curve: LearningCurve, budget: int) -> tuple[FloatArray, FloatArray]:
@@ -51,13 +56,13 @@ def smoothed(curve: LearningCurve, budget: int) -> tuple[FloatArray, FloatArray]
     such points a straight line, NaN before the first end. The variance is that of those returns
     over their number, NaN for fewer than two.
     """
-    points, half = grid(budget), HALF_WINDOW * budget
+    points = grid(budget)
     nothing = np.full(GRID_POINTS, np.nan)
     if not len(curve.returns):
         return nothing, nothing
     ends = curve.agent_steps
-    start = np.searchsorted(ends, points - half, side="left")
-    stop = np.searchsorted(ends, points + half, side="right")
+    start = np.searchsorted(ends, _at(budget, -HALF_WINDOW), side="left")
+    stop = np.searchsorted(ends, _at(budget, HALF_WINDOW), side="right")
     counts = stop - start
     # Around their mean, or rounding would drown the variance of large returns.
     centre = float(curve.returns.mean())
@@ -76,11 +81,8 @@ def smoothed(curve: LearningCurve, budget: int) -> tuple[FloatArray, FloatArray]
 
 
 def windows_of(curves: Sequence[LearningCurve], budget: int) -> Windows:
-    """Return the first and last tenth of the budget, widened until every agent has episodes there.
-
-    Agents that never end an episode do not count.
-    """
-    ends = [curve.agent_steps for curve in curves if len(curve.returns)]
+    """Return the budget's first and last tenth, widened until all agents have episodes there."""
+    ends = [curve.agent_steps for curve in curves]
 
     def enough(parts: int, *, final: bool) -> bool:
         edge = budget * (PARTS - parts if final else parts) / PARTS
@@ -134,7 +136,7 @@ class Means:
     """Means over the agents of runs, in which each run counts the same."""
 
     curve: FloatArray
-    """[G]; known where every agent is that ever ends an episode."""
+    """[G]; known where every agent's is."""
     first: float
     final: float
     rate: float
@@ -165,16 +167,9 @@ def means_of(runs: Sequence[Agents]) -> Means:
     )
 
 
-def pooled(runs: Sequence[Agents]) -> Agents:
-    """Return the agents of several runs as those of one."""
-    names = ("curves", "variances", "first", "final", "rates")
-    return Agents(**{n: np.concatenate([getattr(each, n) for each in runs]) for n in names})
-
-
 def mean_curve(curves: FloatArray) -> FloatArray:
-    """Return the mean of curves [A, G] where all are known that ever are, [G]."""
-    ever = curves[np.isfinite(curves).any(axis=1)]
-    return ever.mean(axis=0) if len(ever) else np.full(curves.shape[1], np.nan)
+    """Return the mean of curves [A, G] where all are known, [G]; NaN of none."""
+    return np.asarray(curves.mean(axis=0)) if len(curves) else np.full(curves.shape[1], np.nan)
 
 
 def mean_over(values: FloatArray, axis: int = 0) -> FloatArray:

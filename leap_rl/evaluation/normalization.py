@@ -1,11 +1,8 @@
-"""Scales that make the scores of different games comparable: a human's, or the baseline's."""
+"""Scales that make the scores of different games comparable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
-
-import numpy as np
 
 from leap_rl.evaluation.statistics import FloatArray
 
@@ -84,30 +81,9 @@ class Scale(NamedTuple):
         return (raw - self.zero) / self.unit
 
 
-RAW = Scale(0.0, 1.0)
-
-
 def human_scale(game: str) -> Scale | None:
     """Return the scale on which random play is 0 and the human 1; none for games without."""
     if game not in RANDOM_AND_HUMAN:
         return None
     random, human = RANDOM_AND_HUMAN[game]
     return Scale(random, human - random)
-
-
-def reference_scale(of_agents: Iterable[FloatArray]) -> Scale | None:
-    """Return the scale on which the baseline's values have mean 0 and standard deviation 1.
-
-    The paper normalises by a "mean reward" and a "standard deviation", "calculated on baseline (no
-    pretraining) data"; of what is not given. Ours are of all values of all the baseline's agents in
-    the game, episodes' returns [E] or intervals' reward rates [R] of each. Where all of them are
-    equal the unit is one raw point. None without a value.
-    """
-    values = [each for each in of_agents if len(each)]
-    if not values:
-        return None
-    pooled = np.concatenate(values)
-    deviation = float(np.std(pooled))
-    # Equal values need not give an exact 0, and sums of equal rewards differ by their rounding.
-    equal = np.ptp(pooled) <= 1e-9 * np.abs(pooled).max()
-    return Scale(float(np.mean(pooled)), 1.0 if equal else deviation)

@@ -20,12 +20,13 @@ import numpy as np
 
 from leap_rl.evaluation.measures import Agents, Means, Windows, grid, means_of
 from leap_rl.evaluation.statistics import (
+    LEAST_REFERENCE,
     FloatArray,
     IntervalEstimate,
     Sampled,
-    half_width,
     mean_interval,
     sampled_interval,
+    student,
 )
 
 Bound: TypeAlias = Literal["", "at least", "at most"]
@@ -77,11 +78,12 @@ def make_reference(agents: Agents, budget: int, windows: Windows) -> Reference:
         errors = np.sqrt(per_agent / len(agents)) / size
     noise = float(np.median(errors[known > 0])) if known.any() else math.inf
     verdict: Verdict = "sound"
+    few = len(gains) < LEAST_REFERENCE
     if not windows.found:
         verdict = "long episodes"
-    elif not gain.low > 0:
+    elif not (gain.low > 0 or (few and gain.value > 0)):
         verdict = "no gain"
-    elif (gain.high - gain.low) / 2 > LARGEST_ERROR * size or not noise <= LARGEST_NOISE:
+    elif few or (gain.high - gain.low) / 2 > LARGEST_ERROR * size or not noise <= LARGEST_NOISE:
         verdict = "uncertain"
     more = _more_agents(gains, noise) if verdict == "uncertain" else 0
     return Reference(
@@ -97,11 +99,12 @@ def make_reference(agents: Agents, budget: int, windows: Windows) -> Reference:
 
 
 def _more_agents(gains: FloatArray, noise: float) -> int:
-    deviation, size = float(np.std(gains, ddof=1)), abs(float(np.mean(gains)))
-    quiet = math.ceil(len(gains) * (noise / LARGEST_NOISE) ** 2) if math.isfinite(noise) else 0
-    for agents in count(max(quiet, 2)):
-        if half_width(agents) * deviation <= LARGEST_ERROR * size:
-            return max(0, agents - len(gains))
+    parts, size = len(gains), abs(float(np.mean(gains)))
+    deviation = float(np.std(gains)) * math.sqrt(parts / max(1, parts - 1))
+    quiet = math.ceil(parts * (noise / LARGEST_NOISE) ** 2) if math.isfinite(noise) else 0
+    for agents in count(max(quiet, LEAST_REFERENCE)):
+        if student(agents - 1) / math.sqrt(agents) * deviation <= LARGEST_ERROR * size:
+            return max(0, agents - parts)
         if agents > MOST_AGENTS:
             break
     return 0
@@ -110,11 +113,11 @@ def _more_agents(gains: FloatArray, noise: float) -> int:
 def levels(curve: FloatArray, reference: Means) -> FloatArray:
     """Return the share of the reference's gain that a curve [..., G] has reached, from 0 to 1.
 
-    Only mean curves come here: clipping an agent's own would turn its noise into a bias.
+    NaN if it gains nothing. Only mean curves come here: clipping an agent's own would turn its
+    noise into a bias.
     """
-    m0, m1 = reference.first, reference.final
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.clip((curve - m0) / (m1 - m0), 0.0, 1.0))
+    gain = reference.final - reference.first
+    return np.asarray(np.clip((curve - reference.first) / (gain or math.nan), 0.0, 1.0))
 
 
 def agent_steps_saved(ours: Means, reference: Means, budget: int) -> float:
@@ -183,6 +186,8 @@ def speed_up(runs: Sequence[Agents], reference: Reference, share: float) -> Spee
     if whole is None or whole.bound:
         return whole
     interval = sampled_interval([sample(logarithm, runs, reference)])
+    if not math.isfinite(interval.low):
+        return whole
     return whole._replace(low=math.exp(interval.low), high=math.exp(interval.high))
 
 
@@ -205,16 +210,17 @@ def sample(statistic: Statistic, runs: Sequence[Agents], reference: Reference) -
 
     Leaving an agent out takes it from everything: the first and final returns and the curve.
     """
-    ours, few = means_of(runs), len(runs) == 1
+    ours = means_of(runs)
     parts = (
         [[runs[0].without(agent)] for agent in range(len(runs[0]))]
-        if few
+        if len(runs) == 1
         else [[*runs[:run], *runs[run + 1 :]] for run in range(len(runs))]
     )
     agents = reference.agents
     return Sampled(
         value=statistic(ours, reference.means),
-        left_out=np.array([statistic(means_of(part), reference.means) for part in parts if part]),
+        left_out=np.array([statistic(means_of(part), reference.means) for part in parts]),
+        runs=len(runs),
         reference_left_out=np.array(
             [statistic(ours, means_of([agents.without(each)])) for each in range(len(agents))]
         ),

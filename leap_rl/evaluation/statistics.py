@@ -4,7 +4,7 @@ Scores of several games come as strata: one array a game, of one score an agent:
 K meta-training runs whose agents have the same n seeds. Games are fixed, runs and agents are drawn:
 an interval speaks of other runs and agents in the same games, never of other games.
 
-* Means have Student's intervals. With few values they are wide.
+* What compares initializations has Student's interval of a jackknifed variance.
 * Everything else has the percentile bootstrap, stratified over games (Agarwal et al. 2021, "Deep
   Reinforcement Learning at the Edge of the Statistical Precipice"). With less than some five values
   a game it is too narrow: docs/evaluation.md has its measured coverage.
@@ -22,18 +22,13 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import stats
 
 CONFIDENCE = 0.95
-POWER = 0.8
 PART = 2_000
 """Resamples that are compared at once."""
 RESAMPLES = 10_000
 """Of a bootstrap: its own noise moves the ends of an interval by some 1 % of its width."""
-
-ENOUGH_PAIRS = 6
-"""The fewest pairs of which chance alone puts all on one side in less than 5 % of the cases:
-2 · 0.5⁶ = 3 %."""
 
 LEAST_AGENTS = 3
 """Of a run, for an interval."""
@@ -61,75 +56,15 @@ def shown(found: IntervalEstimate, form: str, *, scale: float = 1.0) -> str:
 
 
 def mean_interval(values: Sequence[float] | FloatArray) -> IntervalEstimate:
-    """Return the mean of independent values and its Student's 95 % interval; ValueError if none."""
-    return stratified_mean_interval([np.asarray(values, dtype=np.float64)])
+    """Return the mean of independent values and its Student's 95 % interval; ValueError if none.
 
-
-def stratified_mean_interval(strata: Strata) -> IntervalEstimate:
-    """Return the mean over games of their means, each game counting the same, and its interval.
-
-    The variance is Σ s²/n over games, by G²; the degrees of freedom are Welch's and
-    Satterthwaite's: (Σ s²/n)² / Σ (s²/n)²/(n − 1). With one game it is Student's interval. A game
-    with a single value says nothing of its spread, and makes the interval infinitely wide. A
-    ValueError without games or values.
+    The interval of a single value is infinitely wide.
     """
-    check_strata(strata)
-    mean = math.fsum(float(np.mean(stratum)) for stratum in strata) / len(strata)
-    if min(len(stratum) for stratum in strata) == 1:
-        return IntervalEstimate(mean, -math.inf, math.inf)
-    shares = np.array([np.var(stratum, ddof=1) / len(stratum) for stratum in strata])
-    if not shares.any():
-        return IntervalEstimate(mean, mean, mean)
-    degrees = shares.sum() ** 2 / sum(
-        share**2 / (len(stratum) - 1) for share, stratum in zip(shares, strata, strict=True)
-    )
-    half = float(_student(degrees) * math.sqrt(shares.sum()) / len(strata))
-    return IntervalEstimate(mean, mean - half, mean + half)
-
-
-def runs_by_agents_interval(*sides: Strata) -> IntervalEstimate:
-    """Return the mean over games, each counting the same, and a 95 % interval around it.
-
-    A method's score in a game has two sources of chance: the meta-training run, and the seed of an
-    agent. Agents of the same game and seed share heads, emulators and draws of actions, and are set
-    against the same agent of the baseline, whatever their run: seeds are *crossed* with runs, not
-    nested in them. The value of run k and seed s in a game is x_ks = μ + a_k + c_s + e_ks, and the
-    mean over K runs and n seeds has the variance σ_a²/K + σ_c²/n + σ_e²/(K n). The variance of the
-    K runs' means says σ_a²/K + σ_e²/(K n), that of the n seeds' means σ_c²/n + σ_e²/(K n).
-
-    Half the interval's width is √(h² + h′²): h′ of Student's interval over runs, of their means
-    over games, and h of `stratified_mean_interval` over seeds, of their means over runs. σ_e²
-    counts twice, so that the interval is rather too wide; Satterthwaite's degrees of freedom for
-    the sum of both variances would make it too narrow with two or three runs. docs/evaluation.md
-    has the measured coverage.
-
-    With one run on each side nothing is known of other runs: the interval speaks of these alone. A
-    game with a single seed makes the interval infinitely wide.
-
-    Args:
-        *sides: What is added up, by game [K, n] each. One side where values are differences of
-            pairs already; two, ours and minus theirs, where each has several runs of its own. Sides
-            have the same seeds of a game, and may differ in K.
-
-    Raises:
-        ValueError: There are no games, or one has no values.
-    """
-    for side in sides:
-        check_strata(side)
-    # Of each game's seeds, the sum of the sides' means over runs.
-    sums = [
-        np.sum([np.mean(game, axis=0) for game in games], axis=0)
-        for games in zip(*sides, strict=True)
-    ]
-    over_seeds = stratified_mean_interval(sums)
-    # A run takes part in all games.
-    over_runs = [
-        mean_interval(np.mean([np.mean(game, axis=1) for game in side], axis=0))
-        for side in sides
-        if len(side[0]) > 1
-    ]
-    half = math.hypot(*((part.high - part.low) / 2 for part in [over_seeds, *over_runs]))
-    return IntervalEstimate(over_seeds.value, over_seeds.value - half, over_seeds.value + half)
+    found = np.asarray(values, dtype=np.float64)
+    check_strata([found])
+    parts = len(found)
+    error = Variance(float(np.var(found)) / max(1, parts - 1), parts - 1)
+    return welch_interval(float(np.mean(found)), [error])
 
 
 class Variance(NamedTuple):
@@ -160,7 +95,7 @@ def welch_interval(value: float, variances: Sequence[Variance]) -> IntervalEstim
     if whole == 0:
         return IntervalEstimate(value, value, value)
     degrees = whole**2 / sum(each.value**2 / each.degrees for each in variances)
-    half = _student(degrees) * math.sqrt(whole)
+    half = student(degrees) * math.sqrt(whole)
     return IntervalEstimate(value, value - half, value + half)
 
 
@@ -171,6 +106,7 @@ class Sampled:
     value: float
     left_out: FloatArray
     """With each of R runs left out, [R]; of a single run, with each of its agents left out."""
+    runs: int
     reference_left_out: FloatArray
     """With each of the reference's agents left out, [n]; empty if it needs no reference."""
     agents: int
@@ -181,9 +117,9 @@ def sampled_interval(samples: Sequence[Sampled], minus: Sequence[Sampled] = ()) 
     """Return the mean over games of a statistic, less another's, and its 95 % interval.
 
     Its variance is the jackknife's over runs, each left out of all games at once, and over the
-    agents of the reference, whose error all runs share. A single run's agents stand in for runs:
-    the interval then speaks of this run alone. With fewer than `LEAST_AGENTS` of a run or
-    `LEAST_REFERENCE` of the reference there is no interval.
+    agents of the reference, whose error all runs share. A single run's agents stand in for runs,
+    others in each game: the interval then speaks of this run alone. There is none with fewer than
+    `LEAST_AGENTS` of a run or `LEAST_REFERENCE` of the reference, or where games lack runs.
 
     Args:
         samples: Of each game, of the same runs.
@@ -193,16 +129,31 @@ def sampled_interval(samples: Sequence[Sampled], minus: Sequence[Sampled] = ()) 
     means = [float(np.mean([one.value for one in side])) for side in sides]
     value = means[0] - sum(means[1:])
     every = [one for side in sides for one in side]
-    referred = [len(one.reference_left_out) for one in every]
-    if min(one.agents for one in every) < LEAST_AGENTS or 0 < min(referred) < LEAST_REFERENCE:
+    agents = [len(one.reference_left_out) for one in every]
+    few = min(one.agents for one in every) < LEAST_AGENTS or 0 < min(agents) < LEAST_REFERENCE
+    if few or any(len({one.runs for one in side}) > 1 for side in sides):
         return IntervalEstimate(value, -math.inf, math.inf)
-    variances = [jackknife(np.mean([one.left_out for one in side], axis=0)) for side in sides]
-    if all(referred):
-        for number, one in enumerate(samples):
-            other = minus[number].reference_left_out if minus else 0.0
-            part = jackknife(one.reference_left_out - other)
-            variances.append(Variance(part.value / len(samples) ** 2, part.degrees))
+    variances = [variance for side in sides for variance in _over_runs(side)]
+    if all(agents):
+        referred = [one.reference_left_out for one in samples]
+        if minus:
+            others = [one.reference_left_out for one in minus]
+            referred = [one - other for one, other in zip(referred, others, strict=True)]
+        variances += _of_mean(referred)
     return welch_interval(value, variances)
+
+
+def _over_runs(side: Sequence[Sampled]) -> Sequence[Variance]:
+    left_out = [one.left_out for one in side]
+    if side[0].runs == 1:
+        return _of_mean(left_out)
+    return [jackknife(np.mean(left_out, axis=0))]
+
+
+def _of_mean(left_out: Sequence[FloatArray]) -> Sequence[Variance]:
+    """Return the parts of the variance of a mean over games whose values are independent."""
+    parts = [jackknife(each) for each in left_out]
+    return [Variance(part.value / len(parts) ** 2, part.degrees) for part in parts]
 
 
 def sign_flip_test(values: Sequence[float]) -> float:
@@ -218,19 +169,6 @@ def sign_flip_test(values: Sequence[float]) -> float:
         signs = np.random.default_rng(0).choice([-1, 1], size=(100_000, len(found)))
     extreme = np.abs(signs @ found) >= abs(found.sum()) * (1 - 1e-12)
     return float(np.mean(extreme))
-
-
-def relative_gains(ours: FloatArray, theirs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return values whose difference is r − 1 in the mean, with r = mean(ours) / mean(theirs).
-
-    The denominator is drawn too, so their spread is that of r: the values are x/mean(y) − 1 and
-    r (y/mean(y) − 1), the ratio linearised in both means, as for the ratio estimator of survey
-    sampling (Cochran, Sampling Techniques, chapter 6). They keep their shapes. The mean of `theirs`
-    must be above 0.
-    """
-    base = float(np.mean(theirs))
-    ratio = float(np.mean(ours)) / base
-    return ours / base - 1, ratio * (theirs / base - 1)
 
 
 def interquartile_mean(strata: Strata) -> FloatArray:
@@ -322,54 +260,12 @@ def redraw(strata: Strata, rng: np.random.Generator, resamples: int) -> list[Flo
     return drawn
 
 
-def half_width(pairs: int) -> float:
-    """Return half the width of Student's interval of at least 2 pairs, in their deviations."""
-    return _student(pairs - 1) / math.sqrt(pairs)
-
-
-def detectable_effect(pairs: int) -> float:
-    """Return the true difference, in deviations of the pairs, that shows with chance `POWER`.
-
-    It shows if Student's interval of at least 2 pairs leaves out 0: from the non-central
-    distribution.
-    """
-    quantile, root = _student(pairs - 1), math.sqrt(pairs)
-
-    def missed(effect: float) -> float:
-        # The chance to find an effect of the wrong sign is nothing beside `POWER`.
-        return float(stats.nct.sf(quantile, pairs - 1, effect * root)) - POWER
-
-    return float(optimize.brentq(missed, 0.0, 2 * quantile / root))
-
-
-def what_pairs_can_say(pairs: int) -> str:
-    """Return in plain words what can and cannot be said with so many seeds a game."""
-    if pairs == 0:
-        return "No pair of agents is finished, so nothing can be said."
-    if pairs == 1:
-        return (
-            "One seed says nothing of how another would come out: what is seen may be chance, and "
-            "there are no intervals."
-        )
-    said = (
-        f"With {pairs} seeds a game's 95 % interval reaches "
-        f"{half_width(pairs):.1f} standard deviations of the pairs' "
-        f"differences to each side; a true difference of {detectable_effect(pairs):.1f} of them "
-        "shows in 4 of 5 such evaluations, smaller ones mostly do not."
-    )
-    if pairs < ENOUGH_PAIRS:
-        said += (
-            f" {pairs} seeds are few: that all of a game's pairs agree on which is better happens "
-            f"by chance alone in {200 * 0.5**pairs:.0f} % of games."
-        )
-    return said
-
-
 def check_strata(strata: Strata) -> None:
     """Refuse strata without games, or a game without scores."""
     if not strata or min(np.size(stratum) for stratum in strata) == 0:
         raise ValueError("strata: a game has no scores, or there are no games")
 
 
-def _student(degrees: float) -> float:
+def student(degrees: float) -> float:
+    """Return Student's quantile that the interval of `CONFIDENCE` reaches to."""
     return float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))

@@ -85,14 +85,16 @@ class Comparison:
     over: Mapping[Scope, Saved]
     """Means over games; "seen" and "new" where there are both. Empty without agents."""
 
-    def pays_from(self, saved: IntervalEstimate) -> tuple[float, float, float] | None:
-        """Return after how many new tasks meta-training has paid: estimate, least and most.
-
-        None where it is not known to pay.
-        """
+    def pays_from(self, saved: IntervalEstimate) -> IntervalEstimate | None:
+        """Return after how many new tasks meta-training has paid; none where it may never."""
         if not self.trained or not 0 < saved.low < float("inf"):
             return None
-        return self.trained / saved.value, self.trained / saved.high, self.trained / saved.low
+        return IntervalEstimate(*(self.trained / each for each in (saved.value, *saved[:0:-1])))
+
+    def pays_in(self, game: str) -> IntervalEstimate | None:
+        """Return the same for tasks of a game; none where the reference is not sound either."""
+        effect = self.games[game]
+        return self.pays_from(effect.saved) if effect.reference.verdict == "sound" else None
 
 
 class Contrast(NamedTuple):

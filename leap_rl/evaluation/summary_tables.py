@@ -9,8 +9,9 @@ import numpy as np
 from leap_rl.evaluation.page import Table
 from leap_rl.evaluation.savings import SpeedUp
 from leap_rl.evaluation.statistics import IntervalEstimate, shown
-from leap_rl.evaluation.summary import Comparison, Effect, Game, Summary
-from leap_rl.evaluation.verdict import agent_steps, number
+from leap_rl.evaluation.summary import Comparison, Game, Summary
+from leap_rl.evaluation.verdict import about_reference, agent_steps, number
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 
 def summary_tables(summary: Summary) -> list[Table]:
@@ -18,7 +19,7 @@ def summary_tables(summary: Summary) -> list[Table]:
     every = [
         ("Agent steps saved", _saved(summary), False, _SAVED),
         (
-            "Agents from random starts" if summary.reference == "random" else "The reference",
+            "Agents from random starts" if summary.reference == RANDOM else "The reference",
             _references(summary),
             False,
             _REFERENCE,
@@ -39,7 +40,8 @@ _SAVED = (
     "Agent steps that an agent spends at or above a level, beyond those that one from a random "
     "start does, averaged over the levels from random's first return to its final one; with 95 % "
     "intervals over runs and over random's agents. At most: what a start would save that is at "
-    "random's end from the beginning. Final returns are means of the last tenth of the budget."
+    "random's end from the beginning. Final returns are means of the last tenth of the budget. "
+    "Speed-up: how many times sooner agents come to half of what random ones gain."
 )
 _REFERENCE = (
     "What agent steps are measured by. The gain is from the first to the final return, with its "
@@ -73,8 +75,8 @@ def _saved(summary: Summary) -> list[dict[str, str]]:
             "of at most": agent_steps(effect.most) if effect.reference.learns else "–",
             "final return": _value(effect.final),
             f"{comparison.reference}'s": number(effect.reference.means.final),
-            "half of the gain is reached": _times(effect.speed_ups.get(0.5)),
-            "pays from task": _pays(comparison, effect),
+            "speed-up to half of the gain": _times(effect.speed_ups.get(0.5)),
+            "pays from task": _pays(comparison, game),
         }
         for comparison in summary.comparisons
         for game, effect in comparison.games.items()
@@ -97,7 +99,9 @@ def _references(summary: Summary) -> list[dict[str, str]]:
             "noise": f"{game.reference.noise:.0%}" if math.isfinite(game.reference.noise) else "–",
             "final, human-normalised": _human(game),
             "says": verdicts.get(game.reference.verdict)
-            or f"uncertain; {game.reference.more_agents or 'more'} more agents would settle it",
+            or str(about_reference(name, game.reference)).removeprefix(
+                f"{name}: the reference is "
+            ),
         }
         for name, game in summary.games.items()
     ]
@@ -135,7 +139,7 @@ def _fine_print(summary: Summary) -> list[dict[str, str]]:
         {
             "initialization": comparison.initialization,
             "game": game,
-            "90 % of the gain is reached": _times(effect.speed_ups.get(0.9)),
+            "speed-up to 90 % of the gain": _times(effect.speed_ups.get(0.9)),
             "final return, difference": _value(effect.final_difference),
             "first return, difference": _value(effect.first_difference),
             "area, ratio": _ratio(effect.area_log_ratio),
@@ -160,10 +164,10 @@ def _human(game: Game) -> str:
     return f"{game.human(np.array(game.reference.means.final)):.1%}"
 
 
-def _pays(comparison: Comparison, effect: Effect) -> str:
-    pays = comparison.pays_from(effect.saved)
+def _pays(comparison: Comparison, game: str) -> str:
+    pays = comparison.pays_in(game)
     if pays is None:
-        return "–" if comparison.trained is None else "not known to pay"
+        return "not known to pay" if comparison.trained else "–"
     tasks, least, most = (max(1, math.ceil(each)) for each in pays)
     return f"{tasks:,} ({least:,} to {most:,})"
 
@@ -171,12 +175,9 @@ def _pays(comparison: Comparison, effect: Effect) -> str:
 def _times(found: SpeedUp | None) -> str:
     if found is None:
         return "–"
-    interval = (
-        f" ({found.low:.1f} to {found.high:.1f})"
-        if math.isfinite(found.low) and found.low > 0 and math.isfinite(found.high)
-        else ""
-    )
-    return f"{found.bound} {found.times:.1f} times sooner{interval}".strip()
+    known = math.isfinite(found.low)
+    interval = f" ({found.low:.1f} to {found.high:.1f})" if known else ""
+    return f"{found.bound} ×{found.times:.1f}{interval}".strip()
 
 
 def _ratio(found: IntervalEstimate | None) -> str:

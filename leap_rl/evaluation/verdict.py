@@ -14,6 +14,7 @@ from leap_rl.evaluation.statistics import (
     IntervalEstimate,
 )
 from leap_rl.evaluation.summary import Comparison, Effect, Saved, Scope, Summary
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 Conclusion: TypeAlias = Literal["helps", "hurts", "open", "cannot tell"]
 MANY_COMPARISONS = 5
@@ -40,25 +41,27 @@ def verdict_of(comparison: Comparison) -> str:
     """
     name = comparison.initialization
     if "all" not in comparison.over:
-        return f"{name}: no agent is finished, so nothing can be said."
+        return f"{name}: no agent of it has finished an episode, so nothing can be said."
     if len(comparison.games) == 1:
         ((game, effect),) = comparison.games.items()
         return f"{name}{_in_game(comparison, game, effect)}"
-    first = _in_games(comparison, "all")
-    parts = [_in_games(comparison, scope) for scope in ("seen", "new") if scope in comparison.over]
-    said = f"{name} {'; '.join(parts or [first])}; {_final_returns(comparison)}."
-    scopes: list[Scope] = [scope for scope in ("new", "all") if scope in comparison.over]
-    return f"{said} {_cost(comparison, comparison.over[scopes[0]].saved, _seen(comparison))}"
+    scopes: Sequence[Scope] = [scope for scope in ("seen", "new") if scope in comparison.over]
+    parts = [_in_games(comparison, scope) for scope in scopes or ("all",)]
+    said = f"{name} {'; '.join(parts)}; {_final_returns(comparison)}."
+    over = comparison.over.get("new", comparison.over["all"])
+    return f"{said} {_cost(comparison, comparison.pays_from(over.saved))}"
 
 
 def agent_steps(value: float) -> str:
-    """Return agent steps as a reader wants them: three figures, and a word for millions."""
+    """Return agent steps with three figures, and with a word for millions."""
     if not math.isfinite(value):
         return "–"
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:.3g} million"
     digits = max(0, len(str(int(abs(value)))) - 3)
-    return f"{round(value, -digits):,.0f}"
+    rounded = round(value, -digits) + 0.0  # which is never -0
+    for unit, word in ((1e9, "billion"), (1e6, "million")):
+        if abs(rounded) >= unit:
+            return f"{rounded / unit:.4g} {word}"
+    return f"{rounded:,.0f}"
 
 
 def saves(saved: IntervalEstimate, most: float) -> str:
@@ -80,7 +83,10 @@ def saves(saved: IntervalEstimate, most: float) -> str:
             said = f"{verb} {agent_steps(size)}{of_most} agent steps a task ({ends})"
             return f"is not seen to help: it {said}"
         case _:
-            return f"saves {agent_steps(value)}{of_most} agent steps a task, without an interval"
+            amount = f"saves {agent_steps(value)}{of_most}"
+            if value < 0:
+                amount = f"costs {agent_steps(-value)}"
+            return f"{amount} agent steps a task, without an interval"
 
 
 def about_reference(game: str, reference: Reference) -> str | None:
@@ -118,11 +124,13 @@ def _in_game(comparison: Comparison, game: str, effect: Effect) -> str:
         interval = f" (difference {number(low)} to {number(high)})" if math.isfinite(low) else ""
         return f": {about_reference(game, effect.reference)}; {returns}{interval}."
     said = f" {saves(effect.saved, effect.most)} in {game}; {returns}."
-    return f"{said} {_cost(comparison, effect.saved, _seen(comparison))}"
+    return f"{said} {_cost(comparison, comparison.pays_in(game))}"
 
 
 def _in_games(comparison: Comparison, scope: Scope) -> str:
     over = comparison.over[scope]
+    if not over.games:
+        return "cannot be measured by agent steps, as agents from random starts gain nothing"
     kinds: dict[Scope, str] = {
         "all": "",
         "seen": " that meta-training saw",
@@ -134,30 +142,30 @@ def _in_games(comparison: Comparison, scope: Scope) -> str:
 
 
 def _where(comparison: Comparison, over: Saved) -> str:
-    found = {game: conclusion_of(comparison.games[game].saved) for game in over.games}
-    counts = [
-        f"{word} in {sum(each == word for each in found.values())}"
-        for word in ("helps", "hurts")
-        if word in found.values()
-    ]
-    return f" ({', '.join(counts)})" if counts and len(found) > 1 else ""
+    effects = [comparison.games[game] for game in over.games]
+    found = [conclusion_of(effect.saved) for effect in effects if effect.reference.learns]
+    words = {"helps": "helps in", "hurts": "does harm in"}
+    counts = [f"{words[word]} {found.count(word)}" for word in words if word in found]
+    return f" ({', '.join(counts)})" if counts and len(effects) > 1 else ""
 
 
 def _final_returns(comparison: Comparison) -> str:
-    differences = [effect.final_difference for effect in comparison.games.values()]
-    higher = sum(each.low > 0 for each in differences if math.isfinite(each.low))
-    lower = sum(each.high < 0 for each in differences if math.isfinite(each.high))
+    found = [effect.final_difference for effect in comparison.games.values()]
+    if not any(math.isfinite(each.low) for each in found):
+        higher = sum(each.value > 0 for each in found)
+        return f"final returns are higher in {higher} of {len(found)} games, without intervals"
+    higher, lower = sum(each.low > 0 for each in found), sum(each.high < 0 for each in found)
     return (
-        f"final returns are higher in {higher} and lower in {lower} of {len(differences)}, beyond "
+        f"final returns are higher in {higher} and lower in {lower} of {len(found)} games, beyond "
         "chance"
     )
 
 
-def _cost(comparison: Comparison, saved: IntervalEstimate, seen: str) -> str:
+def _cost(comparison: Comparison, pays: IntervalEstimate | None) -> str:
     parts, new = [], "new" in comparison.over
+    seen = _seen(comparison)
     if comparison.trained:
         took = f"Meta-training took {agent_steps(comparison.trained)} agent steps"
-        pays = comparison.pays_from(saved)
         if pays is None:
             parts.append(f"{took} and is not known to pay{' in new games' * new}")
         else:
@@ -166,21 +174,20 @@ def _cost(comparison: Comparison, saved: IntervalEstimate, seen: str) -> str:
                 f"{took}, so it pays from the {_ordinal(tasks)} new task on ({_ordinal(least)} to "
                 f"{_ordinal(most)}){' in new games' * new}"
             )
+    if comparison.trained is None:
+        parts.append("What its meta-training took is not known")
     if seen:
         parts.append(seen)
-    if not parts:
-        return "What its meta-training took is not known."
     return "; ".join(parts) + "."
 
 
 def _seen(comparison: Comparison) -> str:
+    """Return whether meta-training saw the games; nothing where the means say it."""
     seen = {effect.seen for effect in comparison.games.values()}
-    if None in seen:
+    if len(seen) > 1 or None in seen:
         return ""
-    if len(seen) > 1:
-        return ""  # said with the means
     what = "this game" if len(comparison.games) == 1 else "these games"
-    return f"it was trained on {what}" if seen == {True} else f"it never saw {what}"
+    return f"it was trained on {what}" if True in seen else f"it never saw {what}"
 
 
 def _ordinal(value: int) -> str:
@@ -201,25 +208,22 @@ def notes_of(summary: Summary) -> list[str]:
         )
     if not summary.comparisons:
         notes.append(f"{summary.reference} is the only initialization: nothing to set it against.")
-    elif summary.reference != "random":
+    elif summary.reference != RANDOM:
         notes.append(
             f"Initializations are set against {summary.reference}, not against a random one: "
             "whether they help at all is not shown."
         )
-    several = len(summary.games) > 1 or len(summary.comparisons) > 1
-    if several:
-        about = (about_reference(name, game.reference) for name, game in summary.games.items())
-        notes += [f"{one}." for one in about if one]
-    elif summary.comparisons:
-        notes += [
-            f"{one}."
-            for name, game in summary.games.items()
-            if game.reference.verdict == "uncertain"
-            and (one := about_reference(name, game.reference))
-        ]
+    # A verdict on a single game says the rest itself.
+    several = len(summary.games) > 1 or len(summary.comparisons) != 1
+    notes += [
+        f"{said}."
+        for name, game in summary.games.items()
+        if (several or game.reference.learns) and (said := about_reference(name, game.reference))
+    ]
     notes += _about_agents(summary)
-    notes += _about_runs(summary.comparisons)
-    intervals = sum(len(comparison.games) for comparison in summary.comparisons)
+    notes += _about_runs(summary)
+    effects = [effect for each in summary.comparisons for effect in each.games.values()]
+    intervals = sum(math.isfinite(effect.saved.low) for effect in effects)
     if intervals >= MANY_COMPARISONS:
         notes.append(
             f"Of {intervals} intervals of single games some {(1 - CONFIDENCE) * intervals:.1f} "
@@ -228,20 +232,22 @@ def notes_of(summary: Summary) -> list[str]:
     return notes
 
 
-def _about_runs(comparisons: Sequence[Comparison]) -> Iterable[str]:
+def _about_runs(summary: Summary) -> Iterable[str]:
+    comparisons = summary.comparisons
     if alone := [each.initialization for each in comparisons if each.runs == 1]:
-        yield f"This holds for this one initialization of {', '.join(alone)}, not for its method."
+        whose = "its method" if len(alone) == 1 else "their methods"
+        yield f"This holds for one initialization of {', '.join(alone)}, not for {whose}."
     if few := [each.initialization for each in comparisons if each.runs == FEW_RUNS]:
         yield f"Two runs are few for a claim about a method: {', '.join(few)}."
-    bare = any(
-        conclusion_of(effect.saved) == "cannot tell"
+    if any(
+        len(effect.reference.agents) < LEAST_REFERENCE
+        or min(map(len, summary.games[game].runs[each.initialization])) < LEAST_AGENTS
         for each in comparisons
-        for effect in each.games.values()
-    )
-    if bare:
+        for game, effect in each.games.items()
+    ):
         yield (
-            f"Intervals take at least {LEAST_AGENTS} agents of each run and {LEAST_REFERENCE} from "
-            "random starts."
+            f"Intervals take at least {LEAST_AGENTS} agents of each run and {LEAST_REFERENCE} of "
+            f"{summary.reference}."
         )
 
 
@@ -250,7 +256,8 @@ def _about_agents(summary: Summary) -> Iterable[str]:
         curves = [curve for curve in summary.evaluation.curves if curve.game == game]
         if silent := sum(len(curve.returns) == 0 for curve in curves):
             yield (
-                f"{game}: {silent} of {len(curves)} agents finished no episode, and have no curve."
+                f"{game}: {silent} of {len(curves)} agents finished no episode; comparisons leave "
+                "these out."
             )
         if restarted := sum(curve.restarted for curve in curves):
             yield (

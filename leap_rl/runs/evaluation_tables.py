@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from leap_rl.evaluation.estimates import ESTIMATES, estimate_rows
-from leap_rl.evaluation.measures import measure
+from leap_rl.evaluation.measures import measure, windows_of
 from leap_rl.evaluation.summary import Summary
 from leap_rl.tracking.sink import Cell
 from leap_rl.tracking.tracker import Tracker
@@ -27,11 +27,15 @@ def log_outcome(summary: Summary, report: Path, *, tracker: Tracker) -> None:
 
 
 def agents_of(summary: Summary) -> Iterable[list[Cell]]:
-    """Yield a row of `AGENTS` for each agent."""
+    """Yield a row of `AGENTS` for each agent.
+
+    First and final returns are over the reference's windows; where it has none yet, over its own.
+    """
     evaluation = summary.evaluation
     for curve in evaluation.curves:
         run = evaluation.runs.get(curve.initialization, [curve.initialization])[curve.run]
-        windows = summary.games[curve.game].reference.windows
+        game = summary.games.get(curve.game)
+        windows = game.reference.windows if game else windows_of([curve], evaluation.agent_steps)
         agent = measure([curve], evaluation.agent_steps, windows)
         measures = (agent.areas, agent.first, agent.final, agent.rates)
         yield [

@@ -33,7 +33,7 @@ class Trained(NamedTuple):
     agent_steps: int
     """Of all its agents together."""
     games: tuple[str, ...]
-    """That they learned."""
+    """That they learned; none of version 0, which nothing was learned for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +224,7 @@ def _check(run: LoadedRun, number: int) -> Trained:
     state = run.folder.read_state(number)
     run.folder.refuse_foreign(state, run.header.fingerprint)
     run.folder.read_file(INITIALIZATION, state)
-    return Trained(state["agent_steps"], run.config.task.resolved_games)
+    return Trained(state["agent_steps"], run.config.task.resolved_games if number else ())
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:

@@ -49,13 +49,15 @@ def test_an_evaluation_says_what_its_folder_says(
         quiet=True,
     )
     assert found.finished
-    assert found.verdict.startswith("leap against random: ")
+    assert found.verdict.startswith("leap")
     assert Evaluation(tmp_path / "one").verdict == found.verdict
     agents = found.agents()
     assert sorted(agents["initialization"]) == ["leap"] * 2 + ["random"] * 2
-    comparisons = found.comparisons()
-    assert list(comparisons["game"]) == ["catch_dark", "all games"]
-    assert (comparisons["area low"] <= comparisons["area"]).all()
+    estimates = found.estimates()
+    assert {"final_return", "final_return_difference"} <= set(estimates["measure"])
+    (final,) = estimates[estimates["measure"] == "final_return"]["estimate"]
+    of_leap = agents[agents["initialization"] == "leap"]
+    assert final == pytest.approx(of_leap["final return"].mean())
     monkeypatch.setattr(
         "leap_rl.runs.api.evaluations.call", lambda request: serve(request, lambda row: None)
     )

@@ -15,6 +15,7 @@ from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.cli.evaluate import take_inits
 from leap_rl.core.parsing import options_given
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.config import EvaluateConfig
@@ -206,8 +207,12 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
         theta0 = torch.from_numpy(plan.theta0(spec.start_index))
         assert save_tensors(layout.named(theta0)) == files[INITIALIZATION]
     said = " ".join(capsys.readouterr().out.split())
-    for expected in ("leap against random: ", "leap against leap@0: ", "with 2 runs of 2 seeds"):
-        assert expected in said
+    assert "Two runs are few for a claim about a method: leap." in said
+    summary = read_summary(RunFolder(out))
+    # Both kinds of random starts are the reference.
+    assert [each.initialization for each in summary.comparisons] == ["leap"]
+    agents = {name: len(game.reference.agents) for name, game in summary.games.items()}
+    assert agents == dict.fromkeys(evaluation.games, (1 + 2) * 2)
 
 
 def test_the_groups_of_two_unnamed_runs_have_names_and_starts_of_their_own(

@@ -56,7 +56,7 @@ def test_an_export_holds_the_checkpoints_bytes_and_says_what_they_are(folders: P
     assert (card.meta_steps, card.agent_steps, card.seed) == (1, 160, 0)
     assert card.sha256 == hashlib.sha256(data).hexdigest()
     (verdict,) = card.verdicts
-    assert verdict.startswith("catch_dark, 80 agent steps an agent: run@1 against random: ")
+    assert verdict.startswith("catch_dark, 80 agent steps an agent: run@1")
     said = (folders / "mine" / CARD).read_text().split("## Measured")[1]
     assert verdict in " ".join(said.split())
 

@@ -56,16 +56,16 @@ def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_report_tells_of_run_and_evaluation(
     trained: Path, evaluated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "mine@2 against random" in (evaluated / "report" / "index.html").read_text()
+    assert "<p>mine@2" in (evaluated / "report" / "index.html").read_text()
     out = tmp_path / "pages" / "index.html"
     capsys.readouterr()
     assert main(["report", str(evaluated), str(trained), "--out", str(out)]) == 0
     assert str(out) in capsys.readouterr().out
     page = out.read_text()
     for said in (
-        "mine@2 against random: ",
-        "with 2 seeds",
-        "This holds for this one run of mine@2, not for its method.",
+        "Agent steps saved",
+        "Intervals take at least 3 agents of each run and 5 of random.",
+        "This holds for one initialization of mine@2, not for its method.",
         "Meta-trained for 2 of 2 meta-steps (finished).",
         "In validation, version 1 gains ",
         "4 tasks count; each was done in one go.",

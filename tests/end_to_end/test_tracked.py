@@ -130,20 +130,20 @@ def test_initializations_are_artifacts_and_who_starts_from_one_says_so(
 def test_an_evaluations_tables_and_report_come_back(runs: dict[str, Path]) -> None:
     file = wandb_of(runs["evaluated"])
     media = wandb_file.media(file)
-    tables = {name: json.loads(media[f"evaluation/{name}"]) for name in ("agents", "comparisons")}
+    tables = {name: json.loads(media[f"evaluation/{name}"]) for name in ("agents", "estimates")}
     assert [row[:4] for row in tables["agents"]["data"]] == [
         ["random", "random", "catch", 0],
         ["energy@2", "energy@2", "catch", 0],
     ]
-    areas = [row[tables["agents"]["columns"].index("area")] for row in tables["agents"]["data"]]
-    game, over_games = tables["comparisons"]["data"]
-    assert game[:4] == ["energy@2", "random", "catch", 1]
-    assert game[4] == pytest.approx(areas[1] - areas[0])
-    assert game[5:7] == [None, None]  # one seed has no interval
-    assert over_games[2] == "all games"
-    assert over_games[-1] in ("better", "worse", "open")
+    column = tables["agents"]["columns"].index("final return")
+    finals = [row[column] for row in tables["agents"]["data"]]
+    rows = {row[2]: row for row in tables["estimates"]["data"] if row[1] == "catch"}
+    difference = rows["final_return_difference"]
+    assert difference[0] == "energy@2"
+    assert difference[3] == pytest.approx(finals[1] - finals[0])
+    assert difference[4:6] == [None, None]  # one agent has no interval
     (first, *_), *_ = json.loads(media["evaluation/verdict"])["data"]
-    assert first.startswith("energy@2 against random: ")
+    assert first.startswith("energy@2")
     page = media["evaluation/report"].decode()
     (at,) = runs["evaluated"].glob("report/index.html")
     assert at.stat().st_mtime_ns < file.stat().st_mtime_ns  # it was written once, before logging

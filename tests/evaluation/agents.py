@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from leap_rl.evaluation.results import EvaluationResults, LearningCurve
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training
 from leap_rl.evaluation.summary import Comparison, Summary
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
@@ -93,6 +93,7 @@ def evaluation(
     initializations: Sequence[str] | None = None,
     games: Sequence[str] | None = None,
     own_starts: Mapping[str, str] | None = None,
+    training: Mapping[str, Training] | None = None,
 ) -> EvaluationResults:
     """An evaluation with these finished agents, of whatever they are of."""
     names = initializations or [*dict.fromkeys(curve.initialization for curve in curves)]
@@ -108,6 +109,7 @@ def evaluation(
         agents_per_game=seeds or 1 + max((curve.seed for curve in curves), default=0),
         agent_steps=budget,
         curves=tuple(curves),
+        training=training or {},
     )
 
 

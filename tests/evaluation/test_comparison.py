@@ -1,304 +1,390 @@
+"""Summaries of evaluations: their verdicts, notes, tables and rows."""
+
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from leap_rl.evaluation.comparison import normalized_scores, summarize
-from leap_rl.evaluation.measures import (
-    area,
-    drawdown,
-    final_performance,
-    reward_rates,
-)
-from leap_rl.evaluation.results import EvaluationResults, LearningCurve
-from leap_rl.evaluation.statistics import mean_interval, probability_of_improvement
-from leap_rl.evaluation.summary import Comparison, Differences
+from leap_rl.evaluation.comparison import summarize
+from leap_rl.evaluation.estimates import ESTIMATES, estimate_rows, estimates_document
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training
+from leap_rl.evaluation.statistics import IntervalEstimate
+from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
-from leap_rl.evaluation.verdict import conclusion_of, verdict_of
+from leap_rl.evaluation.verdict import agent_steps, number, saves
+from leap_rl.runs.evaluation_tables import AGENTS, agents_of
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 from tests.evaluation.agents import agent, evaluation, flat, learner, only
 
-BUDGET = 100_000
+TRAINED = {"leap": Training(agent_steps=2e6, games=("breakout",))}
 
 
-def two_games() -> EvaluationResults:
-    """Leap, twice as quick in breakout and no better in pong, against random encoders."""
-    curves = []
-    for seed in range(4):
-        curves += [
-            learner(RANDOM, "breakout", seed, half=0.5, floor=0),
-            learner(RANDOM, "pong", seed, start=-20, end=0, noise=2, luck=1),
-            learner("leap", "breakout", seed, half=0.25, floor=0),
-            learner("leap", "pong", seed, start=-20, end=0, noise=2, luck=1),
-        ]
-    return evaluation(curves)
+def learners(
+    halves: Mapping[str, float],
+    games: Sequence[str] = ("breakout",),
+    *,
+    runs: int = 3,
+    seeds: int = 6,
+    **named: Any,
+) -> list[LearningCurve]:
+    """Agents of random starts and of runs, by when half of their rise is over."""
+    return [
+        learner(name, game, seed, half=half, run=run, **named)
+        for name, half in halves.items()
+        for game in games
+        for run in range(1 if name == RANDOM else runs)
+        for seed in range(seeds)
+    ]
 
 
-def over_games(comparison: Comparison) -> Differences:
-    assert comparison.over_games is not None
-    return comparison.over_games
+def quick(games: Sequence[str] = ("breakout",), **named: Any) -> EvaluationResults:
+    return evaluation(learners({RANDOM: 0.6, "leap": 0.3}, games, **named), training=TRAINED)
 
 
-def of(results: EvaluationResults, name: str, game: str, seed: int) -> LearningCurve:
-    return next(curve for curve in results.of(name, game) if curve.seed == seed)
+def verdict(results: EvaluationResults) -> str:
+    return summarize(results).verdict[0]
 
 
-def test_a_games_difference_is_the_mean_of_its_pairs() -> None:
-    results = two_games()
-    summary = summarize(results)
-    window = summary.settings["pong"].window
-    assert window == 30
+def row(summary: Summary, measure: str, member: str = "breakout", arm: str = "leap") -> Any:
+    (found,) = (
+        each
+        for each in estimate_rows(summary)
+        if (each["arm"], each["member"], each["measure"]) == (arm, member, measure)
+    )
+    return found
+
+
+def test_what_helps_says_what_is_saved_and_from_which_task_it_pays() -> None:
+    summary = summarize(quick())
+    saved = only(summary).games["breakout"].saved
+    assert 0 < saved.low < saved.value < saved.high < 60_000
+    said = summary.verdict[0]
+    effect = only(summary).games["breakout"]
+    value, most, low, high = map(agent_steps, (saved.value, effect.most, saved.low, saved.high))
+    assert said.startswith(
+        f"leap saves {value} of at most {most} agent steps a task (95 % interval {low} to {high}) "
+        f"in breakout; final return {number(effect.final.value)} against "
+        f"{number(effect.reference.means.final)}. Meta-training took 2 million agent steps, so it "
+        f"pays from the {math.ceil(2e6 / saved.value)}"
+    )
+    assert said.endswith("; it was trained on this game.")
+    assert len(summary.verdict) == 1
+
+
+@pytest.mark.parametrize(
+    ("saved", "said"),
+    [
+        ((72_049, 57_000, 87_010), "saves 72,000 of at most 90,000 agent steps a task (95 % "
+         "interval 57,000 to 87,000)"),
+        ((-18_200, -26_100, -10_300), "does harm: it costs 18,200 agent steps a task (95 % "
+         "interval 10,300 to 26,100)"),
+        ((500, -1_000, 2_000), "is not seen to help: it saves 500 of at most 90,000 agent steps a "
+         "task (95 % interval -1,000 to 2,000)"),
+        ((-500, -2_000, 1_000), "is not seen to help: it costs 500 agent steps a task (95 % "
+         "interval -1,000 to 2,000)"),
+        ((72_049, -math.inf, math.inf), "saves 72,000 of at most 90,000 agent steps a task, "
+         "without an interval"),
+        ((-500, -math.inf, math.inf), "costs 500 agent steps a task, without an interval"),
+    ],
+)  # fmt: skip
+def test_what_is_saved_in_words(saved: tuple[float, float, float], said: str) -> None:
+    assert saves(IntervalEstimate(*saved), 90_000) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(-0.2, "0"), (999_960, "1 million"), (9.61e6, "9.61 million"), (2.345e9, "2.34 billion"),
+     (math.nan, "–"), (-1_234, "-1,230")],
+)  # fmt: skip
+def test_agent_steps_have_three_figures(value: float, said: str) -> None:
+    assert agent_steps(value) == said
+
+
+def test_what_hurts_and_what_is_open_is_not_known_to_pay() -> None:
+    late = verdict(evaluation(learners({RANDOM: 0.3, "leap": 0.6}), training=TRAINED))
+    assert late.startswith("leap does harm: it costs ")
+    null = verdict(evaluation(learners({RANDOM: 0.4, "leap": 0.4}), training=TRAINED))
+    assert null.startswith("leap is not seen to help: it ")
+    for said in (late, null):
+        assert "took 2 million agent steps and is not known to pay; it was trained" in said
+
+
+def test_identical_agents_save_exactly_nothing() -> None:
+    random = learners({RANDOM: 0.4})
+    same = [replace(curve, initialization="leap") for curve in random]
+    found = only(summarize(evaluation([*random, *same]))).games["breakout"]
+    assert (found.saved.value, found.final_difference.value) == (0.0, 0.0)
+
+
+def test_few_agents_have_no_interval_and_no_claim() -> None:
+    summary = summarize(quick(seeds=2))
+    assert "agent steps a task, without an interval in breakout" in summary.verdict[0]
+    assert "not known to pay" in summary.verdict[0]
+    assert "Intervals take at least 3 agents of each run and 5 of random." in summary.verdict
+    one = summarize(quick(runs=1)).verdict
+    assert "This holds for one initialization of leap, not for its method." in one
+    assert "Two runs are few for a claim about a method: leap." in summarize(quick(runs=2)).verdict
+
+
+def test_random_agents_that_do_not_learn_leave_returns_alone() -> None:
+    curves = learners({RANDOM: 0.5, "leap": 0.3}, end=10.0, luck=0.0)
+    summary = summarize(evaluation(curves, training=TRAINED))
+    final = only(summary).games["breakout"].final.value
+    assert summary.verdict[0].startswith("leap: breakout: agents from random starts do not learn")
+    assert f"; final return {number(final)} against " in summary.verdict[0]
+    assert "(difference " in summary.verdict[0]
+    assert "pay" not in summary.verdict[0]
+    measures = {each["measure"] for each in estimate_rows(summary) if each["member"] != "all"}
+    assert measures == {
+        *("final_return", "final_return_difference", "jumpstart_difference"),
+        "return_area_log_ratio",
+    }
+    (table, *_) = summary_tables(summary)
+    assert table.rows[0]["agent steps saved"] == table.rows[0]["of at most"] == "–"
+
+
+def test_an_uncertain_reference_has_neither_speed_up_nor_break_even() -> None:
+    summary = summarize(quick(luck=20.0))
+    reference = summary.games["breakout"].reference
+    assert reference.verdict == "uncertain"
+    more = reference.more_agents
+    note = f"breakout: the reference is uncertain; {more} more random agent{'s' * (more > 1)}"
+    assert f"{note} would settle it." in summary.verdict
+    assert "is not known to pay" in summary.verdict[0]
+    measures = {each["measure"] for each in estimate_rows(summary) if each["member"] != "all"}
+    assert "agent_steps_saved" in measures
+    assert not measures & {"speed_up_50", "speed_up_90", "break_even_tasks"}
+
+
+def test_episodes_that_are_too_long_are_said_to_be() -> None:
+    results = quick()
+    few = [
+        replace(curve, agent_steps=curve.agent_steps[::20], returns=curve.returns[::20])
+        for curve in results.curves
+    ]
+    said = verdict(replace(results, curves=tuple(few)))
+    assert said.startswith("leap: breakout: episodes are too long for this budget; give agents")
+
+
+def test_games_seen_and_new_have_means_of_their_own() -> None:
+    summary = summarize(quick(("breakout", "pong", "qbert")))
     comparison = only(summary)
-    found = comparison.games["pong"]
-    differences = [
-        area(of(results, "leap", "pong", seed), BUDGET)
-        - area(of(results, RANDOM, "pong", seed), BUDGET)
-        for seed in range(4)
-    ]
-    assert comparison.pairs == {"breakout": 4, "pong": 4}
-    assert found.area == pytest.approx(mean_interval(differences))
-    finals = [
-        final_performance(of(results, "leap", "pong", seed), BUDGET)
-        - final_performance(of(results, RANDOM, "pong", seed), BUDGET)
-        for seed in range(4)
-    ]
-    assert found.final == pytest.approx(mean_interval(finals))
-    losses = [
-        drawdown(of(results, "leap", "pong", seed), BUDGET, window)
-        - drawdown(of(results, RANDOM, "pong", seed), BUDGET, window)
-        for seed in range(4)
-    ]
-    assert found.drawdown == pytest.approx(mean_interval(losses))
-    both = [game.drawdown.value for game in comparison.games.values() if game.drawdown]
-    # A share is not divided by the deviation of scores.
-    assert over_games(comparison).drawdown.value == pytest.approx(np.mean(both))  # type: ignore[union-attr]
+    assert {scope: found.games for scope, found in comparison.over.items()} == {
+        "all": ("breakout", "pong", "qbert"),
+        "seen": ("breakout",),
+        "new": ("pong", "qbert"),
+    }
+    said = summary.verdict[0]
+    assert said.startswith("leap saves ")
+    assert " in 1 game that meta-training saw; saves " in said
+    assert " in the mean of 2 games that it did not see (helps in 2); final returns are" in said
+    assert said.endswith("in new games.")
+    new = comparison.over["new"]
+    effects = [comparison.games[game] for game in new.games]
+    assert new.saved.value == pytest.approx(np.mean([each.saved.value for each in effects]))
+    assert new.most == pytest.approx(np.mean([each.most for each in effects]))
+    assert new.sign_flip == 0.5
+    assert f"from the {math.ceil(2e6 / new.saved.value)}" in said
+    never = summarize(quick(("pong", "qbert"))).verdict[0]
+    assert never.endswith("; it never saw these games.")
+    unknown = summarize(replace(quick(), training={})).verdict[0]
+    assert unknown.endswith("What its meta-training took is not known.")
 
 
-def test_over_games_differences_are_in_the_baselines_deviations() -> None:
-    results = two_games()
-    comparison = only(summarize(results))
-    scaled = []
-    for game, found in comparison.games.items():
-        rates = np.concatenate([reward_rates(curve) for curve in results.of(RANDOM, game)])
-        assert found.area is not None
-        scaled.append(found.area.value / rates.std())
-    area_over_games = over_games(comparison).area
-    assert area_over_games is not None
-    assert area_over_games.value == pytest.approx(np.mean(scaled))
-
-
-def test_a_gain_is_a_share_where_no_return_is_negative_and_not_elsewhere() -> None:
-    results = two_games()
-    comparison = only(summarize(results))
-    breakout, pong = comparison.games.values()
-    ours, theirs = (
-        np.mean([area(curve, BUDGET) for curve in results.of(name, "breakout")])
-        for name in ("leap", RANDOM)
-    )
-    assert breakout.gain is not None
-    assert breakout.gain.value == pytest.approx(ours / theirs - 1)
-    assert breakout.gain.low < breakout.gain.value < breakout.gain.high
-    assert pong.gain is None
-    assert over_games(comparison).gain is None
-    # As a game in which one can lose points, though few do.
-    curves = [
-        agent([10, BUDGET], [value, -1.0], initialization=name, seed=seed)
-        for name, value in ((RANDOM, 5.0), ("leap", 6.0))
-        for seed in range(2)
-    ]
-    assert over_games(only(summarize(evaluation(curves)))).gain is None
-
-
-def test_normalized_scores_and_their_interquartile_means() -> None:
-    results = two_games()
-    summary = summarize(results)
-    human = normalized_scores(summary, "leap", "final", "human")
-    finals = np.array([final_performance(curve, BUDGET) for curve in results.of("leap", "pong")])
-    np.testing.assert_allclose(human["pong"], [(finals + 20.7) / 35.3])
-    assert len(summary.aggregates) == 6
-    middle = summary.aggregates["leap", "final", "human"]
-    pooled = np.sort(np.concatenate(list(human.values()), axis=None))
-    assert middle.interquartile_mean.value == pytest.approx(pooled[2:6].mean())
-    low, high = middle.interquartile_mean[1:]
-    assert low < middle.interquartile_mean.value < high
-    assert middle.games == ("breakout", "pong")
-    comparison = only(summary)
-    sides = [
-        [np.array([area(c, BUDGET) for c in results.of(name, game)]) for game in results.games]
-        for name in ("leap", RANDOM)
-    ]
-    improvement = over_games(comparison).improvement
-    assert improvement.value == pytest.approx(float(probability_of_improvement(*sides)))
-
-
-def test_the_level_is_nine_tenths_of_the_baselines_way() -> None:
-    def step(when: int, **named: object) -> LearningCurve:
-        ends = list(range(1000, BUDGET + 1, 1000))
-        returns = [5.0 if end <= when else 15.0 for end in ends]
-        return agent(ends, returns, **named)  # type: ignore[arg-type]
-
-    curves = [step(50_000, seed=0), step(60_000, seed=1)]
-    curves += [step(20_000, initialization="leap", seed=seed) for seed in (0, 1)]
-    summary = summarize(evaluation(curves))
-    assert summary.settings["breakout"].level == 14.0
-    (table,) = (each for each in summary_tables(summary) if "Every" in each.title)
-    reached = [row["agent steps to the baseline's level"] for row in table.rows]
-    # The 9th episode after the step is the first with a mean of 14 over 10; of two, the later.
-    assert reached == ["69,000", "29,000"]
-
-
-def test_a_baseline_that_learns_nothing_sets_no_level() -> None:
-    curves = [flat(3.0, seed=seed) for seed in (0, 1)]
-    curves += [flat(5.0 + seed, initialization="leap", seed=seed) for seed in (0, 1)]
-    summary = summarize(evaluation(curves))
-    assert math.isnan(summary.settings["breakout"].level)
-    # Equal returns: the unit is a raw point.
-    found = over_games(only(summary)).area
-    assert found is not None
-    assert found.value == pytest.approx(2.5)
-    assert any("all returns of random are 3" in note for note in summary.verdict)
-
-
-def test_a_part_of_the_agents_is_judged_by_its_pairs() -> None:
-    whole = two_games()
-    part = replace(
-        whole,
-        curves=tuple(
-            curve
-            for curve in whole.curves
-            if not (curve.initialization == "leap" and curve.game == "pong" and curve.seed != 2)
-        ),
-    )
-    summary = summarize(part)
-    comparison = only(summary)
-    assert comparison.pairs == {"breakout": 4, "pong": 1}
-    assert comparison.games["breakout"] == summarize(whole).comparisons[0].games["breakout"]
-    found = over_games(comparison).area
-    assert found is not None
-    assert found.high == math.inf
-    assert "nothing says how much of it is chance" in verdict_of(comparison)
-    assert "with 1 to 4 seeds" in verdict_of(comparison)
-    assert "13 of 16 agents are finished; all that is said is of these." in summary.verdict
-    assert math.isinf(summary.aggregates["leap", "area", "baseline"].interquartile_mean.low)
-
-
-def test_nothing_finished_is_no_error() -> None:
-    empty = evaluation([], initializations=[RANDOM, "leap"], games=["pong"], seeds=2)
-    summary = summarize(empty)
-    assert (summary.aggregates, summary_tables(summary)) == ({}, [])
-    assert summary.verdict[:2] == (
-        "leap against random: no pair of agents is finished, so nothing can be said.",
-        "0 of 4 agents are finished; all that is said is of these.",
-    )
-
-
-def endless(rate: float, **named: object) -> LearningCurve:
-    """An agent that earns so much per 1,000 agent steps in an episode that never ends."""
-    return replace(agent([], [], **named), rewards=np.full(100, rate))  # type: ignore[arg-type]
-
-
-def test_an_agent_whose_episode_never_ends_stays_in() -> None:
-    curves = [flat(float(seed), seed=seed) for seed in range(3)]
-    curves += [flat(seed + 1.0, initialization="leap", seed=seed) for seed in range(2)]
-    curves += [endless(9.0, initialization="leap", seed=2)]
-    summary = summarize(evaluation(curves))
-    comparison = only(summary)
-    assert comparison.pairs == {"breakout": 3}
-    game = comparison.games["breakout"]
-    assert game.area is not None
-    assert game.area.value == pytest.approx((1 + 1 + 7) / 3)
-    assert game.final is not None
-    assert game.final.value == 1.0
-    assert "breakout: 1 of 6 agents finished no episode: " in " ".join(summary.verdict)
-    silent = [endless(1.0 + seed, seed=seed) for seed in range(2)]
-    silent += [endless(3.0 + seed, initialization="leap", seed=seed) for seed in range(2)]
-    comparison = only(summarize(evaluation(silent)))
-    assert over_games(comparison).final is None
-    assert verdict_of(comparison).startswith(
-        "leap against random: better in 1 of 1 game; area under the curve +133 % ("
-    )
-    assert "nothing is known of the final return" in verdict_of(comparison)
-
-
-def test_without_a_baseline_the_first_is_what_others_are_set_against() -> None:
-    curves = [flat(float(seed), initialization="finetuned", seed=seed) for seed in range(2)]
-    curves += [flat(seed + 1.0, initialization="leap", seed=seed) for seed in range(2)]
-    summary = summarize(evaluation(curves))
-    assert (summary.reference, summary.has_baseline) == ("finetuned", False)
-    assert summary.comparisons[0].initialization == "leap"
-    assert "not against a random one" in " ".join(summary.verdict)
-    alone = summarize(evaluation(curves[:2]))
-    assert alone.comparisons == ()
-    assert "only initialization" in " ".join(alone.verdict)
-
-
-@pytest.mark.parametrize("game", ["catch", "air_raid"])
-def test_a_game_without_human_scores_has_the_baselines_scale_alone(game: str) -> None:
-    curves = [learner(name, game, seed) for name in (RANDOM, "leap") for seed in range(3)]
-    summary = summarize(evaluation(curves))
-    assert {yardstick for _, _, yardstick in summary.aggregates} == {"baseline"}
-    assert f"none is human-normalised: {game}." in " ".join(summary.verdict)
-
-
-def judged(differences: list[float], games: int = 1) -> str:
-    """The verdict on areas that differ by so much from a baseline's 10, by seed."""
-    names = ["breakout", "assault", "qbert", "seaquest"][:games]
-    curves = []
-    for game in names:
-        for seed, difference in enumerate(differences):
-            curves.append(flat(10.0, game=game, seed=seed))
-            curves.append(flat(10.0 + difference, initialization="leap", game=game, seed=seed))
-    first, _, _ = verdict_of(summarize(evaluation(curves)).comparisons[0]).partition(". ")
-    return f"{first}."
-
-
-def test_verdicts_say_how_sure_they_are() -> None:
-    assert judged([2.0]) == (
-        "leap against random: better in 1 of 1 game; area under the curve +20 %; with 1 seed "
-        "nothing says how much of it is chance."
-    )
-    # Student's: 1 ± 4.303 · 1/√3.
-    assert judged([0.0, 1.0, 2.0]) == (
-        "leap against random: better in 1 of 1 game; area under the curve +10 % (95 % interval "
-        "-15 % to +35 %); with 3 seeds this is not enough to tell."
-    )
-    assert judged([1.9, 2.0, 2.1], games=4).startswith(
-        "leap against random: better in 4 of 4 games; area under the curve +20 % (95 % interval "
-    )
-    assert judged([1.9, 2.0, 2.1]).endswith("more than chance explains, but 3 seeds are few.")
-    assert judged([1.9, 2.0, 2.1] * 2).endswith("with 6 seeds more than chance explains.")
-    assert judged([-1.9, -2.0, -2.1]).startswith("leap against random: better in 0 of 1 game;")
-    assert judged([0.0, 0.0]) == (
-        "leap against random: better in 0 of 1 game; area under the curve +0 % (95 % interval +0 % "
-        "to +0 %); with 2 seeds no agent differs from its pair."
-    )
-
-
-def test_negative_scores_are_judged_in_deviations() -> None:
-    curves = [
-        learner(name, "pong", seed, start=-20, end=0, half=half)
-        for name, half in ((RANDOM, 0.6), ("leap", 0.3))
+def test_the_means_interval_over_games_takes_runs_together() -> None:
+    """Runs that differ alike in both games leave as much to chance as in one game."""
+    curves = learners({RANDOM: 0.6}, ("breakout", "pong")) + [
+        learner("leap", game, seed, half=half, run=run, luck=0.0, noise=0.5)
+        for game in ("breakout", "pong")
+        for run, half in enumerate((0.2, 0.3, 0.4))
         for seed in range(6)
     ]
     comparison = only(summarize(evaluation(curves)))
-    assert conclusion_of(comparison) == "better"
-    assert "area under the curve +" in verdict_of(comparison)
-    assert "deviations of random's reward rates (95 % interval +" in verdict_of(comparison)
-    swapped = evaluation(curves, initializations=["leap", RANDOM])
-    assert conclusion_of(only(summarize(swapped))) == "worse"
+    alone = comparison.games["pong"].saved
+    both = comparison.over["all"].saved
+    assert np.ptp(both[1:]) > 0.85 * np.ptp(alone[1:])
 
 
-def test_many_intervals_leave_out_0_by_chance_and_the_notes_say_so() -> None:
-    games = ["breakout", "assault", "qbert", "seaquest", "asterix"]
-    curves = [
-        flat(10.0 + seed, initialization=name, game=game, seed=seed)
-        for name in (RANDOM, "leap", "other")
-        for game in games
-        for seed in range(2)
-    ]
-    assert "Of 10 intervals of single games some 0.5" in " ".join(
-        summarize(evaluation(curves)).verdict
+def test_two_initializations_are_set_against_each_other() -> None:
+    halves = {RANDOM: 0.6, "leap": 0.3, "reptile": 0.5}
+    summary = summarize(evaluation(learners(halves, ("breakout", "pong"))))
+    (contrast,) = summary.contrasts
+    means = [each.over["all"].saved.value for each in summary.comparisons]
+    assert contrast.saved.value == pytest.approx(means[0] - means[1])
+    assert contrast.saved.low > 0
+    tables = {table.title: table.rows for table in summary_tables(summary)}
+    assert tables["Initializations against each other"][0]["against"] == "reptile"
+
+
+def test_own_starts_join_random_agents() -> None:
+    curves = learners({RANDOM: 0.6, "leap@0": 0.6, "leap": 0.3}, runs=2)
+    summary = summarize(evaluation(curves, own_starts={"leap": "leap@0"}))
+    assert [each.initialization for each in summary.comparisons] == ["leap"]
+    assert len(summary.games["breakout"].reference.agents) == 6 + 2 * 6
+    assert list(summary.games["breakout"].runs) == [RANDOM, "leap"]
+    alone = [curve for curve in curves if curve.initialization != RANDOM]
+    summary = summarize(evaluation(alone, own_starts={"leap": "leap@0"}))
+    assert summary.reference == RANDOM
+    assert len(summary.games["breakout"].reference.agents) == 12
+
+
+def test_without_random_starts_the_first_is_what_others_are_set_against() -> None:
+    curves = learners({"finetuned": 0.6, "leap": 0.3})
+    summary = summarize(evaluation(curves))
+    assert summary.reference == "finetuned"
+    assert only(summary).initialization == "leap"
+    assert "not against a random one" in " ".join(summary.verdict)
+    alone = summarize(evaluation(curves[:18]))
+    assert alone.comparisons == ()
+    assert "finetuned is the only initialization" in " ".join(alone.verdict)
+
+
+def test_agents_that_restarted_or_finished_no_episode_take_no_part() -> None:
+    results = quick(("breakout", "pong"), runs=2)
+    odd = {("leap", 1, "pong", 2), (RANDOM, 0, "breakout", 0)}
+
+    def changed(curve: LearningCurve, **changes: Any) -> LearningCurve:
+        key = (curve.initialization, curve.run, curve.game, curve.seed)
+        return replace(curve, **changes) if key in odd else curve
+
+    silent = {"returns": np.array([]), "agent_steps": np.array([], dtype=np.int64)}
+    left = [one for one in results.curves if changed(one, restarted=True) is one]
+    expected = summarize(replace(results, curves=tuple(left)))
+    for changes, word in (({"restarted": True}, "diverged"), (silent, "finished no episode")):
+        found = summarize(
+            replace(results, curves=tuple(changed(one, **changes) for one in results.curves))
+        )
+        assert only(found).games["pong"].saved == only(expected).games["pong"].saved
+        assert only(found).over["all"] == only(expected).over["all"]
+        assert math.isfinite(only(found).over["all"].saved.low)
+        assert found.middles == expected.middles
+        notes = [note for note in found.verdict if word in note]
+        assert [note.partition(" ")[0] for note in notes] == ["breakout:", "pong:"]
+        assert len(list(agents_of(found))) == 2 * 6 * 3
+    document = estimates_document(found)
+    assert next(each["agents"] for each in document["rows"] if each["member"] == "pong") == 5
+
+
+def test_a_part_of_an_evaluation_is_judged_by_what_there_is() -> None:
+    results = quick(("breakout", "pong"))
+    arm = [one for one in results.curves if one.initialization == "leap"]
+    random = [one for one in results.curves if one.initialization == RANDOM]
+    # Nobody of random has finished pong; leap's third run has finished nothing.
+    some = [one for one in random if one.game == "breakout"] + [one for one in arm if one.run < 2]
+    part = summarize(replace(results, curves=tuple(some)))
+    assert list(part.games) == list(only(part).games) == ["breakout"]
+    assert len(list(agents_of(part))) == len(some)
+    assert f"{len(some)} of 48 agents are finished; all that is said is of these." in part.verdict
+    # A game that lacks a run leaves games without a common interval.
+    most = [one for one in results.curves if (one.game, one.run) != ("pong", 2)]
+    over = only(summarize(replace(results, curves=tuple(most)))).over["all"]
+    assert math.isinf(over.saved.low)
+    without = summarize(replace(results, curves=tuple(random)))
+    assert without.verdict[0] == (
+        "leap: no agent of it has finished an episode, so nothing can be said."
     )
+    empty = summarize(replace(results, curves=()))
+    assert summary_tables(empty) == []
+    assert list(estimate_rows(empty)) == []
+
+
+def test_games_in_which_nothing_is_ever_gained_are_told() -> None:
+    curves = [
+        flat(value, initialization=name, game=game, seed=seed)
+        for name, value in ((RANDOM, 3.0), ("leap", 5.0))
+        for game in ("breakout", "pong")
+        for seed in range(5)
+    ]
+    summary = summarize(evaluation(curves))
+    assert (
+        "leap cannot be measured by agent steps, as agents from random starts"
+        in (summary.verdict[0])
+    )
+    assert "final returns are higher in 2 and lower in 0 of 2 games" in summary.verdict[0]
+    json.dumps(estimates_document(summary), allow_nan=False)
+
+
+def test_of_many_intervals_some_leave_out_0_by_chance() -> None:
+    games = ("breakout", "assault", "qbert", "seaquest", "asterix")
+    notes = " ".join(summarize(quick(games, runs=1)).verdict)
+    assert "Of 5 intervals of single games some 0.3" in notes
+    assert "intervals of single" not in " ".join(summarize(quick(games, seeds=2)).verdict)
+
+
+def test_the_document_has_the_fields_and_measures_of_its_schema() -> None:
+    document = estimates_document(summarize(quick(("breakout", "pong"))), question="Does it?")
+    assert (document["question"], document["budget_agent_steps"]) == ("Does it?", 100_000)
+    assert [(one["name"], one["seen"]) for one in document["members"]] == [
+        ("breakout", True),
+        ("pong", False),
+    ]
+    assert set(document["members"][0]["reference"]) == {
+        *("m0", "m1", "low", "high", "noise", "verdict"),
+    }
+    assert {tuple(each) for each in document["rows"]} == {ESTIMATES}
+    assert {each["measure"] for each in document["rows"] if each["member"] == "pong"} == {
+        *("agent_steps_saved", "agent_steps_saved_share", "speed_up_50", "speed_up_90"),
+        *("final_return", "final_return_difference", "jumpstart_difference"),
+        *("return_area_log_ratio", "break_even_tasks"),
+    }
+    assert {each["measure"] for each in document["rows"] if each["member"] == "all"} == {
+        *("agent_steps_saved", "agent_steps_saved_share", "break_even_tasks"),
+    }
+    assert {(each["runs"], each["agents"]) for each in document["rows"]} == {(3, 6)}
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_speed_up_that_is_a_bound_is_one_in_rows_and_tables() -> None:
+    def at_once(value: float, seed: int) -> LearningCurve:
+        ends = range(500, 100_001, 500)
+        returns = [value + 0.1 * seed] * len(ends)
+        return agent(ends, returns, initialization="leap", seed=seed)
+
+    random = learners({RANDOM: 0.5}, luck=1.0, noise=1.0)
+    for value, bound in ((60.0, "at least"), (0.0, "at most")):
+        summary = summarize(evaluation([*random, *(at_once(value, seed) for seed in range(4))]))
+        found = row(summary, "speed_up_50")
+        assert (found["censored"], found["low"], found["high"]) == (bound, None, None)
+        assert math.isfinite(found["estimate"])
+        shown = summary_tables(summary)[0].rows[0]["speed-up to half of the gain"]
+        assert shown == f"{bound} ×{found['estimate']:.1f}"
+
+
+def test_tables_say_what_rows_say() -> None:
+    summary = summarize(quick(("breakout", "pong")))
+    tables = {table.title: table for table in summary_tables(summary)}
+    assert [table.folded for table in tables.values()] == [False] * 3 + [True] * 2
+    saved, share, pays = (
+        row(summary, measure, "pong")
+        for measure in ("agent_steps_saved", "agent_steps_saved_share", "break_even_tasks")
+    )
+    shown = tables["Agent steps saved"].rows[1]
+    low, high = (agent_steps(saved[end]) for end in ("low", "high"))
+    assert shown["agent steps saved"] == f"{agent_steps(saved['estimate'])} ({low} to {high})"
+    assert shown["of at most"] == agent_steps(saved["estimate"] / share["estimate"])
+    assert pays["estimate"] == pytest.approx(2e6 / saved["estimate"])
+    assert pays["low"] == pytest.approx(2e6 / saved["high"])
+    assert shown["pays from task"].startswith(f"{math.ceil(pays['estimate'])} (")
+    assert (shown["trained on it"], shown["game"]) == ("no", "pong")
+    assert tables["Agents from random starts"].rows[0]["agents"] == "6"
+    assert [each["games"] for each in tables["Means over games"].rows] == [
+        *("all (2)", "trained on (1)", "never seen (1)"),
+    ]
+    assert 0 < summary.middles[RANDOM].value < summary.middles["leap"].value
+
+
+def test_every_agent_has_a_row() -> None:
+    summary = summarize(quick())
+    rows = [dict(zip(AGENTS, each, strict=True)) for each in agents_of(summary)]
+    assert len(rows) == 6 + 3 * 6
+    game = summary.games["breakout"]
+    of_random = [each for each in rows if each["initialization"] == RANDOM]
+    finals = [each["final return"] for each in of_random]
+    np.testing.assert_allclose(finals, game.reference.agents.final)
+    assert {each["run"] for each in rows} == {"random-0", "leap-0", "leap-1", "leap-2"}

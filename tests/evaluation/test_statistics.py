@@ -16,16 +16,15 @@ import numpy as np
 import pytest
 
 from leap_rl.evaluation.statistics import (
-    ENOUGH_PAIRS,
+    Variance,
     bootstrap,
-    detectable_effect,
     interquartile_mean,
     mean_interval,
     performance_profile,
     probability_of_improvement,
-    relative_gains,
-    stratified_mean_interval,
-    what_pairs_can_say,
+    redraw,
+    sign_flip_test,
+    welch_interval,
 )
 
 DATA: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text())
@@ -55,50 +54,10 @@ def test_one_value_says_nothing_of_its_spread_and_none_is_refused() -> None:
     assert mean_interval([0.5]) == (0.5, -math.inf, math.inf)
     with pytest.raises(ValueError, match="no scores"):
         mean_interval([])
-    with pytest.raises(ValueError, match="no scores"):
-        stratified_mean_interval([np.array([1.0]), np.array([])])
 
 
 def test_equal_values_are_an_interval_of_no_width() -> None:
     assert mean_interval([0.1, 0.1, 0.1])[1:] == pytest.approx((0.1, 0.1))
-
-
-def test_each_game_counts_the_same_and_brings_its_own_spread() -> None:
-    games = [np.array([1.0, 3.0]), np.array([10.0, 11.0, 12.0, 19.0])]
-    found = stratified_mean_interval(games)
-    assert found.value == pytest.approx((2.0 + 13.0) / 2)
-    # Variances of the means: 2/2 and (9 + 4 + 1 + 36)/3/4 by hand.
-    a, b = 1.0, 50 / 3 / 4
-    degrees = (a + b) ** 2 / (a**2 / 1 + b**2 / 3)
-    assert 3 < degrees < 4
-    half = found.high - found.value
-    error = math.sqrt(a + b) / 2
-    # Between the tables' quantiles for 3 and 4 degrees of freedom.
-    assert 2.776 < half / error < 3.182
-
-
-def test_a_game_with_one_value_leaves_no_interval() -> None:
-    found = stratified_mean_interval([np.array([1.0, 3.0]), np.array([4.0])])
-    assert found == (3.0, -math.inf, math.inf)
-
-
-def test_a_relative_gain_is_the_ratio_of_the_means() -> None:
-    ours, theirs = np.array([1.0, 2.0, 6.0]), np.array([1.0, 1.0, 3.0])
-    values = np.subtract(*relative_gains(ours, theirs))
-    assert np.mean(values) == pytest.approx(9 / 5 - 1)
-    # Twice as much in every pair: the ratio is certain, though the scores are not.
-    assert np.ptp(np.subtract(*relative_gains(2 * theirs, theirs))) == 0.0
-
-
-def test_a_relative_gains_interval_holds_the_true_ratio() -> None:
-    rng = np.random.default_rng(1)
-    held = 0
-    for _ in range(600):
-        luck = rng.normal(0, 1, 8)
-        ours, theirs = 12 + luck + rng.normal(0, 1, 8), 10 + luck + rng.normal(0, 1, 8)
-        found = mean_interval(np.subtract(*relative_gains(ours, theirs)))
-        held += found.low <= 0.2 <= found.high
-    assert 0.92 <= held / 600 <= 0.98
 
 
 @pytest.mark.parametrize("side", ["x", "y"])
@@ -153,21 +112,40 @@ def test_redrawing_a_single_agent_tells_nothing() -> None:
     assert found == (1.0, 0.0, 1.0)
 
 
-def test_the_detectable_effect_is_found_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(2)
-    effect = detectable_effect(5)
-    found = [mean_interval(rng.normal(effect, 1, 5)).low > 0 for _ in range(2000)]
-    assert np.mean(found) == pytest.approx(0.8, abs=0.03)
+def test_the_degrees_of_freedom_are_welchs() -> None:
+    found = welch_interval(5.0, [Variance(1.0, 1), Variance(50 / 3 / 4, 3)])
+    # By hand 3.7: between the tables' quantiles for 3 and 4.
+    error = math.sqrt(1 + 50 / 3 / 4)
+    assert 2.776 < (found.high - 5.0) / error < 3.182
+    assert found.low + found.high == pytest.approx(10.0)
+    assert welch_interval(5.0, [Variance(0.0, 4)]) == (5.0, 5.0, 5.0)
+    for unknown in ([], [Variance(1.0, 0)], [Variance(math.nan, 4), Variance(1.0, 4)]):
+        assert welch_interval(5.0, unknown) == (5.0, -math.inf, math.inf)
 
 
-def test_what_few_seeds_can_say() -> None:
-    assert "nothing can be said" in what_pairs_can_say(0)
-    assert "One seed" in what_pairs_can_say(1)
-    assert what_pairs_can_say(3) == (
-        "With 3 seeds a game's 95 % interval reaches 2.5 standard deviations of the pairs' "
-        "differences to each side; a true difference of 3.3 of them shows in 4 of 5 such "
-        "evaluations, smaller ones mostly do not. 3 seeds are few: that all of a game's pairs "
-        "agree on which is better happens by chance alone in 25 % of games."
-    )
-    assert "few" in what_pairs_can_say(ENOUGH_PAIRS - 1)
-    assert "few" not in what_pairs_can_say(ENOUGH_PAIRS)
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+def test_the_sign_flip_test_is_the_enumeration_of_all_signs(count: int) -> None:
+    values = np.random.default_rng(count).normal(0.7, 1.0, count).tolist()
+    totals = [abs(sum(map(math.prod, zip(signs, values, strict=True))))
+              for signs in product((-1, 1), repeat=count)]  # fmt: skip
+    extreme = [total >= abs(sum(values)) - 1e-9 for total in totals]
+    assert sign_flip_test(values) == pytest.approx(np.mean(extreme))
+
+
+def test_many_values_have_their_signs_drawn() -> None:
+    values = [1.0] * 14 + [-1.0] * 6  # 20 flips: P(at most 6 or at least 14 heads)
+    exact = 2 * sum(math.comb(20, k) for k in range(7)) / 2**20
+    assert sign_flip_test(values) == pytest.approx(exact, abs=0.005)
+
+
+def test_runs_are_redrawn_first_for_all_games_and_then_seeds() -> None:
+    """A value names its run and seed, so that each draw can be read."""
+    games = [np.array([[run + seed / 100 + 10 * game for seed in range(2 + game)]
+                       for run in range(3)]) for game in range(2)]  # fmt: skip
+    first, second = redraw(games, np.random.default_rng(0), 50)
+    runs = np.floor(first).reshape(50, 3, 2)
+    seeds = np.round(100 * (first.reshape(50, 3, 2) - runs))
+    assert (runs == runs[:, :, :1]).all()  # a run brings all its seeds
+    assert (seeds == seeds[:, :1]).all()  # and a seed is drawn for all runs
+    assert (np.floor(second.reshape(50, 3, 3)[:, :, 0] - 10) == runs[:, :, 0]).all()
+    assert {tuple(row) for row in runs[:, :, 0]} > {(0, 0, 0), (0, 1, 2)}
