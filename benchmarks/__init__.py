@@ -1,1 +1,1 @@
-"""Measurements for development: parts of the system, peers, protocols, the paper's tables."""
+"""Measurements for development: parts of the system, peers, layers, the paper's tables."""

@@ -28,12 +28,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness import experiment
-from benchmarks.harness.agents import Curve, compared, learn, summary_of
+from benchmarks.harness.agents import Curve, learn, summary_of, write_summary
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.core.parsing import parse_options
 from leap_rl.envs.games import random_actions
-from leap_rl.evaluation.plots import draw
-from leap_rl.evaluation.transfer_plots import reward_panels
+from leap_rl.evaluation.page import Table
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.learners.task import TaskSpec
@@ -171,38 +170,25 @@ def effective_rank(features: Tensor) -> float:
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write what each mixture gains in each game, what its encoders hold, and the curves."""
+    """Write what each mixture saves in each game, what its encoders hold, and the curves."""
     cells = cells_of(given)
-    summary = summary_of(cells, results, group=lambda cell: str(cell["learned"]))
-    lines = [
-        "| game | learned | area under the curve against random, % | final return of random | of "
-        "these | difference | moved | dead units, before → after | effective rank |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    trained = find_initialization(given.init).trained
+    summary = summary_of(cells, results, group=lambda cell: str(cell["learned"]), trained=trained)
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        found.setdefault((cell["game"], cell["learned"]), []).append(results[key_of(cell)])
+    rows = [
+        {
+            "game": game,
+            "learned": learned,
+            "moved": f"{np.mean([one['moved'] for one in agents]):.2f}",
+            "dead units, before → after": _before_and_after(agents, "dead", ".0%"),
+            "effective rank": _before_and_after(agents, "rank", ".1f"),
+        }
+        for (game, learned), agents in found.items()
     ]
-    for game in given.games:
-        for name in summary.evaluation.initializations:
-            found = [
-                results[key_of(cell)]
-                for cell in cells
-                if (cell["game"], cell["learned"]) == (game, name)
-            ]
-            against = [one for one in summary.comparisons if one.initialization == name]
-            gains = compared(summary, against[0], game) if against else ["–"] * 4
-            held = [
-                f"{np.mean([one['moved'] for one in found]):.2f}",
-                _before_and_after(found, "dead", ".0%"),
-                _before_and_after(found, "rank", ".1f"),
-            ]
-            lines.append(f"| {game} | {name} | {' | '.join([*gains, *held])} |")
-    table = given.out / "layers.md"
-    table.write_text("\n".join([*lines, ""]))
-    drawn = draw(
-        reward_panels(summary),
-        table.with_suffix(""),
-        columns=len(given.games),
-        names=summary.evaluation.initializations,
-    )
-    experiment.announce([table, *drawn])
+    held = Table(title="What encoders hold", rows=rows)
+    write_summary(summary, given.out / "layers.md", more=[held])
 
 
 def _before_and_after(found: Sequence[Mapping[str, Any]], name: str, form: str) -> str:

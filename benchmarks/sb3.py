@@ -28,15 +28,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import experiment
-from benchmarks.harness.agents import Curve, compared, summary_of
+from benchmarks.harness.agents import Curve, summary_of, write_summary
 from benchmarks.harness.agents import learn as learn_task
 from benchmarks.harness.cells import Cell
-from leap_rl.evaluation.plots import draw
-from leap_rl.evaluation.transfer_plots import mean_panels, reward_panels
-from leap_rl.evaluation.verdict import verdict_of
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.initializations import find_initialization
+from leap_rl.sharing.exported import PREFIX
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "sb3_minatar.py"
@@ -191,25 +190,12 @@ def watch(curve: Curve) -> Callable[[Mapping[str, Any], object], bool]:
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:
-    """Write each game's gain, the verdict, and the learning curves."""
-    reference, name = groups_of(given)
-    summary = summary_of(cells_of(given), results, group=group_of)
-    (comparison,) = summary.comparisons
-    head = [
-        f"| game | area under the curve of {name} against {reference}, % | final return of "
-        f"{reference} | of {name} | difference |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    rows = [
-        f"| {game} | {' | '.join(compared(summary, comparison, game))} |"
-        for game in comparison.games
-    ]
-    table = given.out / f"sb3_{given.question}.md"
-    table.write_text("\n".join([*head, *rows, "", verdict_of(comparison), ""]))
-    panels = [*reward_panels(summary), *mean_panels(summary)]
-    columns = len(given.games)
-    drawn = draw(panels, table.with_suffix(""), columns=columns, names=(reference, name))
-    experiment.announce([table, *drawn])
+    """Write what is saved in each game, and the learning curves."""
+    trained = None
+    if given.question == "starts":
+        trained = find_initialization(PREFIX + given.initialization).trained
+    summary = summary_of(cells_of(given), results, group=group_of, trained=trained)
+    write_summary(summary, given.out / f"sb3_{given.question}.md")
 
 
 def main(words: Sequence[str] | None = None) -> int:

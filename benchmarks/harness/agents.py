@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -10,14 +11,22 @@ from torch import Tensor
 
 from benchmarks.harness import experiment
 from benchmarks.harness.cells import Cell, key_of
+from benchmarks.harness.tables import markdown
 from leap_rl.evaluation.comparison import summarize
-from leap_rl.evaluation.results import EvaluationResults, LearningCurve
-from leap_rl.evaluation.statistics import shown
-from leap_rl.evaluation.summary import Comparison, Summary
+from leap_rl.evaluation.page import Table
+from leap_rl.evaluation.plots import draw
+from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training
+from leap_rl.evaluation.summary import Summary
+from leap_rl.evaluation.summary_tables import summary_tables
+from leap_rl.evaluation.transfer_plots import curve_panels
 from leap_rl.learners.task import Task
+from leap_rl.runs.initializations import Trained
+from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 INTERVALS: Final = 100
 """Intervals of the budget over which rewards are summed, R."""
+COLUMNS: Final = 3
+"""Games in a row of a figure."""
 
 
 class Curve:
@@ -54,7 +63,11 @@ def learn(task: Task, start: Tensor, curve: Curve) -> None:
 
 
 def summary_of(
-    cells: Sequence[Cell], results: experiment.Results, *, group: Callable[[Cell], str]
+    cells: Sequence[Cell],
+    results: experiment.Results,
+    *,
+    group: Callable[[Cell], str],
+    trained: Trained | None = None,
 ) -> Summary:
     """Summarize agents; their reference is the group of the first cell.
 
@@ -62,6 +75,7 @@ def summary_of(
         cells: The agents' cells, with `game`, `seed` and `agent_steps`.
         results: Of each cell, the result of `Curve.result`.
         group: Returns the name of an agent's group.
+        trained: What made the initialization that the other groups start from, if it is known.
     """
     names = tuple(dict.fromkeys(map(group, cells)))
     games = tuple(dict.fromkeys(cell["game"] for cell in cells))
@@ -76,6 +90,9 @@ def summary_of(
             agents_per_game=len({cell["seed"] for cell in cells}),
             agent_steps=cells[0]["agent_steps"],
             curves=tuple(curves),
+            training={}
+            if trained is None
+            else dict.fromkeys(names[1:], Training(**trained._asdict())),
         )
     )
 
@@ -92,13 +109,26 @@ def _curve_of(cell: Cell, found: Mapping[str, Any], name: str) -> LearningCurve:
     )
 
 
-def compared(summary: Summary, comparison: Comparison, game: str) -> list[str]:
-    """Return a comparison in a game as a table's cells: gain in area, final returns, difference."""
-    found = comparison.games[game]
-    sides = (comparison.reference, comparison.initialization)
-    finals = [np.mean(summary.values(one, game, "final")) for one in sides]
-    return [
-        "" if found.gain is None else shown(found.gain, "+.0f", scale=100),
-        *(f"{final:.1f}" for final in finals),
-        "" if found.final is None else shown(found.final, "+.1f"),
-    ]
+def write_summary(summary: Summary, path: Path, *, more: Sequence[Table] = ()) -> None:
+    """Write a summary's tables, without the fine print, and its verdict; show where they are.
+
+    Args:
+        summary: Of agents.
+        path: Of the tables in Markdown, and of the learning curves with other suffixes.
+        more: Further tables.
+    """
+    tables = [*(table for table in summary_tables(summary) if not table.folded), *more]
+    parts = [f"{table.title}:\n\n{markdown(_known(table.rows))}" for table in tables]
+    if summary.reference == RANDOM:  # the sentences are about what an initialization does
+        parts.append("".join(f"* {sentence}\n" for sentence in summary.verdict))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(parts))
+    panels, names = curve_panels(summary), summary.evaluation.initializations
+    drawn = draw(panels, path.with_suffix(""), columns=COLUMNS, names=names)
+    experiment.announce([path, *drawn])
+
+
+def _known(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows without the columns in which nothing is known."""
+    kept = [name for name in rows[0] if {row[name] for row in rows} - {"–", "unknown"}]
+    return [{name: row[name] for name in kept} for row in rows]
