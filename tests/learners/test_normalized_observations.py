@@ -20,6 +20,7 @@ from leap_rl.networks.actor_critic import ActorCritic
 from leap_rl.runs.config import LearnConfig
 from leap_rl.runs.creation import resolve
 from leap_rl.runs.kinds import make_tasks
+from leap_rl.sharing.card import CARD
 from leap_rl.sharing.initialization import load_tensors
 from leap_rl.video.playing import Player
 from tests.envs.own_games import WALK
@@ -183,6 +184,18 @@ def test_a_saved_agent_plays_with_its_statistics(tmp_path: Path) -> None:
     raw, _ = network(torch.from_numpy(observations))
     assert np.array_equal(player.act(observations), logits.argmax(-1).numpy())
     assert not torch.equal(logits.argmax(-1), raw.argmax(-1))
+
+
+def test_an_exported_encoder_says_that_it_takes_normalized_observations(tmp_path: Path) -> None:
+    words = ["--config", "gymnasium_classic_control", "--task.agent_steps", "160"]
+    words += ["--meta.meta_steps", "1", "--meta.batch_size", "1", "--tracking.console", "quiet"]
+    for normalized in ("true", "false"):
+        run, out = tmp_path / normalized, tmp_path / f"{normalized}-shared"
+        given = ["--agent.normalize_observations", normalized, "--run_dir", str(run)]
+        assert main(["train", *words, "--runtime.kind", "local", *given]) == 0
+        assert main(["export", str(run), "--out", str(out)]) == 0
+        said = " ".join((out / CARD).read_text().split())
+        assert ("takes observations that are normalised" in said) == (normalized == "true")
 
 
 @pytest.mark.parametrize(
