@@ -149,11 +149,12 @@ def export(
     )
     if to_onnx:
         check_trust(card.encoder_spec, one.given, trusts_imports=trusts_imports)
+    normalized = config.agent.normalize_observations
     network = onnx_of(encoder_of(card, data), card.observation_shape) if to_onnx else None
     make_folder(out)
     write_atomically(out / INITIALIZATION, data)
     write_atomically(out / OPTIONS, plain_yaml.dump(_options_of(config)).encode())
-    write_atomically(out / CARD, write_card(card).encode())
+    write_atomically(out / CARD, write_card(card, normalized=normalized).encode())
     if network is not None:
         write_atomically(out / ONNX, network)
 

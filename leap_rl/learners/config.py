@@ -182,6 +182,12 @@ class AgentConfig:
     Infinity clips nothing. auto, resolved when a run is made: 5 (paper), and infinity for
     task.kind = gymnasium."""
 
+    normalize_observations: bool = False
+    """Standardise observations that are vectors: each number less its running mean, over its
+    running deviation, clipped to [-10, 10] (docs/environments.md). The statistics are those of what
+    the agent itself has seen, and no part of the initialization. Not for images, nor with
+    rllib:PPO."""
+
     max_grad_norm: float = math.inf
     """The gradient that an update descends is scaled down to this norm where it is longer; the
     gradient path's own is not. Infinity clips nothing. The paper mentions no clipping."""

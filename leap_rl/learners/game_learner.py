@@ -29,6 +29,7 @@ class GameLearner(Learner):
     options: ClassVar[tuple[str, ...]] = (
         *("encoder", "encoder_arguments", "encoder_sha256", "initial_weights"),
         *("lr", "gamma", "entropy_coefficient", "reward_clip", "options"),
+        "normalize_observations",
     )
     shares_encoder = True
 
@@ -44,15 +45,28 @@ class GameLearner(Learner):
 
     @property
     def agent_config(self) -> AgentConfig:
-        agent = _with_fitting_encoder(super().resolved_agent(), self.observation_shape)
+        shape = self.observation_shape
+        if self.agent.normalize_observations and len(shape) > 1:
+            raise ValueError(
+                f"agent.normalize_observations = true: is for observations that are vectors, and "
+                f"those of task.kind = {self.task.kind} are images of {list(shape)}, which "
+                "encoders scale; leave it out"
+            )
+        agent = _with_fitting_encoder(super().resolved_agent(), shape)
         if agent.reward_clip == "auto":
             agent = replace(agent, reward_clip=self.suite.reward_clip)
         return agent
 
     def make_envs(self, game: str) -> Callable[[int], GameVector]:
-        return lambda seed: self.suite.make_envs(
-            self.task, game, seed=seed, processes=self.env_processes
-        )
+        def make(seed: int) -> GameVector:
+            games = self.suite.make_envs(self.task, game, seed=seed, processes=self.env_processes)
+            if not self.agent.normalize_observations:
+                return games
+            from leap_rl.envs.normalized import NormalizedVector
+
+            return NormalizedVector(games)
+
+        return make
 
     def resolved_agent(self) -> AgentConfig:
         from leap_rl.learners.hardware import with_source

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.envs.normalized import STATISTICS, NormalizedVector
 from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd, VectorStep
 from leap_rl.learners.descent import DescentTask
 from leap_rl.learners.game_learner import GameLearner
@@ -40,6 +41,14 @@ class GameTask(DescentTask):
 
     def close(self) -> None:
         self.envs.close()
+
+    def observation_statistics(self) -> dict[str, Tensor]:
+        """Return copies of what observations are normalised by, float64 [V] each; none if not."""
+        if not isinstance(self.envs, NormalizedVector):
+            return {}
+        moments = self.envs.moments
+        arrays = (moments.mean.copy(), moments.variance)
+        return dict(zip(STATISTICS, map(torch.from_numpy, arrays), strict=True))
 
     def _play(
         self, act: Callable[[Tensor], Tensor], record: Callable[[VectorStep], None]
@@ -140,7 +149,7 @@ class PolicyTask(GameTask):
         return self._point_of(self._unroll()[0], with_grad=with_grad)
 
     def named_parameters(self) -> dict[str, Tensor]:
-        return self._flat.copies()
+        return self._flat.copies() | self.observation_statistics()
 
     def _unroll(self) -> tuple[Experience, list[EpisodeEnd], float]:
         seen, taken, earned, ended = [], [], [], []

@@ -116,7 +116,7 @@ class Task(Protocol):
         """
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of all parameters by name, the task's own ones too."""
+        """Return copies of all that an agent acts with by name: parameters, also its own ones."""
 
     def close(self) -> None:
         """Free what the task holds outside this process's heap, such as emulators."""

@@ -29,6 +29,12 @@ _FRONT = {
 }
 
 
+_NORMALIZED = (
+    " The encoder takes observations that are normalised by a running mean and variance, each "
+    "agent's own: agent.normalize_observations."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """The origin and the measurements of an exported initialization."""
@@ -64,8 +70,8 @@ class Card:
         )
 
 
-def write_card(card: Card) -> str:
-    """Return a card's text."""
+def write_card(card: Card, *, normalized: bool = False) -> str:
+    """Return a card's text; `normalized` says that its agents normalise observations."""
     known = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(card).items()
@@ -76,7 +82,7 @@ def write_card(card: Card) -> str:
         f"The starting weights of {what} (`{card.encoder}`, observations of {shape}), "
         f"meta-trained by leap_rl {card.leap_rl}: {card.method}, {card.meta_steps} meta-steps, "
         f"{card.agent_steps:,} agent steps in all, on {', '.join(card.games)}; seed {card.seed}. "
-        f"`{OPTIONS}` has every option.",
+        f"`{OPTIONS}` has every option." + _NORMALIZED * normalized,
         width=100,
     )
     measured = "\n".join(

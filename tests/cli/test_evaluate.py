@@ -268,6 +268,20 @@ def test_a_mix_starts_each_agent_between_its_random_encoder_and_the_learned_one(
     assert curves_of(tmp_path / "stopped").equals(curves_of(out))
 
 
+def test_whatever_names_an_initialization_may_be_mixed(trained: Path) -> None:
+    file = f"{trained}/checkpoints/000001/{INITIALIZATION}"
+    for given, name, option in (
+        (f"{trained}@1@mix=0.5", "mine@1@mix=0.5", f"{file}@mix=0.5"),
+        (f"{file}@mix=.5", "mine@1@mix=0.5", f"{file}@mix=0.5"),
+        (f"warm={trained}@1@mix=0.5", "warm", f"warm={file}@mix=0.5"),
+        ("pretrained:minatar-leap@mix=0.5", "minatar-leap@mix=0.5", None),
+    ):
+        group = find_group(given)
+        assert (group.name, group.option) == (name, option or given)
+        again = find_group(group.option)
+        assert (again.option, again.runs[0].mix) == (group.option, 0.5)
+
+
 def test_a_mix_needs_no_baseline_and_all_of_it_is_the_initialization(
     trained: Path, other_seed: Path, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ class A2C(GameLearner):
         *("encoder", "encoder_arguments", "encoder_sha256", "share", "initial_weights"),
         *("value_gain", "lr", "rmsprop_alpha", "rmsprop_eps", "rmsprop_start", "gamma"),
         *("entropy_coefficient", "value_coefficient", "reward_clip", "max_grad_norm"),
-        *("precision", "device", "path_loss"),
+        *("normalize_observations", "precision", "device", "path_loss"),
     )
     spreads_environments = True
     saves_player = True

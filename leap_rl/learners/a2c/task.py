@@ -60,8 +60,11 @@ class ActorCriticTask(GameTask):
         return self._point_of(loss, self.learner.backward() if with_grad else None)
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """Return copies of the parameters, named encoder.*, policy.* and value.*."""
-        return self.learner.flat.copies()
+        """Return copies of the parameters, named encoder.*, policy.* and value.*.
+
+        With them are the statistics of the observations, where these are normalised.
+        """
+        return self.learner.flat.copies() | self.observation_statistics()
 
     def _load_shared(self, shared: Tensor) -> None:
         self.learner.load_shared(shared)
