@@ -12,7 +12,8 @@ from leap_rl.core.parsing import config_parser, options_given, parse
 from leap_rl.runs.display import shown
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.report import announce_report
-from leap_rl.studies.config import StudyConfig, configure, defaults_of
+from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.defaults import defaults_of
 from leap_rl.studies.folder import STUDY, StudyFolder
 
 _DESCRIPTION = """\
