@@ -12,7 +12,8 @@ from leap_rl.core.parsing import config_parser, options_given, parse
 from leap_rl.runs.display import shown
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.report import announce_report
-from leap_rl.studies.config import StudyConfig, configure, defaults_of
+from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.defaults import defaults_of
 from leap_rl.studies.folder import STUDY, StudyFolder
 
 _DESCRIPTION = """\
@@ -55,7 +56,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         defaults = defaults_of(given, trusts_imports=call.trusts_imports) if given else {}
         parse(parser, StudyConfig, words, defaults=defaults, trusts_imports=True)
     study = configure(words, trusts_imports=call.trusts_imports)
-    folder = StudyFolder(out.absolute())
+    folder = StudyFolder.at(out)
     if "--plan" in argv:
         from leap_rl.studies.plan import plan
 
@@ -85,10 +86,10 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     return 0
 
 
-def take_out(argv: Sequence[str]) -> tuple[list[str], Path]:
+def take_out(argv: Sequence[str]) -> tuple[list[str], str]:
     """Return the arguments as options alone, lists as JSON, and the study's folder."""
     words: list[str] = []
-    out: Path | None = None
+    out: str | None = None
     rest = list(argv)
     while rest:
         word = rest.pop(0)
@@ -96,7 +97,7 @@ def take_out(argv: Sequence[str]) -> tuple[list[str], Path]:
         if name == "--out":
             if not equals and not rest:
                 raise ValueError("out: name a folder, as --out runs/carts")
-            out = Path(value if equals else rest.pop(0))
+            out = value if equals else rest.pop(0)
         elif word in LISTS:
             values = []
             while rest and not rest[0].startswith("--"):
@@ -108,13 +109,13 @@ def take_out(argv: Sequence[str]) -> tuple[list[str], Path]:
         elif not word.startswith("-") and not words:
             words += ["--config", str(_file(word))]
             if Path(word).is_dir():
-                out = out or Path(word)
-            out = out or Path("runs") / Path(word).stem
+                out = out or word
+            out = out or f"runs/{Path(word).stem}"
         else:
             words.append(word)
             if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
                 words.append(rest.pop(0))
-    return words, out or Path("runs/study")
+    return words, out or "runs/study"
 
 
 def _file(word: str) -> Path:

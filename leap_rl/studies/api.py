@@ -31,7 +31,7 @@ class Study:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._folder = StudyFolder(Path(path).absolute())
+        self._folder = StudyFolder.at(path)
         config = self._folder.read()
         if config is None:
             raise ValueError(f"{path}: holds no study; leap_rl.study makes one")
@@ -131,7 +131,7 @@ def study(
         config = replace(config, tracking=replace(config.tracking, console="quiet"))
     from leap_rl.studies.study import carry_out
 
-    folder = StudyFolder(Path(out).absolute())
+    folder = StudyFolder.at(out)
     started_s = time.monotonic()
     outcome = carry_out(folder, config, trusts_imports=trust_imports, started_s=started_s)
     if outcome.status == StopReason.INTERRUPTED.value:

@@ -122,7 +122,7 @@ def _resolved(study: StudyConfig) -> StudyConfig:
 
 
 def _every_member(study: StudyConfig, task: TaskConfig) -> TaskConfig:
-    return replace(task, games=[*study.members, *study.held_out_members])
+    return replace(task, mix_games=False, games=[*study.members, *study.held_out_members])
 
 
 def _of_arm(study: StudyConfig, name: str, config: TrainConfig) -> TrainConfig:

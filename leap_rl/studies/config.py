@@ -8,49 +8,19 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from leap_rl.core.machine import cores
-from leap_rl.core.parsing import find, flatten, options_given, parse_options, to_cli_args
-from leap_rl.core.plain_yaml import load
+from leap_rl.core.parsing import options_given, parse_options, to_cli_args
 from leap_rl.core.seeding import SEED_BITS
 from leap_rl.learners.config import AgentConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.fingerprint import to_mapping
 from leap_rl.studies.arms import RANDOM, arm_config, check_arm, flat_options
+from leap_rl.studies.defaults import defaults_of, refuse_without_episodes, resolved
 from leap_rl.tasks.config import TaskConfig
-from leap_rl.tasks.suites import SUITES, suite_of
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
 
 QUESTION: Final = "From which start does a new agent learn a new member soonest, and does it pay?"
-
-MOST_TASKS: Final = 16
-"""A meta-step's tasks, at most, where meta.batch_size is not given."""
-
-Kind = Literal["atari", "catch", "vectors", "images"]
-
-_CONFIGS: Final[Mapping[Kind, str]] = {
-    "atari": "atari",
-    "catch": "atari",
-    "vectors": "gymnasium_classic_control",
-    "images": "minatar",
-}
-"""Configs that come with leap_rl, whose options a study takes where none are given."""
-
-_NOT_TAKEN: Final = ("seed", "task.games", "task.kind", "meta.batch_size", "meta.meta_lr")
-"""Options of these configs that are about their own games."""
-
-_QUICK: Final[Mapping[str, Any]] = {
-    "runs": 2,
-    "agents": 3,
-    "random_agents": 6,
-    "meta.meta_steps": 6,
-}
-_QUICK_AGENT_STEPS: Final[Mapping[Kind, int]] = {
-    "atari": 120_000,
-    "catch": 16_000,
-    "vectors": 16_000,
-    "images": 48_000,
-}
 
 
 @dataclass(frozen=True)
@@ -150,11 +120,11 @@ class StudyConfig:
     @property
     def members(self) -> tuple[str, ...]:
         """The members that are learned from."""
-        return _resolved(self.task.kind, "games", self.games)
+        return resolved(self.task.kind, "games", self.games)
 
     @property
     def held_out_members(self) -> tuple[str, ...]:
-        return _resolved(self.task.kind, "held_out", self.held_out) if self.held_out else ()
+        return resolved(self.task.kind, "held_out", self.held_out) if self.held_out else ()
 
     @property
     def evaluated(self) -> tuple[str, ...]:
@@ -227,9 +197,10 @@ class StudyConfig:
         """Return what new agents learn; ValueError for a budget that cannot be."""
         budget = self.task.agent_steps if self.agent_steps is None else self.agent_steps
         try:
-            return replace(self.task, games=list(self.evaluated), agent_steps=budget)
+            task = replace(self.task, mix_games=False, agent_steps=budget)
         except ValueError as error:
             raise ValueError(str(error).replace("task.agent_steps", "agent_steps", 1)) from None
+        return replace(task, games=list(self.evaluated))
 
     def base(self) -> TrainConfig:
         """Return the options of `leap-rl train` that all arms share."""
@@ -268,20 +239,6 @@ class StudyConfig:
 _GROUPS: Final = ("runtime", "task", "agent", "meta", "tracking")
 
 
-def refuse_without_episodes(kind: str) -> None:
-    """Raise ValueError for tasks that new agents cannot be compared by."""
-    if instead := suite_of(kind).compared_by:
-        raise ValueError(f"task.kind = {kind}: has no episodes to compare by; {instead}")
-
-
-def _resolved(kind: str, option: str, games: list[str] | str) -> tuple[str, ...]:
-    named = [games] if isinstance(games, str) else list(games)
-    try:
-        return suite_of(kind).resolve_games(named)
-    except ValueError as error:
-        raise ValueError(str(error).replace("task.games", option)) from None
-
-
 def _spelled_arms(arms: Mapping[str, Any] | Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return each arm's own options by dotted name, the baseline first."""
     named = arms if isinstance(arms, Mapping) else {name: {} for name in arms}
@@ -315,73 +272,3 @@ def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConf
     given = dict(options_given(StudyConfig, argv))
     defaults = defaults_of(given, trusts_imports=trusts_imports)
     return parse_options(StudyConfig, {**defaults, **given}, trusts_imports=trusts_imports)
-
-
-def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> dict[str, Any]:
-    """Return what a study of these options takes where none is given, all by dotted name.
-
-    Raises:
-        ValueError: Its members are not named, or are of a kind that cannot be studied.
-    """
-    games = given.get("games", [])
-    named = [games] if isinstance(games, str) else list(games)
-    if not named:
-        raise ValueError("games = []: name the members of the family to learn from")
-    suite = given.get("task.kind") or _suite_of(named)
-    refuse_without_episodes(suite)
-    members = list(_resolved(suite, "games", named))
-    if given.get("task.games", members) != members:
-        raise ValueError("task.games: a study's members are named by games and held_out")
-    kind = _kind_of(suite, members, trusts_imports=trusts_imports)
-    found = _taken(kind, suite, quick=bool(given.get("quick")))
-    found["meta.batch_size"] = min(len(members), MOST_TASKS)
-    found["task.games"] = members  # groups are checked before the study is
-    own_learner = given.get("agent.algorithm", "auto") not in ("auto", "a2c")
-    return {
-        name: value
-        for name, value in found.items()
-        if name not in given and not (own_learner and name.startswith("agent."))
-    }
-
-
-def _suite_of(games: Sequence[str]) -> str:
-    """Return the suite that knows all the names; environments' ids are Gymnasium's."""
-    for kind in ("atari", "catch"):
-        try:
-            SUITES[kind].resolve_games(games)
-        except ValueError:
-            continue
-        return kind
-    return "gymnasium"
-
-
-def _kind_of(suite: str, games: Sequence[str], *, trusts_imports: bool) -> Kind:
-    """Return what kind of observations the games have; makes one if nothing is to be imported."""
-    if suite == "atari" or suite == "catch":
-        return "atari" if suite == "atari" else "catch"
-    if suite != "gymnasium" or not games:
-        return "vectors"
-    from leap_rl.envs.games import make_games
-    from leap_rl.envs.names import parse_game
-
-    parsed = parse_game(games[0])
-    if parsed.module is not None and not trusts_imports:
-        return "vectors"  # the study is refused: its modules are not trusted
-    games_of_one = make_games(parsed.name, count=1)
-    games_of_one.close()
-    return "vectors" if len(games_of_one.observation_space.shape) == 1 else "images"
-
-
-def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
-    """Return the options, by dotted name, of the config that fits such games."""
-    loaded = flatten(load(find(_CONFIGS[kind]).read_text()))
-    taken = {name: value for name, value in loaded.items() if name not in _NOT_TAKEN}
-    for name in [name for name in taken if name.startswith("task.")]:
-        group = name.split(".")[1]
-        if group in ("atari", "gymnasium") and group not in suite_of(suite).options:
-            del taken[name]
-    if kind == "images":
-        del taken["agent.encoder"]  # the one that fits the picture's size
-    if quick:
-        taken |= {**_QUICK, "task.agent_steps": _QUICK_AGENT_STEPS[kind]}
-    return {**taken, "task.kind": suite, "runtime.kind": "local"}

@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from leap_rl.core import plain_yaml
-from leap_rl.core.urls import is_url
+from leap_rl.core.urls import is_url, redacted
 from leap_rl.runs.display import shown
 from leap_rl.storage.durable_files import make_folder, write_atomically
 from leap_rl.storage.run_lock import LockedError, locked
@@ -34,6 +34,20 @@ class StudyFolder:
     """The folder of a study."""
 
     path: Path
+
+    @classmethod
+    def at(cls, place: str | Path) -> StudyFolder:
+        """Return the folder of that name, which need not be there.
+
+        Raises:
+            ValueError: It is no path on this machine, or cannot be named in an option.
+        """
+        if is_url(str(place)):
+            raise ValueError(f"out = {redacted(str(place))}: must be a folder on this machine")
+        path = Path(place).absolute()
+        if "," in str(path):
+            raise ValueError(f"out = {path}: must have no comma, which separates initializations")
+        return cls(path)
 
     @property
     def file(self) -> Path:
@@ -85,8 +99,6 @@ class StudyFolder:
 
     def check(self) -> None:
         """Raise ValueError for a folder that holds something else than a study."""
-        if is_url(str(self.path)):
-            raise ValueError(f"out = {self.path}: must be a folder on this machine")
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"out = {shown(self.path)}: is a file; name a folder")
         if self.file.exists() or not self.path.is_dir():

@@ -81,8 +81,8 @@ def test_a_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
     )
     words, out = take_out([str(file), "--runs", "1", "--out", "here"])
     study = configure(words)
-    assert out == Path("here")
-    assert take_out([str(file)])[1] == Path("runs/poles")
+    assert out == "here"
+    assert take_out([str(file)])[1] == "runs/poles"
     assert study.question == "Poles?"
     assert (study.runs, study.meta.meta_steps) == (1, 7)
     arms = {RANDOM: {}, "leap": {}, "long": {"meta.p": 1}, "deep": {"meta.loss_scale": 2.0}}
@@ -188,6 +188,21 @@ def test_arms_that_share_whole_agents_name_the_members_that_differ_in_actions(
     assert error.startswith("leap-rl: arms.domain_randomised: ")
     assert "MinAtar/SpaceInvaders-v1" in error
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "line"),
+    [
+        ("s3://bucket/study", "out = s3://bucket/study: must be a folder on this machine"),
+        ("here,there", "here,there: must have no comma"),
+    ],
+)
+def test_a_folder_that_cannot_be_is_said(
+    out: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", *words_of(SMALL), "--out", out]) == EXIT_USAGE
+    (error,) = capsys.readouterr().err.splitlines()
+    assert line in error
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "notes.txt"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import signal
@@ -76,7 +77,6 @@ def digests(folder: StudyFolder) -> dict[str, str]:
 def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) -> None:
     page = straight.page.read_text()
     assert "<h1>Does it help with other gravity?</h1>" in page
-    assert "leap against random" in page
     assert "6,400" in page  # agent steps of a meta-training run
     assert f"leap-rl study {straight.path}" in page
     tables = {path.stem for path in (straight.path / "tables").glob("*.csv")}
@@ -86,11 +86,14 @@ def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) 
     assert costs[1].startswith("random,nothing is trained,0,0")
     assert costs[2].endswith(',"6,400",1')
     document = json.loads(straight.estimates.read_text())
+    assert document["answer"][0].startswith("leap: leap_rl/CartPole-v1@gravity=20.0")
+    assert all(sentence in html.unescape(page) for sentence in document["answer"])
     assert document["question"] == "Does it help with other gravity?"
     assert document["budget_agent_steps"] == 1600
     members = [(member["name"], member["seen"]) for member in document["members"]]
     assert members == [("leap_rl/CartPole-v1@gravity=20.0", False)]
     assert {row["arm"] for row in document["rows"]} == {"leap"}
+    assert "final_return" in {row["measure"] for row in document["rows"]}
 
 
 def test_each_cell_is_an_ordinary_run_named_by_its_fingerprint(
@@ -159,7 +162,7 @@ def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:
     assert {"arm", "member", "measure", "estimate", "low", "high"} <= set(rows.columns)
     assert set(rows["arm"]) == {"leap"}
     assert study.page == straight.page
-    assert study.verdict.startswith("leap against random")
+    assert study.verdict.startswith("leap: ")
     assert study.best.name == "initialization.safetensors"
     assert study.best.parent.name == "000002"
     assert study.best.exists()

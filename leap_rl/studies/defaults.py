@@ -1,0 +1,124 @@
+"""What a study takes where nothing is said: found by what its members look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from leap_rl.core.parsing import find, flatten
+from leap_rl.core.plain_yaml import load
+from leap_rl.tasks.suites import OPTIONS, SUITES, suite_of
+
+MOST_TASKS: Final = 16
+"""A meta-step's tasks, at most, where meta.batch_size is not given."""
+
+Kind = Literal["atari", "catch", "vectors", "images"]
+
+_CONFIGS: Final[Mapping[Kind, str]] = {
+    "atari": "atari",
+    "catch": "atari",
+    "vectors": "gymnasium_classic_control",
+    "images": "minatar",
+}
+"""Configs that come with leap_rl, whose options a study takes where none are given."""
+
+_NOT_TAKEN: Final = ("seed", "task.games", "task.kind", "meta.batch_size", "meta.meta_lr")
+"""Options of these configs that are about their own games."""
+
+_QUICK: Final[Mapping[str, Any]] = {
+    "runs": 2,
+    "agents": 3,
+    "random_agents": 6,
+    "meta.meta_steps": 6,
+}
+_QUICK_AGENT_STEPS: Final[Mapping[Kind, int]] = {
+    "atari": 120_000,
+    "catch": 16_000,
+    "vectors": 16_000,
+    "images": 48_000,
+}
+
+
+def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> dict[str, Any]:
+    """Return what a study of these options takes where none is given, all by dotted name.
+
+    Raises:
+        ValueError: Its members are not named, or are of a kind that cannot be studied.
+    """
+    games = given.get("games", [])
+    named = [games] if isinstance(games, str) else list(games)
+    if not named:
+        raise ValueError("games = []: name the members of the family to learn from")
+    suite = given.get("task.kind") or _suite_of(named)
+    refuse_without_episodes(suite)
+    members = list(resolved(suite, "games", named))
+    if given.get("task.games", members) != members:
+        raise ValueError("task.games: a study's members are named by games and held_out")
+    kind = _kind_of(suite, members, trusts_imports=trusts_imports)
+    found = _taken(kind, suite, quick=bool(given.get("quick")))
+    found["meta.batch_size"] = min(len(members), MOST_TASKS)
+    found["task.games"] = members  # groups are checked before the study is
+    own_learner = given.get("agent.algorithm", "auto") not in ("auto", "a2c")
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in given and not (own_learner and name.startswith("agent."))
+    }
+
+
+def _suite_of(games: Sequence[str]) -> str:
+    """Return the suite that knows all the names; environments' ids are Gymnasium's."""
+    for kind in ("atari", "catch"):
+        try:
+            SUITES[kind].resolve_games(games)
+        except ValueError:
+            continue
+        return kind
+    return "gymnasium"
+
+
+def _kind_of(suite: str, games: Sequence[str], *, trusts_imports: bool) -> Kind:
+    """Return what kind of observations the games have; makes one if nothing is to be imported."""
+    if suite == "atari" or suite == "catch":
+        return "atari" if suite == "atari" else "catch"
+    if suite != "gymnasium" or not games:
+        return "vectors"
+    from leap_rl.envs.games import make_games
+    from leap_rl.envs.names import parse_game
+
+    parsed = parse_game(games[0])
+    if parsed.module is not None and not trusts_imports:
+        return "vectors"  # the study is refused: its modules are not trusted
+    games_of_one = make_games(parsed.name, count=1)
+    games_of_one.close()
+    return "vectors" if len(games_of_one.observation_space.shape) == 1 else "images"
+
+
+def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
+    """Return the options, by dotted name, of the config that fits such games."""
+    loaded = flatten(load(find(_CONFIGS[kind]).read_text()))
+    taken = {name: value for name, value in loaded.items() if name not in _NOT_TAKEN}
+    without_effect = set(OPTIONS) - set(suite_of(suite).options)
+    for name in [name for name in taken if name.startswith("task.")]:
+        if name.split(".")[1] in without_effect:
+            del taken[name]
+    if kind == "images":
+        del taken["agent.encoder"]  # the one that fits the picture's size
+    if quick:
+        taken |= {**_QUICK, "task.agent_steps": _QUICK_AGENT_STEPS[kind]}
+    return {**taken, "task.kind": suite, "runtime.kind": "local"}
+
+
+def refuse_without_episodes(kind: str) -> None:
+    """Raise ValueError for tasks that new agents cannot be compared by."""
+    if instead := suite_of(kind).compared_by:
+        raise ValueError(f"task.kind = {kind}: has no episodes to compare by; {instead}")
+
+
+def resolved(kind: str, option: str, games: Sequence[str] | str) -> tuple[str, ...]:
+    """Return the members that an option of a study names; ValueError if there are none such."""
+    named = [games] if isinstance(games, str) else list(games)
+    try:
+        return suite_of(kind).resolve_games(named)
+    except ValueError as error:
+        raise ValueError(str(error).replace("task.games", option)) from None
