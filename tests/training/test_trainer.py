@@ -12,17 +12,7 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.meta import Leap
 from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.messages import (
-    Abandon,
-    Assignment,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Diverged,
-    Stream,
-    Work,
-)
+from leap_rl.training import messages
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.trainer.client import Due
 from leap_rl.training.trainer.recorder import LossMean
@@ -37,19 +27,19 @@ class RecordingLink:
 
     def __init__(self, server: ParameterServer) -> None:
         self.server = server
-        self.streams: list[Stream] = []
-        self.completes: list[Complete] = []
+        self.streams: list[messages.Stream] = []
+        self.completes: list[messages.Complete] = []
         self.views: list[tuple[int, np.ndarray]] = []
         self.abandon_at: int | None = None
         self.sends = Due.SUM
 
-    def claim(self, claim: Claim) -> Work:
+    def claim(self, claim: messages.Claim) -> messages.Work:
         return self.server.claim(claim)
 
     def due(self) -> Due:
         return self.sends
 
-    def stream(self, message: Stream) -> Continue | Abandon:
+    def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:
         if self.abandon_at == len(self.streams):
             self.abandon_at = None
             self.server.trainer_lost("t", "killed")
@@ -60,11 +50,11 @@ class RecordingLink:
             self.views.append((n, view.copy()))
         return answer
 
-    def complete(self, message: Complete) -> Counted | Abandon:
+    def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
         self.completes.append(message)
         return self.server.complete(message)
 
-    def diverged(self, message: Diverged) -> Abandon:
+    def diverged(self, message: messages.Diverged) -> messages.Abandon:
         return self.server.diverged(message)
 
 
@@ -161,9 +151,9 @@ def test_a_snapshot_that_does_not_fit_its_sum_is_one_line(link: RecordingLink) -
     link.sends, link.abandon_at = Due.SNAPSHOT, 3
     claim_of = link.claim
 
-    def lie(claim: Claim) -> Work:
+    def lie(claim: messages.Claim) -> messages.Work:
         work = claim_of(claim)
-        if isinstance(work, Assignment) and work.snapshot is not None:
+        if isinstance(work, messages.Assignment) and work.snapshot is not None:
             return replace(work, durable_n=work.durable_n + 1)
         return work
 

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from leap_rl.training.messages import (
-    Abandon,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Diverged,
-    Stream,
-    Work,
-)
+from leap_rl.training import messages
 
 
 class Due(Enum):
@@ -32,19 +23,19 @@ class Due(Enum):
 class ServerClient(Protocol):
     """Carries a trainer's messages to the server and the answers back."""
 
-    def claim(self, claim: Claim) -> Work:
+    def claim(self, claim: messages.Claim) -> messages.Work:
         """Ask for work; may take a while where none is free."""
 
     def due(self) -> Due:
         """What is to be sent now; asked after every update, so cheap."""
 
-    def stream(self, message: Stream) -> Continue | Abandon | None:
+    def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon | None:
         """Send a stream without waiting; returns the newest answer to one of this task, or none."""
 
-    def complete(self, message: Complete) -> Counted | Abandon:
+    def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
         """Send the whole sum and wait until it counts."""
 
-    def diverged(self, message: Diverged) -> Abandon:
+    def diverged(self, message: messages.Diverged) -> messages.Abandon:
         """Tell the server that the task's numbers are no longer finite."""
 
 
