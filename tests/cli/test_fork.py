@@ -128,7 +128,7 @@ def test_another_optimizer_starts_from_scratch(
     ("argv", "parts"),
     [
         ([], ["--at S: is missing"]),
-        (["--at"], ["--at --run_dir: must be the number"]),
+        (["--at"], ["--at : must be the number of a checkpoint"]),
         (["--at", "last"], ["--at last: must be the number of a checkpoint"]),
         (["--at=-1"], ["--at -1: must be"]),
         (["--at", "7"], ["--at 7", "has no such checkpoint; it has 0 to 4"]),

@@ -12,7 +12,7 @@ from leap_rl import __version__
 from leap_rl.cli import COMMANDS, main
 from leap_rl.core.parsing import config_parser, flatten, parse
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import to_mapping
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,8 +17,7 @@ from leap_rl.evaluation.meta_run import closed_slots, history_sentence, run_verd
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.config import COMMANDS, TrainConfig
-from leap_rl.runs.fingerprint import defining_options
-from leap_rl.runs.header import read_run
+from leap_rl.runs.header import defining_options, read_run
 from leap_rl.runs.report import command_of
 from leap_rl.storage.run_folder import RunFolder
 

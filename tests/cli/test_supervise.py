@@ -18,7 +18,7 @@ from leap_rl.core.machine import descendants
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import LoadedRun, RunHeader
 from leap_rl.runs.invocation import Invocation
-from leap_rl.runs.supervise import supervise
+from leap_rl.runs.process import supervise
 from leap_rl.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from leap_rl.core.parsing import config_parser, flatten, parse
 from leap_rl.envs.atari.settings import PRESETS
 from leap_rl.runs.config import LearnConfig, TrainConfig
-from leap_rl.runs.fingerprint import OPERATIONAL, defining_options, fingerprint, to_mapping
+from leap_rl.runs.header import OPERATIONAL, defining_options, fingerprint, to_mapping
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))

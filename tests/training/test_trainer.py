@@ -14,9 +14,8 @@ from leap_rl.meta.gradient_path import GradientPath
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training import messages
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.trainer.client import Due
 from leap_rl.training.trainer.recorder import LossMean
-from leap_rl.training.trainer.trainer import Trainer
+from leap_rl.training.trainer.trainer import Due, Trainer
 from tests.training.fakes import SIZE, FakePlan, FakeTasks, make_server, newest_sum
 
 UPDATES = 5

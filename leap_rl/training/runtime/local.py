@@ -14,7 +14,7 @@ from leap_rl.training import messages
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.trainer.client import Due, StreamSchedule
+from leap_rl.training.trainer.trainer import Due, StreamSchedule
 
 
 class Runtime(Protocol):

@@ -15,7 +15,7 @@ from leap_rl.core.determinism import configure_torch
 from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, ask
-from leap_rl.training.trainer.client import Due, StreamSchedule
+from leap_rl.training.trainer.trainer import Due, StreamSchedule
 
 LEAVE_WITHIN_S = 5.0
 """A trainer that gets SIGTERM and has no answer to its snapshot by then leaves without."""
