@@ -14,10 +14,7 @@ from leap_rl.cli import main
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
-
-QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", "debug", "--task.agent_steps", "40", *QUIET]
+from tests.commands import BOWLS, LOCALLY, Refused, sums
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +25,8 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def sums(run: Path, number: int) -> dict[str, str]:
-    return dict(RunFolder(run).read_state(number)["sha256"])
-
-
 def fork(parent: Path, at: int, run: Path, *options: str) -> int:
     return main(["fork", str(parent), "--at", str(at), "--run_dir", str(run), *options])
-
-
-def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    capsys.readouterr()
-    assert main(["fork", *argv]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("leap-rl: ")
-    assert captured.err.count("\n") == 1, captured.err
-    return captured.err
 
 
 @pytest.mark.parametrize("at", [0, 2])
@@ -146,41 +129,29 @@ def test_another_optimizer_starts_from_scratch(
     ],
 )
 def test_what_cannot_be_is_one_line(
-    parent: Path,
-    argv: list[str],
-    parts: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    parent: Path, argv: list[str], parts: list[str], tmp_path: Path, refused: Refused
 ) -> None:
-    line = error_of(capsys, str(parent), *argv, "--run_dir", str(tmp_path / "run"))
+    line = refused("fork", parent, *argv, "--run_dir", tmp_path / "run")
     assert all(part in line for part in parts), line
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_holds_a_run_is_not_written_to(
-    parent: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "holds a run already" in error_of(
-        capsys, str(parent), "--at", "1", "--run_dir", str(parent)
-    )
+def test_a_folder_that_holds_a_run_is_not_written_to(parent: Path, refused: Refused) -> None:
+    assert "holds a run already" in refused("fork", parent, "--at", 1, "--run_dir", parent)
 
 
-def test_a_damaged_checkpoint_is_not_forked(
-    parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_checkpoint_is_not_forked(parent: Path, tmp_path: Path, refused: Refused) -> None:
     shutil.copytree(parent, tmp_path / "damaged")
     (tmp_path / "damaged/checkpoints/000002" / INITIALIZATION).write_bytes(b"")
-    line = error_of(capsys, str(tmp_path / "damaged"), "--at", "2")
+    line = refused("fork", tmp_path / "damaged", "--at", 2)
     assert "000002/initialization.safetensors: is damaged" in line
 
 
-def test_agents_that_learn_alone_have_nothing_to_fork(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_agents_that_learn_alone_have_nothing_to_fork(tmp_path: Path, refused: Refused) -> None:
     games = ["--task.kind", "quadratic", "--task.games", '["bowl_0"]', "--task.num_envs", "2"]
-    small = [*games, "--task.unroll_length", "1", "--task.agent_steps", "200", *QUIET]
+    small = [*games, "--task.unroll_length", "1", "--task.agent_steps", "200", *LOCALLY]
     assert main(["learn", *small, "--run_dir", str(tmp_path / "run")]) == 0
-    line = error_of(capsys, str(tmp_path / "run"), "--at", "0")
+    line = refused("fork", tmp_path / "run", "--at", 0)
     assert "is a run of leap-rl learn, which has nothing to fork" in line
 
 

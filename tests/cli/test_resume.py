@@ -13,10 +13,7 @@ from leap_rl.runs import header
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import differences, versions_here
 from leap_rl.storage.run_folder import RunFolder
-
-QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", "debug", "--task.agent_steps", "40", *QUIET]
+from tests.commands import BOWLS, Refused, sums
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +41,6 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith("leap-rl: ") for line in lines)
     return lines
-
-
-def sums(run: Path, number: int) -> dict[str, str]:
-    return dict(RunFolder(run).read_state(number)["sha256"])
 
 
 def test_more_meta_steps_extend_a_finished_run(
@@ -135,14 +128,11 @@ def test_a_run_of_an_older_version_without_an_option_is_resumed(
     assert main(["fork", str(run), "--at", "3", "--run_dir", str(tmp_path / "fork")]) == 0
 
 
-def test_an_option_that_this_version_does_not_know_is_named(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_that_this_version_does_not_know_is_named(run: Path, refused: Refused) -> None:
     options = RunFolder(run).read_config()
     newer = [{**options["made_by"][0], "leap_rl": "7.0"}]
     change_config(run, meta={**options["meta"], "momentum": 0.9}, made_by=newer)
-    assert main(["resume", str(run)]) == 2
-    (line,) = lines_of(capsys)
+    line = refused("resume", run)
     assert "was made by leap_rl 7.0" in line
     assert "meta.momentum: no such option" in line
 
@@ -165,16 +155,14 @@ def test_a_folder_of_an_older_leap_rl_is_refused_before_its_options_are_read(
 
 @pytest.mark.parametrize("head", [{"made_by": 3}, {"made_by": [3]}, {"origin": {"at": 0}}])
 def test_a_head_that_cannot_be_is_one_line(
-    run: Path, head: dict[str, object], capsys: pytest.CaptureFixture[str]
+    run: Path, head: dict[str, object], refused: Refused
 ) -> None:
     change_config(run, **head)
-    assert main(["resume", str(run)]) == 2
-    assert "is not as leap-rl wrote it" in lines_of(capsys)[0]
+    assert "is not as leap-rl wrote it" in refused("resume", run)
 
 
-def test_a_defining_option_points_to_fork(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resume", str(run), "--meta.p", "1"]) == 2
-    (line,) = lines_of(capsys)
+def test_a_defining_option_points_to_fork(run: Path, refused: Refused) -> None:
+    line = refused("resume", run, "--meta.p", 1)
     assert "meta.p = 1: says what the run computes and was 2 when it was made" in line
     assert f"fork {run} --at 2 --meta.p ..." in line
 

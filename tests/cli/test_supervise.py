@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +19,21 @@ from leap_rl.runs.header import LoadedRun, RunHeader
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.process import supervise
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import LOCALLY, start, wait_until
 
 ROOT = Path(__file__).parents[2]
-BOWLS = [
-    *("--config", "debug", "--runtime.kind", "local"),
-    *("--runtime.trainers", "1", "--tracking.console", "quiet", "--tracking.tensorboard", "false"),
-    *("--task.agent_steps", "400", "--meta.meta_steps", "3"),
-]
-
-
-def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "leap_rl", "train", *words, "--run_dir", "run"],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
-
-
-def driver(process: subprocess.Popen[str]) -> int:
-    (pid,) = descendants(process.pid)
-    return pid
+TRAIN = ["train", "--config", "debug", *LOCALLY, "--task.agent_steps", "400"]
+TRAIN += ["--meta.meta_steps", "3", "--run_dir"]
 
 
 def test_a_driver_that_is_killed_is_started_again(tmp_path: Path) -> None:
     calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *BOWLS, "--run_dir", str(calm.path)]) == 0
-    process = start(*BOWLS, "--runtime.max_driver_restarts", "1", cwd=tmp_path)
+    assert main([*TRAIN, str(calm.path)]) == 0
+    process = start(*TRAIN, "run", "--runtime.max_driver_restarts", "1", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     wait_until(lambda: (folder.latest() or 0) >= 1, process)
-    os.kill(driver(process), signal.SIGKILL)
+    (driver,) = descendants(process.pid)
+    os.kill(driver, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert err.splitlines() == [
@@ -85,8 +62,8 @@ def test_a_driver_that_is_being_started_is_told_to_stop(
 
 @pytest.mark.slow
 def test_no_more_restarts_than_allowed_and_none_after_a_stop(tmp_path: Path) -> None:
-    long = [*BOWLS, "--task.agent_steps", "400000"]
-    process = start(*long, "--runtime.max_driver_restarts", "1", cwd=tmp_path)
+    long = [*TRAIN, "run", "--task.agent_steps", "400000", "--runtime.max_driver_restarts", "1"]
+    process = start(*long, cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     for life in (1, 2):
         lease = folder.slot(0, 0).with_suffix(".lease")
@@ -98,12 +75,7 @@ def test_no_more_restarts_than_allowed_and_none_after_a_stop(tmp_path: Path) -> 
     assert process.returncode == 128 + signal.SIGKILL
     assert "once more than 1 times, as runtime.max_driver_restarts allows" in err.splitlines()[-1]
 
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leap_rl", "resume", "run", "--runtime.max_driver_restarts", "5"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start("resume", "run", "--runtime.max_driver_restarts", "5", cwd=tmp_path)
     # The command itself works in the folder before it starts the driver.
     wait_until(lambda: (worker := folder.worker()) and worker.pid != process.pid, process)
     process.send_signal(signal.SIGTERM)
