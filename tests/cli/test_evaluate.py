@@ -28,12 +28,11 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 from leap_rl.training.trainer.recorder import TaskRecorder
+from tests.commands import LOCALLY, QUIET, Refused
 from tests.end_to_end.whole_runs import stopped_after
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
-QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
-LOCALLY = ["--runtime.kind", "local", *QUIET]
 CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
 # As many agent steps as each environment takes for an episode.
 CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "120"]
@@ -41,21 +40,22 @@ CATCH += ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
 GAMES = ["--games", '["catch", "catch_dark"]']
 
 
+def train(run: Path, *options: str) -> Path:
+    assert main(["train", *CATCH, *LOCALLY, *options, "--run_dir", str(run)]) == 0
+    return run
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "mine"
-    assert main(["train", *CATCH, *LOCALLY, "--run_dir", str(run)]) == 0
-    return run
+    return train(tmp_path_factory.mktemp("runs") / "mine")
 
 
 @pytest.fixture(scope="module")
 def unlike(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose agents learn otherwise."""
-    run = tmp_path_factory.mktemp("runs") / "unlike"
-    argv = ["--agent.encoder", "nature", "--agent.lr", "0.5", "--task.agent_steps", "40"]
-    argv += ["--meta.meta_steps", "1", "--meta.batch_size", "1"]
-    assert main(["train", *CATCH, *argv, *LOCALLY, "--run_dir", str(run)]) == 0
-    return run
+    short = ["--task.agent_steps", "40", "--meta.meta_steps", "1", "--meta.batch_size", "1"]
+    other = ["--agent.encoder", "nature", "--agent.lr", "0.5"]
+    return train(tmp_path_factory.mktemp("runs") / "unlike", *short, *other)
 
 
 def test_inits_may_be_appended_as_the_help_offers_it() -> None:
@@ -168,9 +168,7 @@ def test_a_stopped_evaluation_gives_the_same_curves(
 
 @pytest.fixture(scope="module")
 def other_seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "other_seed"
-    assert main(["train", *CATCH, *LOCALLY, "--seed", "1", "--run_dir", str(run)]) == 0
-    return run
+    return train(tmp_path_factory.mktemp("runs") / "other_seed", "--seed", "1")
 
 
 def test_runs_of_a_method_are_one_group_beside_their_own_starts(
@@ -298,7 +296,7 @@ def test_a_bad_initialization_is_one_line(
     }.items():
         out = tmp_path / "out"
         assert evaluate(*argv, "--out", out) == EXIT_USAGE, argv
-        line = capsys.readouterr().err.splitlines()[-1]
+        line = capsys.readouterr().err.splitlines()[-1]  # behind warnings
         assert line.startswith("leap-rl: ")
         assert expected in line
         assert not out.exists()
@@ -314,10 +312,9 @@ def test_what_has_no_episodes_is_compared_elsewhere(kind: Any, way_out: str) -> 
 
 
 def test_games_have_to_be_named_where_no_pool_is_held_out(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    assert main(["evaluate", "--init", str(trained), "--out", str(tmp_path / "out")]) == EXIT_USAGE
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("evaluate", "--init", trained, "--out", tmp_path / "out")
     assert line.endswith("say which to learn, as --games catch; task.kind = catch holds none out")
     assert not any(tmp_path.iterdir())
 
@@ -343,11 +340,10 @@ def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
 
 
 @pytest.mark.parametrize("how", ["word", "group", "file"])
-def test_a_budget_is_seen_however_it_is_given(how: str, trained: Path, tmp_path: Path) -> None:
+def test_a_budget_is_seen_however_it_is_given(how: str, tmp_path: Path) -> None:
     """The rounds of a finetuned run have another budget than agents of theirs would have."""
-    run = tmp_path / "run"
-    few = [*CATCH, *LOCALLY, "--meta.method", "pretraining", "--meta.updates_per_round", "1"]
-    assert main(["train", *few, "--meta.meta_steps", "1", "--run_dir", str(run)]) == 0
+    few = ["--meta.updates_per_round", "1", "--meta.meta_steps", "1"]
+    run = train(tmp_path / "run", "--meta.method", "pretraining", *few)
     with pytest.raises(ValueError, match="agent_steps: say how many each agent learns for"):
         configure([str(run)], {})
     (tmp_path / "options.yaml").write_text("task:\n  agent_steps: 40\n")

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
-from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli import main
 from leap_rl.runs import clips
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import read_run
@@ -25,12 +25,11 @@ from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import onnx_file
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from tests.commands import LOCALLY, Refused
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-LOCALLY = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-LOCALLY += ["--tracking.console", "quiet"]
 CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "4"]
 CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "80"]
 
@@ -108,30 +107,22 @@ def test_onnx_comes_beside_the_parameters(folders: Path, tmp_path: Path) -> None
 
 
 def test_what_onnx_lacks_is_said(
-    folders: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     one = ["--meta.batch_size", "1", "--meta.meta_steps", "1"]
     shared = ["--agent.share", "convolutions", "--run_dir", str(tmp_path / "shared")]
     assert main(["train", *CATCH, *one, *shared, *LOCALLY]) == 0
-    capsys.readouterr()
-    to_onnx = ["--to", "onnx", "--out", str(tmp_path / "out")]
-    assert main(["export", f"{tmp_path / 'shared'}@0", *to_onnx]) == EXIT_USAGE
-    assert "agent.share = convolutions, so no whole encoder" in capsys.readouterr().err
+    to_onnx = ["--to", "onnx", "--out", tmp_path / "out"]
+    line = refused("export", f"{tmp_path / 'shared'}@0", *to_onnx)
+    assert "agent.share = convolutions, so no whole encoder" in line
     monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxscript" else 1)
-    assert main(["export", str(folders / "run"), *to_onnx]) == EXIT_USAGE
-    error = capsys.readouterr().err
-    assert "onnxscript is not installed" in error
-    assert "pip install --upgrade 'leap-rl[onnx]'" in error
-    assert error.count("\n") == 1
+    line = refused("export", folders / "run", *to_onnx)
+    assert "onnxscript is not installed" in line
+    assert "pip install --upgrade 'leap-rl[onnx]'" in line
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_exported_is_said(
-    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_exported_is_said(folders: Path, tmp_path: Path, refused: Refused) -> None:
     run, taken = str(folders / "run"), str(folders / "mine")
     for arguments, said in [
         ([run, "--out", taken], f"--out {taken}: is there already"),
@@ -143,10 +134,7 @@ def test_what_cannot_be_exported_is_said(
             f"--evaluation {folders / 'evaluation'}: is of other initializations, not of {run}",
         ),
     ]:
-        assert main(["export", *arguments]) == EXIT_USAGE
-        error = capsys.readouterr().err
-        assert said in error
-        assert error.count("\n") == 1
+        assert said in refused("export", *arguments)
     assert not any(tmp_path.iterdir())
 
 
@@ -179,7 +167,7 @@ def test_damage_is_noticed(folders: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_gives_no_initialization(
-    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folders: Path, tmp_path: Path, refused: Refused
 ) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     shutil.copytree(folders / "run", run)
@@ -189,15 +177,13 @@ def test_a_damaged_checkpoint_gives_no_initialization(
     file.write_bytes(data)
     few = ["--games", "catch", "--seeds", "1"]
     for words in (
-        ["export", str(run), "--out", str(out)],
-        ["export", str(file), "--out", str(out)],
-        ["evaluate", "--init", str(run), *few, *LOCALLY, "--out", str(out)],
-        ["learn", *CATCH, "--init", str(file), *LOCALLY, "--run_dir", str(out)],
-        ["train", *CATCH, "--meta.init", str(file), *LOCALLY, "--run_dir", str(out)],
+        ["export", run, "--out", out],
+        ["export", file, "--out", out],
+        ["evaluate", "--init", run, *few, *LOCALLY, "--out", out],
+        ["learn", *CATCH, "--init", file, *LOCALLY, "--run_dir", out],
+        ["train", *CATCH, "--meta.init", file, *LOCALLY, "--run_dir", out],
     ):
-        assert main(words) == EXIT_USAGE, words
-        (line,) = capsys.readouterr().err.splitlines()
-        assert f"{file}: is damaged (its SHA-256 is not the one recorded)" in line
+        assert f"{file}: is damaged (its SHA-256 is not the one recorded)" in refused(*words)
         assert not out.exists()
     with pytest.raises(ValueError, match="is damaged"):
         leap_rl.load_encoder(run)
@@ -216,13 +202,11 @@ def test_a_run_may_begin_at_another_ones_by_its_name(folders: Path, tmp_path: Pa
     assert stored.meta.init == str(file)
 
 
-def test_an_unknown_name_is_told_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--init", "pretrained:nothing"]) == EXIT_USAGE
-    error = capsys.readouterr().err
-    assert "there is no pretrained 'nothing'; there are " in error
-    assert all(name in error for name in pretrained.names())
-    assert main(["learn", "--init", "pretrained:nothing", "--runtime.kind", "local"]) == EXIT_USAGE
-    assert "there is no pretrained 'nothing'" in capsys.readouterr().err
+@pytest.mark.parametrize("command", ["evaluate", "learn"])
+def test_an_unknown_name_is_told_the_known_ones(command: str, refused: Refused) -> None:
+    line = refused(command, "--init", "pretrained:nothing", *LOCALLY)
+    assert "there is no pretrained 'nothing'; there are " in line
+    assert all(name in line for name in pretrained.names())
 
 
 @pytest.mark.parametrize("name", pretrained.names())

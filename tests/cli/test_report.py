@@ -20,10 +20,8 @@ from leap_rl.runs.config import COMMANDS, TrainConfig
 from leap_rl.runs.header import defining_options, read_run
 from leap_rl.runs.report import command_of
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import LOCALLY, Refused
 
-ROOT = Path(__file__).parents[2]
-QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-QUIET += ["--tracking.console", "quiet"]
 CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
 CATCH += ["--task.agent_steps", "120", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
 
@@ -40,7 +38,7 @@ def _coarse() -> Iterator[None]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "mine"
     judged = ["--validation.every_meta_steps", "1", "--validation.games", '["catch"]']
-    assert main(["train", *CATCH, *judged, *QUIET, "--run_dir", str(run)]) == 0
+    assert main(["train", *CATCH, *judged, *LOCALLY, "--run_dir", str(run)]) == 0
     return run
 
 
@@ -48,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("evaluations") / "eval"
     argv = ["--init", str(trained), "--games", "catch", "--seeds", "2", "--out", str(out)]
-    assert main(["evaluate", *argv, *QUIET]) == 0
+    assert main(["evaluate", *argv, *LOCALLY]) == 0
     return out
 
 
@@ -91,7 +89,7 @@ def test_an_evaluation_is_summarized_once(
     original = comparison.summarize
     monkeypatch.setattr(comparison, "summarize", summarize)
     argv = ["--init", str(trained), "--games", "catch", "--seeds", "2", "--out", str(tmp_path)]
-    assert main(["evaluate", *argv, *QUIET, "--tracking.wandb", "offline"]) == 0
+    assert main(["evaluate", *argv, *LOCALLY, "--tracking.wandb", "offline"]) == 0
     assert len(computed) == 1
     assert computed[0].verdict[0] in unescape((tmp_path / "report" / "index.html").read_text())
 
@@ -123,14 +121,13 @@ def test_an_evaluation_without_a_finished_agent_says_so(evaluated: Path, tmp_pat
 
 
 def test_what_cannot_be_reported_is_one_line(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, tmp_path: Path, refused: Refused
 ) -> None:
     alone, damaged = tmp_path / "alone", tmp_path / "damaged"
-    learn = ["learn", *CATCH[:2], "--task.games", "catch", *CATCH[4:8], *QUIET]
+    learn = ["learn", *CATCH[:2], "--task.games", "catch", *CATCH[4:8], *LOCALLY]
     assert main([*learn, "--run_dir", str(alone)]) == 0
     shutil.copytree(trained, damaged)
     (damaged / "metrics.jsonl").write_text("{\n{}\n")
-    capsys.readouterr()
     for argv, status, expected in (
         ([tmp_path / "nowhere"], EXIT_USAGE, "no run is here"),
         ([alone], EXIT_USAGE, "is a run of leap-rl learn"),
@@ -139,9 +136,7 @@ def test_what_cannot_be_reported_is_one_line(
         ([trained, "--out", damaged / "config.yaml"], EXIT_USAGE, "must end in .html, such as"),
         ([trained, "--out", damaged / "config.yaml" / "x.html"], EXIT_FAILED, "config.yaml"),
     ):
-        assert main(["report", *map(str, argv)]) == status, argv
-        (line,) = capsys.readouterr().err.splitlines()
-        assert expected in line
+        assert expected in refused("report", *argv, status=status)
     RunFolder(damaged).read_config()  # which no page was written over
 
 
