@@ -17,14 +17,8 @@ WITH_MODE = "freeway@mode=4,difficulty=1"
 OPTIONS = ["--task.games", '["freeway@difficulty=1,mode=4", "pong@mode=1"]']
 OPTIONS += ["--task.num_envs", "2", "--task.agent_steps", "40", "--runtime.kind", "local"]
 OPTIONS += ["--task.atari.max_frames", "64"]
-FINETUNE = [
-    "--meta.method",
-    "pretraining",
-    "--meta.updates_per_round",
-    "3",
-    "--meta.batch_size",
-    "2",
-]
+FINETUNE = ["--meta.method", "pretraining", "--meta.updates_per_round", "3"]
+FINETUNE += ["--meta.batch_size", "2"]
 
 
 def test_agents_and_metrics_have_the_modes_in_their_names(

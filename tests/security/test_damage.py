@@ -12,6 +12,7 @@ import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import Refused
 from tests.security.runs import META_STEPS, make
 
 
@@ -94,26 +95,22 @@ def test_damage_is_mended_or_told(
 
 
 def test_damaged_rows_are_written_again_from_the_checkpoints(
-    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
+    run: Path, calm: dict[str, str], refused: Refused
 ) -> None:
     metrics = run / "metrics.jsonl"
     rows = metrics.read_bytes()
     metrics.write_bytes(rows[1:])
-    assert main(["resume", str(run)]) == 2
-    assert "metrics.jsonl, line 1: not a JSON object" in capsys.readouterr().err
+    assert "metrics.jsonl, line 1: not a JSON object" in refused("resume", run)
     metrics.unlink()
     assert main(["resume", str(run)]) == 0
     assert metrics.read_bytes().startswith(rows)
     assert sums(run) == calm
 
 
-def test_a_run_with_no_whole_checkpoint_is_one_line(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_no_whole_checkpoint_is_one_line(run: Path, refused: Refused) -> None:
     for path in run.glob("checkpoints/*/state.json"):
         path.unlink()
-    assert main(["resume", str(run)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("resume", run)
     assert "000002/state.json: cannot be read" in line
     assert "no other checkpoint is whole" in line
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.storage.run_folder import RunFolder
-from tests.security.runs import QUIET, one_line
+from tests.commands import LOCALLY, Refused
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -53,16 +52,14 @@ def hostile(text: str, canary: Path) -> str:
 @pytest.mark.usefixtures("module")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_config_is_one_line(
-    name: str, tmp_path: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, canary: Path, refused: Refused
 ) -> None:
     text, says = HOSTILE[name]
     config = tmp_path / "config.yaml"
     config.write_text(hostile(text, canary))
     started = time.monotonic()
-    words = ["train", *QUIET, "--config", str(config), "--run_dir", str(tmp_path / "new")]
-    assert main(words) == EXIT_USAGE
+    line = refused("train", *LOCALLY, "--config", config, "--run_dir", tmp_path / "new")
     assert time.monotonic() - started < 10
-    line = one_line(capsys)
     assert says in line
     assert len(line) < 2000
     assert not (tmp_path / "new").exists()
@@ -71,7 +68,7 @@ def test_a_hostile_config_is_one_line(
 @pytest.mark.usefixtures("module")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_run_of_a_hostile_config_is_one_line(
-    name: str, run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+    name: str, run: Path, canary: Path, refused: Refused
 ) -> None:
     folder = RunFolder(run)
     before = sorted(path for path in run.rglob("*"))
@@ -86,9 +83,8 @@ def test_a_run_of_a_hostile_config_is_one_line(
         # The sum of a bomb is that of what it stands for, which nobody should work out.
         folder.config_path.write_text(own + hostile(text, canary))
     started = time.monotonic()
-    assert main(["resume", str(run)]) == EXIT_USAGE
+    line = refused("resume", run)
     assert time.monotonic() - started < 10
-    line = one_line(capsys)
     assert "config.yaml: " in line
     assert len(line) < 2000
     assert sorted(path for path in run.rglob("*")) == before

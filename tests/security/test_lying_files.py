@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.storage.checksummed_file import encode_arrays
+from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
+from leap_rl.storage.checksummed_file import decode_arrays, encode_arrays
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import Refused
 from tests.security.runs import META_STEPS, make, one_line, rewrite_checkpoint
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -134,16 +135,14 @@ def test_initializations_that_lie_are_one_line(
 
 
 def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
-    run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, canary: Path, refused: Refused
 ) -> None:
-    from leap_rl.storage.checksummed_file import decode_arrays
-
     path = RunFolder(run).slots(2) / "001.snapshot"
     arrays, header = decode_arrays(path.read_bytes())
     attack = np.frombuffer(pickled(canary), dtype=np.uint8)
     path.write_bytes(encode_arrays({**arrays, "snapshot": attack}, header))
-    assert main(["resume", str(run)]) == 1
-    assert "the task's snapshot cannot be resumed from" in one_line(capsys)
+    line = refused("resume", run, status=EXIT_FAILED)
+    assert "the task's snapshot cannot be resumed from" in line
 
 
 @pytest.mark.parametrize(
@@ -159,10 +158,9 @@ def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
     ids=str,
 )
 def test_a_state_that_lies_consistently_is_one_line(
-    state: dict[str, object], run: Path, capsys: pytest.CaptureFixture[str]
+    state: dict[str, object], run: Path, refused: Refused
 ) -> None:
     rewrite_checkpoint(run, state)
     for number in (0, 1):
         shutil.rmtree(RunFolder(run).checkpoint(number))
-    assert main(["resume", str(run)]) == EXIT_USAGE
-    assert "checkpoints/000002" in one_line(capsys)
+    assert "checkpoints/000002" in refused("resume", run)

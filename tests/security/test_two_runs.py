@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli import main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.server.parameter_server import ParameterServer
-from tests.security.runs import META_STEPS, contents, one_line, rewrite_checkpoint
+from tests.commands import Refused, contents
+from tests.security.runs import META_STEPS, one_line, rewrite_checkpoint
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -49,22 +50,21 @@ def test_a_run_whose_folder_is_not_its_own_any_more_stops(
 
 
 def test_a_checkpoint_of_another_run_is_not_taken(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A driver left it that continued in a folder which had become another run's."""
     rewrite_checkpoint(run, {"fingerprint": "0" * 64}, to=5)
     checkpoint = run / "checkpoints" / "000005"
-    new = ["--run_dir", str(tmp_path / "new")]
+    new = ["--run_dir", tmp_path / "new"]
     few = ["--agent_steps", "20", "--seeds", "1", "--games", '["pong"]']
     for words in (
-        ["fork", str(run), "--at", "5", *new],
-        ["evaluate", "--init", str(run), *few, *new],
+        ["fork", run, "--at", 5, *new],
+        ["evaluate", "--init", run, *few, *new],
         ["evaluate", "--init", f"{run}@5", *few, *new],
-        ["evaluate", "--init", str(checkpoint), *few, *new],
+        ["evaluate", "--init", checkpoint, *few, *new],
     ):
-        assert main(words) == EXIT_USAGE
-        line = one_line(capsys)
-        assert line == f"leap-rl: {checkpoint}: belongs to another run than config.yaml"
+        says = f"leap-rl: {checkpoint}: belongs to another run than config.yaml"
+        assert refused(*words) == says
     assert not (tmp_path / "new").exists()
     assert main(["watch", str(run)]) == 0
     said = capsys.readouterr().out
