@@ -7,17 +7,32 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from leap_rl.cli import main
+from leap_rl.core.parsing import config_parser, parse
 from leap_rl.storage.run_folder import RunFolder
 
 QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
 LOCALLY = ["--runtime.kind", "local", *QUIET]
 BOWLS = ["--config", "debug", "--task.agent_steps", "40", *LOCALLY]
 
+C = TypeVar("C")
 Process = subprocess.Popen[str]
 Refused = Callable[..., str]
 """Runs a command that must be refused in one line, and returns the line; see conftest.py."""
+
+
+def parsed(config: type[C], *words: str | Path) -> C:
+    """The config that a command line asks for."""
+    return parse(config_parser(config, program="test"), config, [*map(str, words)])
+
+
+def undisturbed(folder: Path, *options: str) -> RunFolder:
+    """A run of meta-training, made here and not disturbed."""
+    argv = ["train", *options, "--run_dir", str(folder), "--runtime.kind", "local"]
+    assert main(argv) == 0
+    return RunFolder(folder)
 
 
 def start(

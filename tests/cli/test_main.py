@@ -10,10 +10,10 @@ import yaml
 
 from leap_rl import __version__
 from leap_rl.cli import COMMANDS, main
-from leap_rl.core.parsing import config_parser, flatten, parse
+from leap_rl.core.parsing import flatten
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
-from tests.commands import Refused
+from tests.commands import Refused, parsed
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,8 +91,7 @@ def test_the_command_line_overrides_the_file(capsys: pytest.CaptureFixture[str])
 
 def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> None:
     """By default Leap measures in the optimizer's metric, and SGD takes the step that it means."""
-    parser = config_parser(TrainConfig, program="test")
-    paper = parse(parser, TrainConfig, ["--config", "atari_paper"])
+    paper = parsed(TrainConfig, "--config", "atari_paper")
     ours, printed = flatten(to_mapping(TrainConfig())), flatten(to_mapping(paper))
     assert {name: (ours[name], printed[name]) for name in ours if ours[name] != printed[name]} == {
         "agent.algorithm": ("auto", "a2c"),

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
-from leap_rl.core.parsing import config_parser, parse
 from leap_rl.evaluation import comparison, plots
 from leap_rl.evaluation.meta_run import closed_slots, history_sentence, run_verdict
 from leap_rl.evaluation.results import EvaluationResults
@@ -20,7 +19,7 @@ from leap_rl.runs.config import COMMANDS, TrainConfig
 from leap_rl.runs.header import defining_options, read_run
 from leap_rl.runs.report import command_of
 from leap_rl.storage.run_folder import RunFolder
-from tests.commands import LOCALLY, Refused
+from tests.commands import LOCALLY, Refused, parsed
 
 CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
 CATCH += ["--task.agent_steps", "120", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
@@ -142,10 +141,10 @@ def test_what_cannot_be_reported_is_one_line(
 
 @pytest.mark.parametrize("name", ["atari_paper", "pong_noframeskip", "omniglot_leap", "minatar"])
 def test_the_command_of_a_config_makes_that_config(name: str) -> None:
-    config = parse(config_parser(TrainConfig, program="test"), TrainConfig, ["--config", name])
+    config = parsed(TrainConfig, "--config", name)
     program, command, *options = shlex.split(command_of(config))
     assert (program, command) == ("leap-rl", "train")
-    again = parse(config_parser(TrainConfig, program="test"), TrainConfig, options)
+    again = parsed(TrainConfig, *options)
     assert defining_options(again) == defining_options(config)
     assert again.meta == config.meta
 
@@ -153,10 +152,8 @@ def test_the_command_of_a_config_makes_that_config(name: str) -> None:
 def test_the_command_of_an_evaluation_makes_that_evaluation(evaluated: Path) -> None:
     config = read_run(RunFolder(evaluated)).config
     _, command, *options = shlex.split(command_of(config))
-    kind = COMMANDS[command]
-    assert defining_options(parse(config_parser(kind, program="test"), kind, options)) == (
-        defining_options(config)
-    )
+    again = parsed(COMMANDS[command], *options)
+    assert defining_options(again) == defining_options(config)
 
 
 def test_what_went_wrong_on_the_way_is_told(tmp_path: Path) -> None:

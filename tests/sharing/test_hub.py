@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 import torch
@@ -17,20 +16,19 @@ from safetensors.torch import load_file
 import leap_rl
 from leap_rl import pretrained
 from leap_rl.cli import main
-from leap_rl.core.parsing import config_parser, options_given, parse
+from leap_rl.core.parsing import options_given
 from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
 from leap_rl.runs.creation import create_run, resolve
 from leap_rl.runs.evaluation import configure, create_evaluation
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from tests.commands import LOCALLY, Refused
+from tests.commands import LOCALLY, Refused, parsed
 from tests.sharing.hub_server import TOKEN, HubServer, serve
 
 MINE = pretrained.locate("minatar-leap")
 CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "4"]
 CATCH += ["--task.agent_steps", "80"]
-C = TypeVar("C", TrainConfig, LearnConfig)
 
 
 def forget_the_library() -> None:
@@ -58,16 +56,13 @@ def _logged_in(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.requests.clear()
 
 
-def parsed(config: type[C], words: list[str]) -> C:
-    return resolve(parse(config_parser(config, program="test"), config, words))
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two runs that have not begun: each has its random start, version 0."""
     at = tmp_path_factory.mktemp("runs")
     for seed in ("0", "1"):
-        create_run(parsed(TrainConfig, [*CATCH, "--seed", seed, "--run_dir", str(at / seed)]))
+        words = [*CATCH, "--seed", seed, "--run_dir", at / seed]
+        create_run(resolve(parsed(TrainConfig, *words)))
     return [at / "0", at / "1"]
 
 
@@ -145,11 +140,14 @@ def test_a_run_names_the_commit_that_it_started_from(
     def words(name: str, init: str) -> list[str]:
         return [*CATCH, *LOCALLY, "--init", init, "--run_dir", str(tmp_path / name)]
 
-    create_run(parsed(LearnConfig, words("learn", "hf://me/start")))
-    create_run(parsed(LearnConfig, words("again", str(file_of(runs[0])))))
+    def create(name: str, init: str) -> None:
+        create_run(resolve(parsed(LearnConfig, *words(name, init))))
+
+    create("learn", "hf://me/start")
+    create("again", str(file_of(runs[0])))
     folder = tmp_path / "folder"
     assert main(["export", f"{runs[0]}@0", "--out", str(folder)]) == 0
-    create_run(parsed(LearnConfig, words("exported", str(folder))))
+    create("exported", str(folder))
     train = ["train", *words("train", "hf://me/start"), "--meta.batch_size", "1"]
     train[train.index("--init")] = "--meta.init"
     assert main([*train, "--meta.meta_steps", "1"]) == 0

@@ -7,8 +7,6 @@ import re
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,19 +21,15 @@ from leap_rl.learners import hardware
 from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.live import LIVE, read_live
+from tests.commands import Process, start, undisturbed, wait_until
 
 BOWLS = ["--config", "debug", "--meta.meta_steps", "1"]
 
 
-def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "leap_rl", "train", *argv, "--run_dir", "run"],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(cwd)},  # too long for Ray's sockets, as on many clusters
-    )
+def train(*argv: str, cwd: Path) -> Process:
+    # A TMPDIR that is too long for Ray's sockets, as on many clusters.
+    environment = {**os.environ, "TMPDIR": str(cwd)}
+    return start("train", *argv, "--run_dir", "run", cwd=cwd, env=environment)
 
 
 def children(pid: int) -> dict[int, str]:
@@ -67,15 +61,7 @@ def listening(pids: set[int]) -> set[str]:
     return addresses
 
 
-def wait_until(condition: object, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():  # type: ignore[operator]
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def trainers(process: subprocess.Popen[str]) -> list[int]:
+def trainers(process: Process) -> list[int]:
     return [pid for pid, line in children(process.pid).items() if "ray::TrainerActor" in line]
 
 
@@ -94,10 +80,9 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
 ) -> None:
     # Long enough that a trainer's imports take no longer than the other's first three tasks.
     options = [*BOWLS, "--task.agent_steps", "24000"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
 
-    process = start(*options, "--runtime.trainers", "2", cwd=tmp_path)
+    process = train(*options, "--runtime.trainers", "2", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     wait_until(lambda: len(trainers(process)) == 2, process)
     victim = trainers(process)[0]
@@ -127,11 +112,10 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
 @pytest.mark.chaos
 def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None:
     options = [*BOWLS, "--meta.meta_steps", "2", "--task.agent_steps", "24000"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
 
     seldom = ["--runtime.trainers", "2", "--runtime.snapshot_every_s", "0.5"]
-    process = start(*options, *seldom, "--runtime.stream_every_s", "0.2", cwd=tmp_path)
+    process = train(*options, *seldom, "--runtime.stream_every_s", "0.2", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
 
     def server() -> list[int]:
@@ -155,12 +139,11 @@ def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None
 @pytest.mark.chaos
 def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
     options = [*BOWLS, "--task.agent_steps", "240000", "--meta.batch_size", "1"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
     (whole,) = calm.read_state(1)["slots"]
 
     often = ["--runtime.snapshot_every_s", "0.5", "--runtime.stream_every_s", "0.2"]
-    process = start(*options, *often, "--runtime.trainers", "1", cwd=tmp_path)
+    process = train(*options, *often, "--runtime.trainers", "1", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     snapshot = folder.slot(0, 0).with_suffix(".snapshot")
     for _ in range(2):
@@ -184,11 +167,10 @@ def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
 def test_sigterm_costs_no_work(tmp_path: Path) -> None:
     """To a trainer, as where a machine is taken away, and to the driver."""
     options = [*BOWLS, "--task.agent_steps", "400000", "--meta.batch_size", "1"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
 
     never = ["--runtime.snapshot_every_s", "1000", "--runtime.stream_every_s", "0.1"]
-    process = start(*options, *never, "--runtime.trainers", "1", cwd=tmp_path)
+    process = train(*options, *never, "--runtime.trainers", "1", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     snapshot = folder.slot(0, 0).with_suffix(".snapshot")
 
@@ -226,7 +208,7 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     started = time.monotonic()
-    process = start(*BOWLS, "--runtime.address", address, cwd=tmp_path)
+    process = train(*BOWLS, "--runtime.address", address, cwd=tmp_path)
     _, err = process.communicate()
     assert process.returncode == EXIT_FAILED, err
     assert err.splitlines()[-1].startswith(
@@ -239,12 +221,11 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.chaos
 def test_a_killed_environment_process_costs_its_trainer_alone(tmp_path: Path) -> None:
     options = ["--task.games", '["pong"]', "--task.num_envs", "2", "--task.agent_steps", "5000"]
-    options = [*options, "--meta.meta_steps", "1", "--meta.batch_size", "1"]
-    options = [*options, "--task.atari.preset", "paper", "--tracking.console", "plain"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    options += ["--meta.meta_steps", "1", "--meta.batch_size", "1"]
+    options += ["--task.atari.preset", "paper", "--tracking.console", "plain"]
+    calm = undisturbed(tmp_path / "calm", *options)
 
-    process = start(
+    process = train(
         *options, "--runtime.trainers", "1", "--runtime.env_processes", "2", cwd=tmp_path
     )
 
