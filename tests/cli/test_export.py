@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import onnxruntime
@@ -241,3 +243,11 @@ def test_the_readmes_first_evaluation_shows_two_clips(
     assert names == {"breakout@mode=12_random", "breakout@mode=12_breakout-leap"}
     page = (tmp_path / "out" / "report" / "index.html").read_text()
     assert page.count("<video") == 2
+
+
+def test_loading_takes_neither_ray_nor_a_game() -> None:
+    code = "import sys; from leap_rl import pretrained; "
+    code += "[*map(pretrained.load, pretrained.names())]; "
+    code += "print([m for m in ('ray', 'gymnasium', 'ale_py', 'wandb') if m in sys.modules])"
+    words = [sys.executable, "-c", code]
+    assert subprocess.run(words, check=True, capture_output=True).stdout == b"[]\n"
