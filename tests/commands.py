@@ -17,6 +17,11 @@ QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
 LOCALLY = ["--runtime.kind", "local", *QUIET]
 BOWLS = ["--config", "debug", "--task.agent_steps", "40", *LOCALLY]
 
+CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
+# As many agent steps as each environment takes for an episode.
+CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "120"]
+META = ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
+
 C = TypeVar("C")
 Process = subprocess.Popen[str]
 Refused = Callable[..., str]

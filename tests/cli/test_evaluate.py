@@ -28,26 +28,16 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 from leap_rl.training.trainer.recorder import TaskRecorder
-from tests.commands import LOCALLY, QUIET, Refused
+from tests.commands import CATCH, LOCALLY, META, QUIET, Refused, undisturbed
 from tests.end_to_end.whole_runs import stopped_after
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
-CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
-# As many agent steps as each environment takes for an episode.
-CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "120"]
-CATCH += ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
 GAMES = ["--games", '["catch", "catch_dark"]']
 
 
 def train(run: Path, *options: str) -> Path:
-    assert main(["train", *CATCH, *LOCALLY, *options, "--run_dir", str(run)]) == 0
-    return run
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tmp_path_factory.mktemp("runs") / "mine")
+    return undisturbed(run, *CATCH, *META, *QUIET, *options).path
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +116,7 @@ def test_pairs_share_everything_but_the_encoder(evaluated: Path, tmp_path: Path)
     assert not torch.equal(*random)
     file = tmp_path / "first.safetensors"
     file.write_bytes(save_tensors(make_tasks(config).shared_layout().named(random[0])))
-    options = [*CATCH[:2], *CATCH[4:10]]  # a file knows no run
+    options = [*CATCH[:2], *CATCH[4:]]  # a file knows no run
     assert evaluate("--init", file, *options, "--out", tmp_path / "out") == 0
     evaluation = read_evaluation(RunFolder(tmp_path / "out"))
     for game in evaluation.games:
@@ -279,7 +269,7 @@ def test_a_bad_initialization_is_one_line(
         ("--init", "nowhere"): "init = nowhere: there is no such run or file",
         ("--init", young): "the run has made no meta-step yet",
         ("--init", f"{trained}@7"): "has no version 7; it has 0 to 2",
-        ("--init", f"{trained}@best"): "no version of the run was validated",
+        ("--init", f"{unlike}@best"): "no version of the run was validated",
         ("--init", evaluated): "is a run of leap-rl evaluate, which makes no initialization",
         ("--init", tmp_path): "no run is here",
         ("--init", trained, "--init", unlike): f"init = {unlike}: ",

@@ -25,21 +25,19 @@ from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import onnx_file
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from tests.commands import LOCALLY, Refused
+from leap_rl.tasks.suites import CATCH_GAMES
+from tests.commands import CATCH, LOCALLY, Refused
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "4"]
-CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "80"]
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A meta-training run, an evaluation of it, and what was exported of both."""
+def folders(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of a run, an evaluation of it, and what was exported of both."""
     at = tmp_path_factory.mktemp("runs")
-    meta = ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
-    assert main(["train", *CATCH, *meta, *LOCALLY, "--run_dir", str(at / "run")]) == 0
+    shutil.copytree(trained, at / "run")
     arguments = ["--init", f"{at / 'run'}@1", "--games", "catch_dark", "--seeds", "2"]
     assert main(["evaluate", *arguments, *LOCALLY, "--out", str(at / "evaluation")]) == 0
     evaluation = ["--evaluation", str(at / "evaluation")]
@@ -51,11 +49,11 @@ def test_an_export_holds_the_checkpoints_bytes_and_says_what_they_are(folders: P
     data = (folders / "mine" / INITIALIZATION).read_bytes()
     assert data == (folders / "run/checkpoints/000001" / INITIALIZATION).read_bytes()
     card = pretrained.read_card(folders / "mine")
-    assert (card.name, card.method, card.games) == ("mine", "leap", ("catch",))
-    assert (card.meta_steps, card.agent_steps, card.seed) == (1, 160, 0)
+    assert (card.name, card.method, card.games) == ("mine", "leap", CATCH_GAMES)
+    assert (card.meta_steps, card.agent_steps, card.seed) == (1, 240, 0)
     assert card.sha256 == hashlib.sha256(data).hexdigest()
     (verdict,) = card.verdicts
-    assert verdict.startswith("catch_dark, 80 agent steps an agent: run@1 against random: ")
+    assert verdict.startswith("catch_dark, 120 agent steps an agent: run@1 against random: ")
     said = (folders / "mine" / CARD).read_text().split("## Measured")[1]
     assert verdict in " ".join(said.split())
 

@@ -21,13 +21,6 @@ from tests.commands import BOWLS, Refused, start, wait_until
 from tests.tracking.test_live import VIEW
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "run"
-    assert main(["train", *BOWLS, "--meta.meta_steps", "3", "--run_dir", str(run)]) == 0
-    return run
-
-
 @pytest.fixture
 def stopped(finished: Path, tmp_path: Path) -> Path:
     """The same, as if it had been stopped after its first meta-step."""
@@ -55,9 +48,9 @@ def test_a_run_that_is_not_under_way_says_so_in_one_line(
     finished: Path, stopped: Path, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(finished), files(stopped)
-    assert watched(capsys, finished, *options) == [f"{finished}: finished after 3 of 3 meta-steps"]
+    assert watched(capsys, finished, *options) == [f"{finished}: finished after 4 of 4 meta-steps"]
     (line,) = watched(capsys, stopped, *options)
-    assert line.startswith(f"{stopped}: stopped after 1 of 3 meta-steps; continue with: ")
+    assert line.startswith(f"{stopped}: stopped after 1 of 4 meta-steps; continue with: ")
     assert line.endswith(f" resume {stopped}")
     assert (files(finished), files(stopped)) == before
 
@@ -109,7 +102,7 @@ def test_what_a_dead_driver_left_is_not_shown(
     pid = str(os.getpid()).encode()
     (stopped / ".lock").write_bytes(left[1].replace(pid, str(dead.pid).encode()))
     (line,) = watched(capsys, stopped, "--once")
-    assert "stopped after 1 of 3" in line
+    assert "stopped after 1 of 4" in line
 
 
 def test_a_run_is_watched_to_its_end(
@@ -126,7 +119,7 @@ def test_a_run_is_watched_to_its_end(
             seen.wait(30)
             seen.clear()
             seen.wait(30)
-            (stopped / "checkpoints/latest").write_text("000003\n")
+            (stopped / "checkpoints/latest").write_text("000004\n")
 
     driver = threading.Thread(target=drive)
     driver.start()
@@ -137,7 +130,7 @@ def test_a_run_is_watched_to_its_end(
         driver.join()
     assert lines[0] == "training: from meta-step 1, 3 meta-steps in all, 2 tasks each"
     assert lines[1].startswith("meta-step 0 finished (1 of 3)")
-    assert lines[-1] == f"{stopped}: finished after 3 of 3 meta-steps"
+    assert lines[-1] == f"{stopped}: finished after 4 of 4 meta-steps"
 
 
 def test_ctrl_c_leaves_the_watch_alone(
