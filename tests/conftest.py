@@ -5,11 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.core.determinism import configure_torch, prepare_environment
 
 prepare_environment()
@@ -52,6 +53,22 @@ def without_plots() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("leap_rl.evaluation.report_plots.draw", write)
         yield
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that is refused, and returns the one line that is all it says."""
+
+    def run(*words: object, status: int = EXIT_USAGE) -> str:
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == status, words
+        said = capsys.readouterr()
+        assert said.out == ""
+        (line,) = said.err.splitlines()
+        assert line.startswith("leap-rl: ")
+        return line
+
+    return run
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from leap_rl.learners.config import AgentConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.config import COMMANDS as RUNS
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.fingerprint import OPERATIONAL
+from leap_rl.runs.header import OPERATIONAL
 from leap_rl.runs.validation import ValidationConfig
 from leap_rl.studies.config import StudyConfig
 from leap_rl.tasks.config import TaskConfig

@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from leap_rl.core.determinism import prepare_environment
-from leap_rl.core.urls import redacted
+from leap_rl.core.errors import EXIT_FAILED as EXIT_FAILED
+from leap_rl.core.errors import EXIT_USAGE as EXIT_USAGE
+from leap_rl.core.errors import explained
 from leap_rl.runs.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -36,8 +38,6 @@ COMMANDS: Final = {
     "doctor": "check this machine: versions, cores, ROMs, Ray, disk",
 }
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_STOPPED: Final = 75
 """The run's time was over (runtime.stop_after_s): EX_TEMPFAIL, resume it."""
 EXIT_INTERRUPTED: Final = 130
@@ -61,16 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `leap-rl games | head`
         sys.stderr.close()
         return EXIT_FAILED
-    except ValueError as error:
-        return _fail(error, EXIT_USAGE)
-    except OSError as error:
-        return _fail(error, EXIT_FAILED)
-    except RuntimeError as error:
-        from leap_rl.core.errors import RunFailedError
-
-        if not isinstance(error, RunFailedError):
-            raise
-        return _fail(error, EXIT_FAILED)
+    except (ValueError, OSError, RuntimeError) as error:
+        status, line = explained(error)
+        print(f"leap-rl: {line}", file=sys.stderr)
     return status
 
 
@@ -151,11 +144,6 @@ def carry_out_and_announce(
     if outcome.status == 0:
         kind_of(run.config).announce(run.folder, run.config, summary=outcome.summary, opens=opens)
     return outcome.status
-
-
-def _fail(error: Exception | str, status: int) -> int:
-    print(f"leap-rl: {redacted(' '.join(str(error).split()))}", file=sys.stderr)
-    return status
 
 
 def _usage() -> str:

@@ -15,8 +15,7 @@ from leap_rl.learners.registry import encoder_shared_by
 from leap_rl.networks.custom import check_trust
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import shown
-from leap_rl.runs.fingerprint import OPERATIONAL, to_mapping
-from leap_rl.runs.header import read_run
+from leap_rl.runs.header import OPERATIONAL, read_run, to_mapping
 from leap_rl.runs.initializations import FoundInitialization, find_initialization
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.kinds import meta_trains

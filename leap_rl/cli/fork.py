@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from leap_rl.cli import EXIT_USAGE, carry_out_and_announce, options_over
 from leap_rl.core.parsing import naming_lines
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.display import shown
-from leap_rl.runs.forking import create_fork
 from leap_rl.runs.header import read_run
 from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.resumption import create_fork
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import LONGEST_NUMBER
 
@@ -56,14 +57,10 @@ def take_at(argv: Sequence[str]) -> tuple[int, list[str]]:
     Raises:
         ValueError: It is missing, or no number of a checkpoint.
     """
-    options, value = list(argv), None
-    for index, word in enumerate(options):
-        if word == "--at":
-            value, options[index : index + 2] = "".join(options[index + 1 : index + 2]), []
-            break
-        if word.startswith("--at="):
-            value = options.pop(index).removeprefix("--at=")
-            break
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--at", nargs="?", const="")
+    given, options = parser.parse_known_args(argv)
+    value = given.at
     if value is None:
         raise ValueError("--at S: is missing; it names the checkpoint of RUN to start from")
     if not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):

@@ -1,6 +1,13 @@
-"""Exceptions that stop a run. Each message is one line that a user can act on."""
+"""Exceptions that stop a run, each one line that a user can act on; what a command ends with."""
 
 from __future__ import annotations
+
+from typing import Final
+
+from leap_rl.core.urls import redacted
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
 
 
 class RunFailedError(RuntimeError):
@@ -13,3 +20,11 @@ class UnfitMachineError(RunFailedError):
 
 class ProtocolError(RunFailedError):
     """A message does not belong to this run."""
+
+
+def explained(error: Exception) -> tuple[int, str]:
+    """Return the exit status and the one line of an error; raise one that no user can act on."""
+    if not isinstance(error, ValueError | OSError | RunFailedError):
+        raise error
+    status = EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILED
+    return status, redacted(" ".join(str(error).split()))

@@ -7,9 +7,8 @@ from statistics import fmean
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from leap_rl.runs.advice import next_step
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.display import program, shown
+from leap_rl.runs.display import next_step, program, shown
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.console import counted
 from leap_rl.tracking.jsonl import read_rows

@@ -13,13 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from leap_rl.core.determinism import prepare_environment
+from leap_rl.core.errors import RunFailedError, explained
 
 if TYPE_CHECKING:
     from leap_rl.runs.header import LoadedRun
-    from leap_rl.runs.process import Ended, Event, Request
+    from leap_rl.runs.process import Event, Request
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 LOOK_EVERY_S: Final = 0.5
@@ -34,7 +33,7 @@ def main() -> int:
         pipe: int = document["events"]
         os.set_inheritable(pipe, False)  # or processes that outlive this one would hold it open
         prepare_environment()  # before anything imports torch
-        from leap_rl.runs.process import Ended, Request, RowLogged, encode_event
+        from leap_rl.runs.process import ERRORS, Ended, Request, RowLogged, encode_event
 
         def send(event: Event) -> None:
             line = encode_event(event)
@@ -47,13 +46,12 @@ def main() -> int:
             threading.Thread(target=_stop_with, args=(request.stops_with,), daemon=True).start()
         try:
             status = serve(request, lambda row: send(RowLogged(values=row)), started_s=started_s)
-        except (ValueError, OSError, RuntimeError) as error:
-            ended = _explained(error)
-            if ended is None:
-                raise
-            status = ended.status
-        else:
             ended = Ended(status=status)
+        except (ValueError, OSError, RuntimeError) as error:
+            status, message = explained(error)
+            known = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
+            kind = next(known, RunFailedError.__name__)
+            ended = Ended(status=status, error=kind, message=message)
         send(ended)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -132,25 +130,6 @@ def _stop_with(caller: int) -> None:
     while os.getppid() == caller:
         time.sleep(LOOK_EVERY_S)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _explained(error: Exception) -> Ended | None:
-    """Return how a run ended by an error that its user can act on; none for any other."""
-    from leap_rl.core.errors import RunFailedError
-    from leap_rl.core.urls import redacted
-    from leap_rl.runs.process import Ended
-    from leap_rl.storage.locked_folder import RunFolderError
-    from leap_rl.storage.object_store import StoreError
-
-    message = redacted(" ".join(str(error).split()))
-    kind: type[Exception]
-    if isinstance(error, ValueError):
-        kind = RunFolderError if isinstance(error, RunFolderError) else ValueError
-        return Ended(status=EXIT_USAGE, error=kind.__name__, message=message)
-    if isinstance(error, OSError | RunFailedError):
-        kind = StoreError if isinstance(error, StoreError) else RunFailedError
-        return Ended(status=EXIT_FAILED, error=kind.__name__, message=message)
-    return None
 
 
 if __name__ == "__main__":

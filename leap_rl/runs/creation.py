@@ -11,8 +11,14 @@ from typing import TypeVar, cast
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import program, quoted, shown, tell
-from leap_rl.runs.fingerprint import fingerprint
-from leap_rl.runs.header import LoadedRun, Origin, RunHeader, computes_here, versions_here
+from leap_rl.runs.header import (
+    LoadedRun,
+    Origin,
+    RunHeader,
+    computes_here,
+    fingerprint,
+    versions_here,
+)
 from leap_rl.runs.initializations import FoundInitialization, find_start, read_theta0
 from leap_rl.runs.kinds import kind_of, make_tasks
 from leap_rl.sharing.initialization import mixed
@@ -21,7 +27,7 @@ from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.open_run import open_run
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.wandb_folder import note_sources
-from leap_rl.training.rounds.learning import LearningFactory
+from leap_rl.training.rounds.evaluation import LearningFactory
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
 
 C = TypeVar("C", bound=Config)

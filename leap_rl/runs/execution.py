@@ -11,12 +11,11 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.core.parsing import TRUST_IMPORTS
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import program, quoted, shown
-from leap_rl.runs.fingerprint import to_mapping
-from leap_rl.runs.header import LoadedRun
+from leap_rl.runs.header import LoadedRun, to_mapping
 from leap_rl.runs.invocation import Invocation
 from leap_rl.runs.kinds import kind_of, make_tasks
 from leap_rl.runs.monitor import Monitor
-from leap_rl.runs.supervise import supervise
+from leap_rl.runs.process import supervise
 from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import make_console

@@ -1,9 +1,11 @@
-"""What a run's config.yaml says besides its options: what defines the run, and what made it."""
+"""What a run's config.yaml says: its options, those that define it, and what made it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import metadata
@@ -12,13 +14,74 @@ from typing import Any
 from leap_rl.core.determinism import processor_kind
 from leap_rl.core.parsing import flatten, parse_options
 from leap_rl.core.version import __version__
-from leap_rl.learners.registry import package_of
+from leap_rl.learners.registry import declared, package_of
 from leap_rl.runs.config import COMMANDS, Config
-from leap_rl.runs.fingerprint import defining_options, fingerprint, to_mapping
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address
+
+# -- what defines a run -----------------------------------------------------------------------
+
+OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "task.data", "clips"})
+"""Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """Return the options as nested plain values, as YAML and the command line spell them.
+
+    What a preset leaves open is spelled out, and what has no effect is left out.
+    """
+    options = asdict(config)
+    options["task"]["atari"] = config.task.atari.resolved()
+    for name in ("resolved_games", *config.task.without_effect):
+        del options["task"][name]
+    learner = declared(config.task, config.agent)
+    ignored = () if learner is None else learner.ignored()
+    for name in {*ignored, *config.agent.without_effect}:
+        del options["agent"][name]
+    return options
+
+
+def defining_options(config: Config) -> dict[str, Any]:
+    """Return what defines the run by dotted name, the games spelled out."""
+    flat = flatten(to_mapping(config))
+    flat["task.games"] = list(config.task.resolved_games)
+    return {
+        name: value
+        for name, value in flat.items()
+        if name not in OPERATIONAL and name.partition(".")[0] not in OPERATIONAL
+    }
+
+
+def fingerprint(
+    config: Config,
+    init_sha256: str | None,
+    *,
+    origin: Mapping[str, Any] | None = None,
+    without: Collection[str] = (),
+) -> str:
+    """Return the SHA-256, in hexadecimal, of what defines the run.
+
+    Args:
+        config: The run's config.
+        init_sha256: Of the file that the encoder starts from, which counts instead of its path,
+            or of all those files; none for a random start.
+        origin: What says by its content which checkpoint a fork starts from; none for other runs.
+        without: Options, by dotted name, that do not count: those that the leap_rl which made the
+            run did not know.
+    """
+    options = defining_options(config)
+    if init_sha256 is not None:
+        options[config.init_option] = f"sha256:{init_sha256}"
+    options = {name: value for name, value in options.items() if name not in without}
+    document = {"command": config.command, "options": options}
+    if origin is not None:
+        document["origin"] = dict(origin)
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+# -- the head of the file ---------------------------------------------------------------------
 
 PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "ray")
 """Besides leap_rl and Python: what the bits of a run depend on."""

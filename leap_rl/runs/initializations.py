@@ -14,8 +14,7 @@ from torch import Tensor
 from leap_rl.core.urls import file_in, is_url, redacted, refuse_password
 from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.fingerprint import to_mapping
-from leap_rl.runs.header import LoadedRun, read_run
+from leap_rl.runs.header import LoadedRun, read_run, to_mapping
 from leap_rl.runs.kinds import meta_trains
 from leap_rl.sharing import pretrained
 from leap_rl.sharing.card import OPTIONS

@@ -15,8 +15,7 @@ from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.tracker import Tracker
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.rounds.evaluation import EvaluationFactory
-from leap_rl.training.rounds.learning import LearningFactory
+from leap_rl.training.rounds.evaluation import EvaluationFactory, LearningFactory
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory
 from leap_rl.training.rounds.plan import RoundPlanFactory
 from leap_rl.training.rounds.validation import Validation

@@ -1,7 +1,7 @@
 """Carries out a run in a process of its own: a request goes there, events come back.
 
 The request is JSON on the process's stdin, the events are JSON lines on a pipe of their own. Its
-stderr is the caller's.
+stderr is the caller's. `supervise` asks again whenever such a process is killed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from types import FrameType
 from typing import Any, Final, Literal
 
 from leap_rl.core.errors import RunFailedError
+from leap_rl.runs.display import shown, tell
+from leap_rl.runs.header import LoadedRun
+from leap_rl.runs.invocation import Invocation
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.object_store import StoreError
+from leap_rl.tracking.metrics import Row
 from leap_rl.training.interrupts import StopReason
 
 POLL_EVERY_S: Final = 0.2
@@ -29,8 +34,10 @@ POLL_EVERY_S: Final = 0.2
 STOP_WITHIN_S: Final = 30.0
 """A process that was asked to stop leaves within 6 s, unless the machine is very busy."""
 
-_ERRORS: Final = {error.__name__: error for error in (RunFolderError, StoreError, RunFailedError)}
-"""Besides ValueError, what a run raises for its user."""
+ERRORS: Final = {
+    error.__name__: error for error in (RunFolderError, StoreError, ValueError, RunFailedError)
+}
+"""What a run raises for its user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +142,7 @@ class RunProcess:
                 on_row(event.values)
             elif event.error is not None:
                 self._process.wait()
-                raise _ERRORS.get(event.error, ValueError)(event.message)
+                raise ERRORS[event.error](event.message)
         return self._process.wait()
 
     def send_signal(self, number: int) -> None:
@@ -213,3 +220,56 @@ def check_status(request: Request, status: int) -> None:
     if status == StopReason.TERMINATED.value:
         raise RunFailedError(f"{command} was told to terminate; resume its run")
     raise RunFailedError(f"{command} ended with status {status}")
+
+
+def supervise(run: LoadedRun, call: Invocation) -> int:
+    """Run a run's driver in a process of its own, again whenever it is killed.
+
+    A driver that ends by itself has a reason, which another one would find too: it failed, its run
+    is done, or it was asked to stop. The exit status of the last driver is returned, and what made
+    it fail is raised.
+    """
+    restarts, most = 0, run.config.runtime.max_driver_restarts
+    driver: RunProcess | None = None
+    asked, rows_seen = 0, call.rows_seen
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = number
+        if driver is not None:
+            driver.send_signal(number)
+
+    def on_row(row: Row) -> None:
+        nonlocal rows_seen
+        rows_seen += 1
+        call.on_row(row)
+
+    former = {one: signal.signal(one, pass_on) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while True:
+            request = Request(
+                action="resume",
+                command="resume",
+                place=run.folder.place,
+                trusts_imports=call.trusts_imports,
+                supervised=True,
+                rows_seen=rows_seen,
+            )
+            driver = RunProcess(request)
+            if asked:  # while it was started, so nobody has told it
+                driver.send_signal(asked)
+            status = driver.wait(on_row)
+            if status >= 0 or asked:
+                return status if status >= 0 else 128 + asked
+            killed = f"the driver was killed ({signal.Signals(-status).name})"
+            if restarts == most:
+                tell(
+                    f"{killed} once more than {restarts} times, as runtime.max_driver_restarts "
+                    f"allows; {shown(run.folder)} can be resumed"
+                )
+                return 128 - status
+            restarts += 1
+            tell(f"{killed}; resuming {shown(run.folder)}, restart {restarts} of {most}")
+    finally:
+        for one, handler in former.items():
+            signal.signal(one, handler)

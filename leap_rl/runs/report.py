@@ -23,12 +23,10 @@ from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.meta.config import MetaConfig
-from leap_rl.runs.advice import next_step
 from leap_rl.runs.clips import clip_path
 from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
-from leap_rl.runs.display import program, quoted, shown
-from leap_rl.runs.fingerprint import to_mapping
-from leap_rl.runs.header import LoadedRun, read_run
+from leap_rl.runs.display import next_step, program, quoted, shown
+from leap_rl.runs.header import LoadedRun, read_run, to_mapping
 from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.safe_open import read_regular

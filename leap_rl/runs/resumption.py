@@ -1,18 +1,22 @@
-"""Opens runs to resume them: which options may change, and what else has."""
+"""Opens runs to resume or to fork them: which options may change, and what else has."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from leap_rl.core.parsing import parse_options
 from leap_rl.core.version import __version__
-from leap_rl.runs.config import Config
+from leap_rl.runs.config import Config, TrainConfig
+from leap_rl.runs.creation import make_run, resolve
 from leap_rl.runs.display import program, shown, tell
-from leap_rl.runs.fingerprint import defining_options
-from leap_rl.runs.header import LoadedRun, differences, versions_here
-from leap_rl.runs.kinds import meta_trains
+from leap_rl.runs.header import LoadedRun, Origin, defining_options, differences, versions_here
+from leap_rl.runs.kinds import META_TRAINING, meta_trains
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
 
 
 def prepare(
@@ -86,4 +90,87 @@ def _warn_of_versions(run: LoadedRun, changed: Sequence[str]) -> None:
         tell(
             f"the run was made with {', '.join(changed)}: resuming; the same bits are promised "
             "for the same versions and kind of processor alone"
+        )
+
+
+def create_fork(
+    run: LoadedRun, at: int, options: Mapping[str, Any], *, trusts_imports: bool = False
+) -> LoadedRun:
+    """Make the folder of a run that starts from a parent's checkpoint, with other options.
+
+    Args:
+        run: The parent.
+        at: The checkpoint's number.
+        options: The new values of options, by dotted name.
+        trusts_imports: Whether modules may be imported that an option names.
+
+    Raises:
+        ValueError: It cannot be forked there, or not with these options.
+        RunFolderError: The parent's folder is damaged.
+    """
+    parent, before = run.folder, run.config
+    if not meta_trains(before):
+        raise ValueError(
+            f"{shown(parent)}: is a run of leap-rl {before.command}, which has nothing to "
+            "fork; only runs of leap-rl train do"
+        )
+    stored = {**run.options, "run_dir": None}
+    config = resolve(
+        parse_options(TrainConfig, options, defaults=stored, trusts_imports=trusts_imports)
+    )
+    files, agent_steps = _read_start(parent, at, run.header.fingerprint)
+    _check_fork(before, config, at)
+    optimizer, _ = config.meta.outer
+    keep_optimizer = optimizer == before.meta.outer[0]
+    try:
+        files = META_TRAINING.plan(config).adopt(files, keep_optimizer=keep_optimizer)
+    except (KeyError, ValueError) as error:
+        raise ValueError(
+            f"checkpoint {at} of {shown(parent)} does not fit these options: {error}"
+        ) from None
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    fork = make_run(
+        config,
+        lambda folder: folder.write_checkpoint(at, files, {"agent_steps": agent_steps}),
+        init_sha256=run.header.init_sha256,
+        sources=[parent.checkpoint(at) / INITIALIZATION],
+        origin=Origin(
+            run=parent.path.name,
+            at=at,
+            initialization_sha256=sums[INITIALIZATION],
+            optimizer_sha256=sums[OUTER_OPTIMIZER],
+        ),
+    )
+    if not keep_optimizer:
+        tell(f"meta.optimizer = {optimizer}: the outer optimizer starts from scratch")
+    return fork
+
+
+def _read_start(parent: RunFolder, at: int, fingerprint: str) -> tuple[dict[str, bytes], int]:
+    """Return a checkpoint's files by name, and the agent steps that it took."""
+    there = parent.checkpoints()
+    if at not in there:
+        known = f"it has {there[0]} to {there[-1]}" if there else "it has none"
+        raise ValueError(f"--at {at}: {shown(parent)} has no such checkpoint; {known}")
+    if parent.is_thinned_out(at):
+        raise ValueError(
+            f"--at {at}: the parameters of that checkpoint were removed (runtime.keep_checkpoints)"
+        )
+    files, state = parent.read_checkpoint(at)
+    parent.refuse_foreign(state, fingerprint)
+    agent_steps = state.get("agent_steps")
+    if not isinstance(agent_steps, int) or not {INITIALIZATION, OUTER_OPTIMIZER} <= files.keys():
+        raise RunFolderError(f"{parent.checkpoint(at)}: is no checkpoint of a meta-training run")
+    return files, agent_steps
+
+
+def _check_fork(before: TrainConfig, config: TrainConfig, at: int) -> None:
+    if config.meta.init != before.meta.init:
+        raise ValueError(
+            f"meta.init = {config.meta.init}: a fork starts from the checkpoint that --at names"
+        )
+    if config.meta.meta_steps <= at:
+        raise ValueError(
+            f"meta.meta_steps = {config.meta.meta_steps}: {at} of them are behind the checkpoint "
+            f"that --at names; take at least --meta.meta_steps {at + 1}"
         )

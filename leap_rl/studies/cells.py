@@ -18,7 +18,7 @@ from typing import Any, Final
 from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.runs.creation import resolve
-from leap_rl.runs.fingerprint import fingerprint
+from leap_rl.runs.header import fingerprint
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.studies.arms import RANDOM, total_agent_steps

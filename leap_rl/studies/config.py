@@ -13,7 +13,7 @@ from leap_rl.core.seeding import SEED_BITS
 from leap_rl.learners.config import AgentConfig
 from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import to_mapping
 from leap_rl.studies.arms import RANDOM, arm_config, check_arm, flat_options
 from leap_rl.studies.defaults import defaults_of, refuse_without_episodes, resolved
 from leap_rl.tasks.config import TaskConfig

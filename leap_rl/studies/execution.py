@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from leap_rl.core.errors import RunFailedError
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import to_mapping
 from leap_rl.runs.process import STOP_WITHIN_S, Request, RunProcess, check_status
 from leap_rl.studies.cells import Cell
 from leap_rl.training.interrupts import Interrupts

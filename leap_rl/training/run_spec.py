@@ -14,8 +14,7 @@ from leap_rl.training.faults import OnFaultPoint, no_fault
 from leap_rl.training.rounds.plan import RoundPlanFactory
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.rounds import LeasePolicy, Rounds
-from leap_rl.training.trainer.client import ServerClient, StreamSchedule
-from leap_rl.training.trainer.trainer import Trainer
+from leap_rl.training.trainer.trainer import ServerClient, StreamSchedule, Trainer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

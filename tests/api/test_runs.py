@@ -1,8 +1,13 @@
+"""Runs from Python, and the processes that compute them."""
+
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,9 @@ import pytest
 import leap_rl
 from leap_rl import LearnConfig, Run, RunFailedError, StopRun, TrainConfig
 from leap_rl.cli import main
+from leap_rl.runs.process import Ended, Request, RowLogged, call, decode_event, encode_event
+from leap_rl.storage.locked_folder import RunFolderError
+from leap_rl.storage.object_store import StoreError
 from leap_rl.storage.run_folder import RunFolder
 
 QUICK = {"runtime.kind": "local", "tracking.tensorboard": False, "task.agent_steps": 400}
@@ -129,3 +137,61 @@ def test_a_config_comes_from_a_name_or_a_file_and_from_what_is_given(tmp_path: P
     assert TrainConfig.from_yaml(tmp_path / "mine.yaml").seed == 5
     with pytest.raises(ValueError, match=r"^config = demoo: there is no such file; .*demo, "):
         TrainConfig.from_yaml("demoo")
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+ASKED = Request(action="resume", command="resume", place="runs/mine", quiet=True)
+READ = "import json, os, sys, time; document = json.load(sys.stdin); pipe = document['events']\n"
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a script, which has read the request, answer in place of leap_rl."""
+    start = subprocess.Popen
+
+    def by(script: str) -> None:
+        monkeypatch.setattr(
+            subprocess,
+            "Popen",
+            lambda words, **options: start([sys.executable, "-c", READ + script], **options),
+        )
+
+    return by
+
+
+def test_what_a_process_that_ended_has_started_holds_nobody_up(answer: Any) -> None:
+    line = encode_event(RowLogged(values={"meta_step": 7}))
+    answer(f"if os.fork() == 0: time.sleep(20); os._exit(0)\nos.write(pipe, {line!r})")
+    rows: list[Mapping[str, Any]] = []
+    began_s = time.monotonic()
+    call(ASKED, rows.append)
+    assert time.monotonic() - began_s < 10
+    assert rows == [{"meta_step": 7}]
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "said"),
+    [
+        ("sys.exit(3)", RunFailedError, "leap-rl resume ended with status 3"),
+        ("sys.exit(143)", RunFailedError, "leap-rl resume was told to terminate; resume its run"),
+        ("os.kill(os.getpid(), 9)", RunFailedError, r"was killed \(SIGKILL\); resume its run"),
+        ("sys.exit(130)", KeyboardInterrupt, "^$"),
+    ],
+)
+def test_a_process_that_does_not_say_how_it_ended_is_known_by_its_status(
+    script: str, error: type[BaseException], said: str, answer: Any
+) -> None:
+    answer(script)
+    with pytest.raises(error, match=said):
+        call(ASKED)
+
+
+@pytest.mark.parametrize("error", [ValueError, RunFolderError, RunFailedError, StoreError])
+def test_an_error_is_of_the_class_that_the_run_raised(error: type[Exception], answer: Any) -> None:
+    ended = Ended(status=1, error=error.__name__, message="mine: is damaged")
+    assert decode_event(encode_event(ended)) == ended
+    answer(f"os.write(pipe, {encode_event(ended)!r}); sys.exit(1)")
+    with pytest.raises(error, match=r"^mine: is damaged$") as raised:
+        call(ASKED)
+    assert raised.type is error

@@ -9,14 +9,7 @@ import pytest
 
 from leap_rl.bench.agent import PARTS
 from leap_rl.cli import main
-
-
-def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    assert main(argv) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    return captured.err
+from tests.commands import Refused
 
 
 def json_of(words: str) -> dict[str, Any]:
@@ -69,10 +62,7 @@ def test_throughput_measures_the_emulator_and_the_processes_that_are_asked_for()
         ("fast", ["bench fast", "no such measurement", "throughput"]),
         ("throughput", ["game"]),
         ("throughput --game pongg", [": game: ", "'pongg'; did you mean 'pong'?"]),
-        (
-            "throughput --game xyzzy",
-            [": game: ", "named 'xyzzy'", "leap-rl games"],
-        ),
+        ("throughput --game xyzzy", [": game: ", "named 'xyzzy'", "leap-rl games"]),
         ("throughput --game pretraining", [": game = pretraining:", "pool of 25", "'air_raid'"]),
         ("throughput --game pong@mode=7", [": game: 'pong@mode=7'", "its modes are 0, 1"]),
         ("throughput --game CartPoll-v1", [": game: 'CartPoll-v1' cannot be made", "CartPole"]),
@@ -94,19 +84,15 @@ def test_throughput_measures_the_emulator_and_the_processes_that_are_asked_for()
         ("throughput --game pong --agent.lr 0", ["agent.lr = 0.0"]),
     ],
 )
-def test_bad_input_gets_one_line(
-    words: str, parts: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = error_of(capsys, "bench", *words.split())
+def test_bad_input_gets_one_line(words: str, parts: list[str], refused: Refused) -> None:
+    line = refused("bench", *words.split())
     assert all(part in line for part in parts), line
 
 
-def test_a_missing_device_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_device_is_one_line(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    line = error_of(capsys, "bench", "throughput", "--game", "pong", "--agent.device", "cuda")
-    assert "agent.device = cuda" in line
+    words = "bench throughput --game pong --agent.device cuda"
+    assert "agent.device = cuda" in refused(*words.split())
 
 
 def test_help_has_the_measurements_own_options_first(capsys: pytest.CaptureFixture[str]) -> None:

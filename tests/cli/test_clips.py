@@ -13,16 +13,18 @@ import av
 import pytest
 import wandb
 
-from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.runs import clips
 from leap_rl.training.interrupts import Interrupts
+from tests.commands import LOCALLY, Refused
 from tests.tracking import wandb_file
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
-ATARI = ["--task.num_envs", "2", "--task.agent_steps", "20", "--runtime.kind", "local"]
-ATARI += ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
+ATARI = ["--task.num_envs", "2", "--task.agent_steps", "20", *LOCALLY]
 CLIPS = ["--clips", "true", "--tracking.wandb", "offline"]
+GAMES = ("breakout", "pong@mode=1")
+INITS = ("random", "mine@1")
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +35,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def evaluate(trained: Path, out: Path, *argv: str) -> int:
-    games = ["--games", '["breakout", "pong@mode=1"]', "--seeds", "2"]
-    return main(["evaluate", "--init", str(trained), *games, *ATARI, "--out", str(out), *argv])
+def evaluation(trained: Path, out: Path, *argv: str) -> list[str]:
+    words = ["evaluate", "--init", str(trained), "--games", json.dumps(GAMES), "--seeds", "2"]
+    return [*words, *ATARI, "--out", str(out), *CLIPS, *argv]
 
 
 def logged_clips(out: Path) -> dict[str, str]:
@@ -66,49 +68,33 @@ def test_each_initialization_is_recorded_in_each_game_even_after_a_stop(
     with monkeypatch.context() as stopping:
         stopping.setattr(clips, "SCALE", 1)
         stopping.setattr("leap_rl.training.interrupts.Interrupts.check", check)
-        assert evaluate(trained, out, *CLIPS) == EXIT_INTERRUPTED
+        assert main(evaluation(trained, out)) == EXIT_INTERRUPTED
     (first,) = (out / "clips").iterdir()
     before = first.stat().st_mtime_ns
 
     assert main(["resume", str(out)]) == 0
-    names = {
-        f"{game}_{name}" for game in ("breakout", "pong@mode=1") for name in ("random", "mine@1")
-    }
-    assert {clip.stem for clip in (out / "clips").iterdir()} == names
+    names = [f"{game}_{name}" for game in GAMES for name in INITS]
+    assert {clip.stem for clip in (out / "clips").iterdir()} == set(names)
     assert first.stat().st_mtime_ns == before
     for clip in (out / "clips").iterdir():
         with av.open(str(clip)) as container:
             assert container.streams.video[0].frames == 60
     page = (out / "report" / "index.html").read_text()
     shown = re.findall(r'<video src="data:video/mp4;base64,([^"]+)"', page)
-    order = [
-        f"{game}_{name}" for game in ("breakout", "pong@mode=1") for name in ("random", "mine@1")
-    ]
-    kept = [(out / "clips" / f"{name}.mp4").read_bytes() for name in order]
+    kept = [(out / "clips" / f"{name}.mp4").read_bytes() for name in names]
     assert [base64.b64decode(clip) for clip in shown] == kept
     assert "<figcaption>pong@mode=1, from mine@1</figcaption>" in page
-    assert logged_clips(out) == {
-        f"clip/{name}/{game}": hashlib.sha256(
-            (out / "clips" / f"{game}_{name}.mp4").read_bytes()
-        ).hexdigest()
-        for game in ("breakout", "pong@mode=1")
-        for name in ("random", "mine@1")
-    }
+    logged = [f"clip/{name}/{game}" for game in GAMES for name in INITS]
+    digests = [hashlib.sha256(clip).hexdigest() for clip in kept]
+    assert logged_clips(out) == dict(zip(logged, digests, strict=True))
 
 
 def test_clips_that_cannot_be_are_refused_before_anything_is_learned(
-    trained: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    trained: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def error(*argv: str) -> str:
-        capsys.readouterr()
-        assert evaluate(trained, tmp_path / "out", *argv) == EXIT_USAGE
-        assert not (tmp_path / "out").exists()
-        return capsys.readouterr().err.splitlines()[-1]
-
-    catch = ["--task.kind", "catch", "--games", "all"]
-    assert "clips = true: task.kind = catch cannot be recorded" in error(*CLIPS, *catch)
+    words = evaluation(trained, tmp_path / "out")
+    line = refused(*words, "--task.kind", "catch", "--games", "all")
+    assert "clips = true: task.kind = catch cannot be recorded" in line
     monkeypatch.setitem(sys.modules, "av", None)
-    assert "clips = true: MP4 takes PyAV, which is not installed" in error(*CLIPS)
+    assert "clips = true: MP4 takes PyAV, which is not installed" in refused(*words)
+    assert not (tmp_path / "out").exists()

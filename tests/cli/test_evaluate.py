@@ -30,34 +30,24 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 from leap_rl.training.trainer.recorder import TaskRecorder
+from tests.commands import CATCH, LOCALLY, META, QUIET, Refused, undisturbed
 from tests.end_to_end.whole_runs import stopped_after
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
-QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
-LOCALLY = ["--runtime.kind", "local", *QUIET]
-CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
-# As many agent steps as each environment takes for an episode.
-CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "120"]
-CATCH += ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
 GAMES = ["--games", '["catch", "catch_dark"]']
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "mine"
-    assert main(["train", *CATCH, *LOCALLY, "--run_dir", str(run)]) == 0
-    return run
+def train(run: Path, *options: str) -> Path:
+    return undisturbed(run, *CATCH, *META, *QUIET, *options).path
 
 
 @pytest.fixture(scope="module")
 def unlike(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose agents learn otherwise."""
-    run = tmp_path_factory.mktemp("runs") / "unlike"
-    argv = ["--agent.encoder", "nature", "--agent.lr", "0.5", "--task.agent_steps", "40"]
-    argv += ["--meta.meta_steps", "1", "--meta.batch_size", "1"]
-    assert main(["train", *CATCH, *argv, *LOCALLY, "--run_dir", str(run)]) == 0
-    return run
+    short = ["--task.agent_steps", "40", "--meta.meta_steps", "1", "--meta.batch_size", "1"]
+    other = ["--agent.encoder", "nature", "--agent.lr", "0.5"]
+    return train(tmp_path_factory.mktemp("runs") / "unlike", *short, *other)
 
 
 def test_inits_may_be_appended_as_the_help_offers_it() -> None:
@@ -128,7 +118,7 @@ def test_pairs_share_everything_but_the_encoder(evaluated: Path, tmp_path: Path)
     assert not torch.equal(*random)
     file = tmp_path / "first.safetensors"
     file.write_bytes(save_tensors(make_tasks(config).shared_layout().named(random[0])))
-    options = [*CATCH[:2], *CATCH[4:10]]  # a file knows no run
+    options = [*CATCH[:2], *CATCH[4:]]  # a file knows no run
     assert evaluate("--init", file, *options, "--out", tmp_path / "out") == 0
     evaluation = read_evaluation(RunFolder(tmp_path / "out"))
     for game in evaluation.games:
@@ -170,9 +160,7 @@ def test_a_stopped_evaluation_gives_the_same_curves(
 
 @pytest.fixture(scope="module")
 def other_seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "other_seed"
-    assert main(["train", *CATCH, *LOCALLY, "--seed", "1", "--run_dir", str(run)]) == 0
-    return run
+    return train(tmp_path_factory.mktemp("runs") / "other_seed", "--seed", "1")
 
 
 def test_runs_of_a_method_are_one_group_beside_their_own_starts(
@@ -374,7 +362,7 @@ def test_a_bad_initialization_is_one_line(
         ("--init", "nowhere"): "init = nowhere: there is no such run or file",
         ("--init", young): "the run has made no meta-step yet",
         ("--init", f"{trained}@7"): "has no version 7; it has 0 to 2",
-        ("--init", f"{trained}@best"): "no version of the run was validated",
+        ("--init", f"{unlike}@best"): "no version of the run was validated",
         ("--init", evaluated): "is a run of leap-rl evaluate, which makes no initialization",
         ("--init", tmp_path): "no run is here",
         ("--init", trained, "--init", unlike): f"init = {unlike}: ",
@@ -396,7 +384,7 @@ def test_a_bad_initialization_is_one_line(
     }.items():
         out = tmp_path / "out"
         assert evaluate(*argv, "--out", out) == EXIT_USAGE, argv
-        line = capsys.readouterr().err.splitlines()[-1]
+        line = capsys.readouterr().err.splitlines()[-1]  # behind warnings
         assert line.startswith("leap-rl: ")
         assert expected in line
         assert not out.exists()
@@ -412,10 +400,9 @@ def test_what_has_no_episodes_is_compared_elsewhere(kind: Any, way_out: str) -> 
 
 
 def test_games_have_to_be_named_where_no_pool_is_held_out(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    assert main(["evaluate", "--init", str(trained), "--out", str(tmp_path / "out")]) == EXIT_USAGE
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("evaluate", "--init", trained, "--out", tmp_path / "out")
     assert line.endswith("say which to learn, as --games catch; task.kind = catch holds none out")
     assert not any(tmp_path.iterdir())
 
@@ -441,11 +428,10 @@ def test_other_agents_take_what_they_have_of_the_runs_options() -> None:
 
 
 @pytest.mark.parametrize("how", ["word", "group", "file"])
-def test_a_budget_is_seen_however_it_is_given(how: str, trained: Path, tmp_path: Path) -> None:
+def test_a_budget_is_seen_however_it_is_given(how: str, tmp_path: Path) -> None:
     """The rounds of a finetuned run have another budget than agents of theirs would have."""
-    run = tmp_path / "run"
-    few = [*CATCH, *LOCALLY, "--meta.method", "pretraining", "--meta.updates_per_round", "1"]
-    assert main(["train", *few, "--meta.meta_steps", "1", "--run_dir", str(run)]) == 0
+    few = ["--meta.updates_per_round", "1", "--meta.meta_steps", "1"]
+    run = train(tmp_path / "run", "--meta.method", "pretraining", *few)
     with pytest.raises(ValueError, match="agent_steps: say how many each agent learns for"):
         configure([str(run)], {})
     (tmp_path / "options.yaml").write_text("task:\n  agent_steps: 40\n")

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
-from leap_rl.cli import EXIT_USAGE, main
+from leap_rl.cli import main
 from leap_rl.cli.export import export
 from leap_rl.runs import clips
 from leap_rl.runs.config import TrainConfig
@@ -27,22 +27,19 @@ from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing import onnx_file
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.tasks.suites import CATCH_GAMES
+from tests.commands import CATCH, LOCALLY, Refused
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-LOCALLY = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-LOCALLY += ["--tracking.console", "quiet"]
-CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "4"]
-CATCH += ["--agent.lr", "0.003", "--task.agent_steps", "80"]
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A meta-training run, an evaluation of it, and what was exported of both."""
+def folders(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of a run, an evaluation of it, and what was exported of both."""
     at = tmp_path_factory.mktemp("runs")
-    meta = ["--meta.batch_size", "2", "--meta.meta_steps", "2"]
-    assert main(["train", *CATCH, *meta, *LOCALLY, "--run_dir", str(at / "run")]) == 0
+    shutil.copytree(trained, at / "run")
     arguments = ["--init", f"{at / 'run'}@1", "--games", "catch_dark", "--seeds", "2"]
     assert main(["evaluate", *arguments, *LOCALLY, "--out", str(at / "evaluation")]) == 0
     evaluation = ["--evaluation", str(at / "evaluation")]
@@ -54,11 +51,11 @@ def test_an_export_holds_the_checkpoints_bytes_and_says_what_they_are(folders: P
     data = (folders / "mine" / INITIALIZATION).read_bytes()
     assert data == (folders / "run/checkpoints/000001" / INITIALIZATION).read_bytes()
     card = pretrained.read_card(folders / "mine")
-    assert (card.name, card.method, card.games) == ("mine", "leap", ("catch",))
-    assert (card.meta_steps, card.agent_steps, card.seed) == (1, 160, 0)
+    assert (card.name, card.method, card.games) == ("mine", "leap", CATCH_GAMES)
+    assert (card.meta_steps, card.agent_steps, card.seed) == (1, 240, 0)
     assert card.sha256 == hashlib.sha256(data).hexdigest()
     (verdict,) = card.verdicts
-    assert verdict.startswith("catch_dark, 80 agent steps an agent: run@1")
+    assert verdict.startswith("catch_dark, 120 agent steps an agent: run@1")
     said = (folders / "mine" / CARD).read_text().split("## Measured")[1]
     assert verdict in " ".join(said.split())
 
@@ -123,30 +120,22 @@ def test_onnx_comes_beside_the_parameters(folders: Path, tmp_path: Path) -> None
 
 
 def test_what_onnx_lacks_is_said(
-    folders: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     one = ["--meta.batch_size", "1", "--meta.meta_steps", "1"]
     shared = ["--agent.share", "convolutions", "--run_dir", str(tmp_path / "shared")]
     assert main(["train", *CATCH, *one, *shared, *LOCALLY]) == 0
-    capsys.readouterr()
-    to_onnx = ["--to", "onnx", "--out", str(tmp_path / "out")]
-    assert main(["export", f"{tmp_path / 'shared'}@0", *to_onnx]) == EXIT_USAGE
-    assert "agent.share = convolutions, so no whole encoder" in capsys.readouterr().err
+    to_onnx = ["--to", "onnx", "--out", tmp_path / "out"]
+    line = refused("export", f"{tmp_path / 'shared'}@0", *to_onnx)
+    assert "agent.share = convolutions, so no whole encoder" in line
     monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxscript" else 1)
-    assert main(["export", str(folders / "run"), *to_onnx]) == EXIT_USAGE
-    error = capsys.readouterr().err
-    assert "onnxscript is not installed" in error
-    assert "pip install --upgrade 'leap-rl[onnx]'" in error
-    assert error.count("\n") == 1
+    line = refused("export", folders / "run", *to_onnx)
+    assert "onnxscript is not installed" in line
+    assert "pip install --upgrade 'leap-rl[onnx]'" in line
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_exported_is_said(
-    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_exported_is_said(folders: Path, tmp_path: Path, refused: Refused) -> None:
     run, taken = str(folders / "run"), str(folders / "mine")
     for arguments, said in [
         ([run, "--out", taken], f"--out {taken}: is there already"),
@@ -158,10 +147,7 @@ def test_what_cannot_be_exported_is_said(
             f"--evaluation {folders / 'evaluation'}: is of other initializations, not of {run}",
         ),
     ]:
-        assert main(["export", *arguments]) == EXIT_USAGE
-        error = capsys.readouterr().err
-        assert said in error
-        assert error.count("\n") == 1
+        assert said in refused("export", *arguments)
     assert not any(tmp_path.iterdir())
 
 
@@ -194,7 +180,7 @@ def test_damage_is_noticed(folders: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_gives_no_initialization(
-    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folders: Path, tmp_path: Path, refused: Refused
 ) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     shutil.copytree(folders / "run", run)
@@ -204,15 +190,13 @@ def test_a_damaged_checkpoint_gives_no_initialization(
     file.write_bytes(data)
     few = ["--games", "catch", "--seeds", "1"]
     for words in (
-        ["export", str(run), "--out", str(out)],
-        ["export", str(file), "--out", str(out)],
-        ["evaluate", "--init", str(run), *few, *LOCALLY, "--out", str(out)],
-        ["learn", *CATCH, "--init", str(file), *LOCALLY, "--run_dir", str(out)],
-        ["train", *CATCH, "--meta.init", str(file), *LOCALLY, "--run_dir", str(out)],
+        ["export", run, "--out", out],
+        ["export", file, "--out", out],
+        ["evaluate", "--init", run, *few, *LOCALLY, "--out", out],
+        ["learn", *CATCH, "--init", file, *LOCALLY, "--run_dir", out],
+        ["train", *CATCH, "--meta.init", file, *LOCALLY, "--run_dir", out],
     ):
-        assert main(words) == EXIT_USAGE, words
-        (line,) = capsys.readouterr().err.splitlines()
-        assert f"{file}: is damaged (its SHA-256 is not the one recorded)" in line
+        assert f"{file}: is damaged (its SHA-256 is not the one recorded)" in refused(*words)
         assert not out.exists()
     with pytest.raises(ValueError, match="is damaged"):
         leap_rl.load_encoder(run)
@@ -231,13 +215,11 @@ def test_a_run_may_begin_at_another_ones_by_its_name(folders: Path, tmp_path: Pa
     assert stored.meta.init == str(file)
 
 
-def test_an_unknown_name_is_told_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--init", "pretrained:nothing"]) == EXIT_USAGE
-    error = capsys.readouterr().err
-    assert "there is no pretrained 'nothing'; there are " in error
-    assert all(name in error for name in pretrained.names())
-    assert main(["learn", "--init", "pretrained:nothing", "--runtime.kind", "local"]) == EXIT_USAGE
-    assert "there is no pretrained 'nothing'" in capsys.readouterr().err
+@pytest.mark.parametrize("command", ["evaluate", "learn"])
+def test_an_unknown_name_is_told_the_known_ones(command: str, refused: Refused) -> None:
+    line = refused(command, "--init", "pretrained:nothing", *LOCALLY)
+    assert "there is no pretrained 'nothing'; there are " in line
+    assert all(name in line for name in pretrained.names())
 
 
 @pytest.mark.parametrize("name", pretrained.names())
@@ -280,7 +262,5 @@ def test_loading_takes_neither_ray_nor_a_game() -> None:
     code = "import sys; from leap_rl import pretrained; "
     code += "[*map(pretrained.load, pretrained.names())]; "
     code += "print([m for m in ('ray', 'gymnasium', 'ale_py', 'wandb') if m in sys.modules])"
-    printed = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout
-    assert printed == "[]\n"
+    words = [sys.executable, "-c", code]
+    assert subprocess.run(words, check=True, capture_output=True).stdout == b"[]\n"

@@ -10,21 +10,12 @@ import yaml
 
 from leap_rl import __version__
 from leap_rl.cli import COMMANDS, main
-from leap_rl.core.parsing import config_parser, flatten, parse
+from leap_rl.core.parsing import flatten
 from leap_rl.runs.config import TrainConfig
-from leap_rl.runs.fingerprint import to_mapping
+from leap_rl.runs.header import to_mapping
+from tests.commands import Refused, parsed
 
 ROOT = Path(__file__).parents[2]
-
-
-def error_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """The one line that a command's failure prints; its exit status is 2."""
-    assert main(argv) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    assert captured.err.startswith("leap-rl: ")
-    return captured.err
 
 
 def test_the_module_and_the_program_are_one() -> None:
@@ -93,22 +84,14 @@ def test_a_printed_config_can_be_loaded_again(
 
 
 def test_the_command_line_overrides_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    config = printed_config(
-        capsys,
-        "train",
-        "--config",
-        "demo",
-        "--meta.meta_steps",
-        "7",
-    )
+    config = printed_config(capsys, "train", "--config", "demo", "--meta.meta_steps", "7")
     assert config["meta"]["meta_steps"] == 7  # type: ignore[index]
     assert config["meta"]["batch_size"] == 2  # type: ignore[index]
 
 
 def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> None:
     """By default Leap measures in the optimizer's metric, and SGD takes the step that it means."""
-    parser = config_parser(TrainConfig, program="test")
-    paper = parse(parser, TrainConfig, ["--config", "atari_paper"])
+    paper = parsed(TrainConfig, "--config", "atari_paper")
     ours, printed = flatten(to_mapping(TrainConfig())), flatten(to_mapping(paper))
     assert {name: (ours[name], printed[name]) for name in ours if ours[name] != printed[name]} == {
         "agent.algorithm": ("auto", "a2c"),
@@ -167,17 +150,27 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
         (["--tracking.wandb", "on"], ["tracking.wandb = on", "offline"]),
         (["--config", "/nowhere.yaml"], ["config", "/nowhere.yaml"]),
         (["--run_dir"], ["--run_dir", "expected one argument"]),
+        (["--run_dir", ""], ["run_dir = '': must name a folder"]),  # as from an unset "$RUN"
+        (
+            ["--meta.meta_step", "3"],
+            ["meta.meta_step: no such option; did you mean meta.meta_steps?"],
+        ),
+        *(
+            (["--runtime.stop_after_s", s], ["runtime.stop_after_s = "])
+            for s in ["0", "-1", "inf", "nan"]
+        ),
+        (["--runtime.keep_checkpoints", "0"], ["runtime.keep_checkpoints = 0: must be at least 1"]),
         (["--run_dir", "az://bucket/x"], ["run_dir = az://bucket/x", "s3://"]),
         (["--meta.init", "/nowhere"], ["meta.init = /nowhere: there is no such run or file"]),
         (["stray"], ["stray", "no such option"]),
     ],
 )
 def test_bad_options_get_one_line_that_names_them(
-    argv: list[str], parts: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    argv: list[str], parts: list[str], refused: Refused, tmp_path: Path
 ) -> None:
     if "--run_dir" not in argv:
         argv = [*argv, "--run_dir", str(tmp_path / "run")]
-    line = error_of(capsys, "train", *argv)
+    line = refused("train", *argv)
     assert all(part in line for part in parts), line
     assert not (tmp_path / "run").exists()
 
@@ -202,29 +195,29 @@ def test_bad_options_get_one_line_that_names_them(
     ],
 )
 def test_bad_files_get_one_line(
-    text: str, parts: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    text: str, parts: list[str], refused: Refused, tmp_path: Path
 ) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    line = error_of(capsys, "train", "--config", str(path), "--run_dir", str(tmp_path / "run"))
+    line = refused("train", "--config", path, "--run_dir", tmp_path / "run")
     assert all(part in line for part in parts), line
     assert not (tmp_path / "run").exists()
     assert not Path("/tmp/leap_rl_owned").exists()
 
 
-def test_options_are_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
-    line = error_of(capsys, "train", "--config", "debug", "--meta.meta_step", "3")
-    assert "meta.meta_step: no such option; did you mean meta.meta_steps?" in line
-
-
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("export", "the following arguments are required: RUN, --out; leap-rl export --help"),
+        ("export a --out=b --ou x", "unrecognized arguments: --ou x"),
+        ("trian", "trian: no such command"),
+        ("games asteroids@mode=99", "asteroids has no mode 99; its modes are 0 to 31, 128"),
+    ],
+)
 def test_commands_without_a_config_have_their_errors_in_one_line_too(
-    capsys: pytest.CaptureFixture[str],
+    words: str, said: str, refused: Refused
 ) -> None:
-    said = "the following arguments are required: RUN, --out; leap-rl export --help"
-    assert said in error_of(capsys, "export")
-    assert "unrecognized arguments: --ou x" in error_of(
-        capsys, "export", "a", "--out=b", "--ou", "x"
-    )
+    assert said in refused(*words.split())
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
@@ -236,10 +229,6 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     )
     assert run.stderr == ""
     assert run.returncode in (0, 1)  # as it was fast enough, or not
-
-
-def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "trian: no such command" in error_of(capsys, "trian")
 
 
 def test_games_lists_all_with_pools(capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,17 +249,3 @@ def test_games_spells_entries_out(capsys: pytest.CaptureFixture[str]) -> None:
         *("pong", "pong@mode=1", "breakout", "space_invaders"),
         *("freeway@mode=4,difficulty=1", "alien"),
     ]
-
-
-def test_games_names_the_modes_of_a_game_that_lacks_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    line = error_of(capsys, "games", "asteroids@mode=99")
-    assert "asteroids has no mode 99; its modes are 0 to 31, 128" in line
-
-
-def test_a_folder_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """As from an unset "$RUN"."""
-    assert "run_dir = '': must name a folder" in error_of(
-        capsys, "train", "--config", "debug", "--run_dir", ""
-    )

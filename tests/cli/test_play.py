@@ -9,6 +9,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from leap_rl.cli import main
+from tests.commands import Refused
 
 LEARN = ["--task.games", '["pong@mode=1", "breakout"]', "--task.num_envs", "2"]
 LEARN += ["--task.agent_steps", "20", "--runtime.kind", "local", "--tracking.tensorboard", "false"]
@@ -29,15 +30,6 @@ def agent(run: Path) -> Path:
 
 def play(*argv: str | Path) -> int:
     return main(["play", *map(str, argv)])
-
-
-def error_of(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> str:
-    capsys.readouterr()
-    assert play(*argv) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    return captured.err
 
 
 def size_of(path: Path) -> tuple[int, int, int]:
@@ -119,11 +111,11 @@ def test_bad_options_get_one_line(
     agent: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.mp4").write_bytes(b"")
-    line = error_of(capsys, agent, *argv)
+    line = refused("play", agent, *argv)
     assert all(part in line for part in parts), line
     assert [one.name for one in tmp_path.iterdir()] == ["there.mp4"]
     assert (tmp_path / "there.mp4").read_bytes() == b""
@@ -136,28 +128,24 @@ def test_an_existing_clip_is_replaced_where_asked(agent: Path, tmp_path: Path) -
     assert size_of(out)[0] == 8
 
 
-def test_bad_files_get_one_line(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "is no file; name one of the files in RUN/agents" in error_of(capsys, tmp_path / "no")
+def test_bad_files_get_one_line(run: Path, tmp_path: Path, refused: Refused) -> None:
+    assert "is no file; name one of the files in RUN/agents" in refused("play", tmp_path / "no")
     garbage = tmp_path / "garbage.safetensors"
     garbage.write_bytes(b"garbage")
-    assert "say which game" in error_of(capsys, garbage)
-    assert "no safetensors file" in error_of(capsys, garbage, "--game", "pong")
+    assert "say which game" in refused("play", garbage)
+    assert "no safetensors file" in refused("play", garbage, "--game", "pong")
     encoder = run / "checkpoints/000000/initialization.safetensors"
-    assert "it has no policy" in error_of(capsys, encoder, "--game", "pong")
+    assert "it has no policy" in refused("play", encoder, "--game", "pong")
     agent = load_file(run / "agents/001_breakout.safetensors")
     agent["policy.weight"][0, 0] = float("nan")
     save_file(agent, tmp_path / "bad.safetensors")
-    line = error_of(capsys, tmp_path / "bad.safetensors", "--game", "breakout")
+    line = refused("play", tmp_path / "bad.safetensors", "--game", "breakout")
     assert "policy.weight: holds NaN or infinity" in line
 
 
-def test_an_agent_of_another_kind_of_task_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_agent_of_another_kind_of_task_is_refused(tmp_path: Path, refused: Refused) -> None:
     run = tmp_path / "run"
     options = ["--task.kind", "catch", "--task.games", "catch", *LEARN[2:-4]]
     assert main(["learn", *options, "--run_dir", str(run)]) == 0
-    line = error_of(capsys, run / "agents/000_catch.safetensors")
+    line = refused("play", run / "agents/000_catch.safetensors")
     assert "task.kind = catch cannot be recorded, Atari games alone" in line

@@ -11,22 +11,15 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
-from leap_rl.core.parsing import config_parser, parse
 from leap_rl.evaluation import comparison, plots
 from leap_rl.evaluation.meta_run import closed_slots, history_sentence, run_verdict
 from leap_rl.evaluation.results import EvaluationResults
 from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.config import COMMANDS, TrainConfig
-from leap_rl.runs.fingerprint import defining_options
-from leap_rl.runs.header import read_run
+from leap_rl.runs.header import defining_options, read_run
 from leap_rl.runs.report import command_of
 from leap_rl.storage.run_folder import RunFolder
-
-ROOT = Path(__file__).parents[2]
-QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-QUIET += ["--tracking.console", "quiet"]
-CATCH = ["--task.kind", "catch", "--task.games", "all", "--task.num_envs", "2"]
-CATCH += ["--task.agent_steps", "120", "--meta.batch_size", "2", "--meta.meta_steps", "2"]
+from tests.commands import CATCH, LOCALLY, Refused, parsed
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,18 +31,10 @@ def _coarse() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "mine"
-    judged = ["--validation.every_meta_steps", "1", "--validation.games", '["catch"]']
-    assert main(["train", *CATCH, *judged, *QUIET, "--run_dir", str(run)]) == 0
-    return run
-
-
-@pytest.fixture(scope="module")
 def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("evaluations") / "eval"
     argv = ["--init", str(trained), "--games", "catch", "--seeds", "2", "--out", str(out)]
-    assert main(["evaluate", *argv, *QUIET]) == 0
+    assert main(["evaluate", *argv, *LOCALLY]) == 0
     return out
 
 
@@ -92,7 +77,7 @@ def test_an_evaluation_is_summarized_once(
     original = comparison.summarize
     monkeypatch.setattr(comparison, "summarize", summarize)
     argv = ["--init", str(trained), "--games", "catch", "--seeds", "2", "--out", str(tmp_path)]
-    assert main(["evaluate", *argv, *QUIET, "--tracking.wandb", "offline"]) == 0
+    assert main(["evaluate", *argv, *LOCALLY, "--tracking.wandb", "offline"]) == 0
     assert len(computed) == 1
     assert computed[0].verdict[0] in unescape((tmp_path / "report" / "index.html").read_text())
 
@@ -124,14 +109,13 @@ def test_an_evaluation_without_a_finished_agent_says_so(evaluated: Path, tmp_pat
 
 
 def test_what_cannot_be_reported_is_one_line(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, tmp_path: Path, refused: Refused
 ) -> None:
     alone, damaged = tmp_path / "alone", tmp_path / "damaged"
-    learn = ["learn", *CATCH[:2], "--task.games", "catch", *CATCH[4:8], *QUIET]
+    learn = ["learn", *CATCH[:2], "--task.games", "catch", *CATCH[4:], *LOCALLY]
     assert main([*learn, "--run_dir", str(alone)]) == 0
     shutil.copytree(trained, damaged)
     (damaged / "metrics.jsonl").write_text("{\n{}\n")
-    capsys.readouterr()
     for argv, status, expected in (
         ([tmp_path / "nowhere"], EXIT_USAGE, "no run is here"),
         ([alone], EXIT_USAGE, "is a run of leap-rl learn"),
@@ -140,18 +124,16 @@ def test_what_cannot_be_reported_is_one_line(
         ([trained, "--out", damaged / "config.yaml"], EXIT_USAGE, "must end in .html, such as"),
         ([trained, "--out", damaged / "config.yaml" / "x.html"], EXIT_FAILED, "config.yaml"),
     ):
-        assert main(["report", *map(str, argv)]) == status, argv
-        (line,) = capsys.readouterr().err.splitlines()
-        assert expected in line
+        assert expected in refused("report", *argv, status=status)
     RunFolder(damaged).read_config()  # which no page was written over
 
 
 @pytest.mark.parametrize("name", ["atari_paper", "pong_noframeskip", "omniglot_leap", "minatar"])
 def test_the_command_of_a_config_makes_that_config(name: str) -> None:
-    config = parse(config_parser(TrainConfig, program="test"), TrainConfig, ["--config", name])
+    config = parsed(TrainConfig, "--config", name)
     program, command, *options = shlex.split(command_of(config))
     assert (program, command) == ("leap-rl", "train")
-    again = parse(config_parser(TrainConfig, program="test"), TrainConfig, options)
+    again = parsed(TrainConfig, *options)
     assert defining_options(again) == defining_options(config)
     assert again.meta == config.meta
 
@@ -159,10 +141,8 @@ def test_the_command_of_a_config_makes_that_config(name: str) -> None:
 def test_the_command_of_an_evaluation_makes_that_evaluation(evaluated: Path) -> None:
     config = read_run(RunFolder(evaluated)).config
     _, command, *options = shlex.split(command_of(config))
-    kind = COMMANDS[command]
-    assert defining_options(parse(config_parser(kind, program="test"), kind, options)) == (
-        defining_options(config)
-    )
+    again = parsed(COMMANDS[command], *options)
+    assert defining_options(again) == defining_options(config)
 
 
 def test_what_went_wrong_on_the_way_is_told(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run that is asked to stop is left such that it can be resumed, and says how."""
+"""A run that is asked to stop, or whose driver is killed, can be resumed, or is."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, EXIT_TERMINATED, main
 from leap_rl.core.errors import RunFailedError
+from leap_rl.core.machine import descendants
 from leap_rl.runs import execution
+from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.header import LoadedRun, RunHeader
+from leap_rl.runs.invocation import Invocation
+from leap_rl.runs.process import supervise
 from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.live import read_live
+from tests.commands import BOWLS, LOCALLY, Process, start, wait_until
 
-BOWLS = ["--config", "debug", "--tracking.tensorboard", "false"]
-LONG = [*BOWLS, "--task.agent_steps", "4000", "--meta.meta_steps", "1000"]
+DEBUG = ["--config", "debug", "--tracking.tensorboard", "false"]
+LONG = [*DEBUG, "--task.agent_steps", "4000", "--meta.meta_steps", "1000", "--run_dir", "run"]
 LOCAL = ["--runtime.kind", "local"]
 ALONE = [*LOCAL, "--runtime.trainers", "1", "--tracking.console", "quiet"]
 RAY = ["--runtime.kind", "ray", "--runtime.trainers", "2"]
-
-Process = subprocess.Popen[str]
 
 HANGS = """
 import sys, time
@@ -39,25 +43,6 @@ def hang(self, message):
 LocalClient.complete = hang
 sys.exit(main(sys.argv[1:]))
 """
-
-
-def start(*argv: str, cwd: Path, program: Sequence[str] = ("-m", "leap_rl")) -> Process:
-    return subprocess.Popen(
-        [sys.executable, *program, "train", *LONG, *argv, "--run_dir", "run"],
-        cwd=cwd,
-        start_new_session=True,  # a Ctrl-C in a terminal reaches the whole process group
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_until(condition: Callable[[], object], process: Process) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def end(process: Process, *, status: int, within_s: float) -> str:
@@ -93,7 +78,7 @@ def check_resumable(cwd: Path) -> None:
 def test_a_signal_to_all_processes_leaves_a_resumable_run(
     runtime: list[str], number: signal.Signals, status: int, tmp_path: Path
 ) -> None:
-    process = start(*runtime, cwd=tmp_path)
+    process = start("train", *LONG, *runtime, cwd=tmp_path)
     wait_until(RunFolder(tmp_path / "run").slot(0, 0).exists, process)
     os.killpg(process.pid, number)
     last = end(process, status=status, within_s=10)
@@ -107,7 +92,8 @@ def test_a_signal_to_all_processes_leaves_a_resumable_run(
 def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
     # Tasks that last: none ends between the look and the signal.
     lasting = ["--task.agent_steps", "40000000"]
-    process = start(*LOCAL, *lasting, "--runtime.snapshot_every_s", "1000", cwd=tmp_path)
+    seldom = ["--runtime.snapshot_every_s", "1000"]
+    process = start("train", *LONG, *LOCAL, *lasting, *seldom, cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
 
     def is_at_work() -> bool:
@@ -125,7 +111,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_leaves_a_run_that_hangs(tmp_path: Path) -> None:
-    process = start(*LOCAL, cwd=tmp_path, program=("-c", HANGS))
+    process = start("train", *LONG, *LOCAL, cwd=tmp_path, program=("-c", HANGS))
     assert process.stdout is not None
     assert process.stdout.readline() == "hangs\n"
     process.send_signal(signal.SIGINT)
@@ -138,9 +124,9 @@ def test_a_second_ctrl_c_leaves_a_run_that_hangs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_leaves_a_cluster_at_once(tmp_path: Path) -> None:
-    process = start(*RAY, cwd=tmp_path)
+    process = start("train", *LONG, *RAY, cwd=tmp_path)
     wait_until(RunFolder(tmp_path / "run").slot(0, 0).exists, process)
-    below = family(process.pid)
+    below = descendants(process.pid)
     process.send_signal(signal.SIGINT)
     time.sleep(0.4)  # it ends its cluster, which takes longer
     process.send_signal(signal.SIGINT)
@@ -153,12 +139,6 @@ def test_a_second_ctrl_c_leaves_a_cluster_at_once(tmp_path: Path) -> None:
     check_resumable(tmp_path)
 
 
-def family(pid: int) -> list[int]:
-    from leap_rl.core.machine import descendants
-
-    return descendants(pid)
-
-
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -169,19 +149,12 @@ def is_running(pid: int) -> bool:
 def test_a_run_stops_when_its_time_is_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = str(tmp_path / "run")
     started = time.monotonic()
-    timed = [*LOCAL, "--runtime.stop_after_s", "2"]
-    assert main(["train", *LONG, *timed, "--run_dir", run]) == EXIT_STOPPED
+    timed = [*LOCAL, "--runtime.stop_after_s", "2", "--run_dir", str(tmp_path / "run")]
+    assert main(["train", *LONG, *timed]) == EXIT_STOPPED
     assert time.monotonic() - started >= 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("stopped; continue with: ")
     check_resumable(tmp_path)
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
-def test_the_time_must_be_some_time(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", *BOWLS, "--runtime.stop_after_s", value]) == 2
-    assert "runtime.stop_after_s = " in capsys.readouterr().err
 
 
 def test_what_fails_because_the_run_is_to_stop_is_no_failure(
@@ -192,7 +165,7 @@ def test_what_fails_because_the_run_is_to_stop_is_no_failure(
         raise RunFailedError("the parameter server died")
 
     monkeypatch.setattr(execution, "_run_rounds", run)
-    argv = ["train", *BOWLS, *LOCAL, "--run_dir"]
+    argv = ["train", *DEBUG, *LOCAL, "--run_dir"]
     assert main([*argv, str(tmp_path / "alone")]) == EXIT_FAILED
     assert "the parameter server died" in capsys.readouterr().err
 
@@ -218,15 +191,7 @@ def test_no_write_is_torn_in_the_local_runtime(
             os.kill(os.getpid(), signal.SIGINT)
         fsync(descriptor)
 
-    short = [
-        "--config",
-        "debug",
-        *LOCAL,
-        "--task.agent_steps",
-        "40",
-    ]
-    short += ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
-    short += ["--meta.meta_steps", "2"]
+    short = [*BOWLS, "--meta.meta_steps", "2"]
     monkeypatch.setattr(os, "fsync", interrupt_and_sync)
     which, run = 0, tmp_path / "calm"
     assert main(["train", *short, "--run_dir", str(run)]) == 0
@@ -236,3 +201,94 @@ def test_no_write_is_torn_in_the_local_runtime(
         run = tmp_path / str(which)
         assert main(["train", *short, "--run_dir", str(run)]) in (0, EXIT_INTERRUPTED)
         assert not list(run.glob("**/*.tmp")), which
+
+
+# -- drivers that are killed ----------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+TRAIN = ["train", "--config", "debug", *LOCALLY, "--task.agent_steps", "400"]
+TRAIN += ["--meta.meta_steps", "3", "--run_dir"]
+
+
+def test_a_driver_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    calm = RunFolder(tmp_path / "calm")
+    assert main([*TRAIN, str(calm.path)]) == 0
+    process = start(*TRAIN, "run", "--runtime.max_driver_restarts", "1", cwd=tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    wait_until(lambda: (folder.latest() or 0) >= 1, process)
+    (driver,) = descendants(process.pid)
+    os.kill(driver, signal.SIGKILL)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert err.splitlines() == [
+        "leap-rl: the driver was killed (SIGKILL); resuming run, restart 1 of 1"
+    ]
+    assert out.count("Meta-trained for 3 meta-steps.") == 1
+    assert folder.read_state(3)["sha256"] == calm.read_state(3)["sha256"]
+
+
+def test_a_driver_that_is_being_started_is_told_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_process = subprocess.Popen
+
+    def start_as_the_signal_comes(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        signal.raise_signal(signal.SIGTERM)
+        return start_process([sys.executable, "-c", "import time; time.sleep(60)"], **options)
+
+    config = TrainConfig.from_yaml("debug", {"runtime.max_driver_restarts": 5})
+    header = RunHeader(fingerprint="", init_sha256=None, made_by=())
+    run = LoadedRun(folder=RunFolder(tmp_path), header=header, config=config)
+    monkeypatch.setattr(subprocess, "Popen", start_as_the_signal_comes)
+    status = supervise(run, Invocation(started_s=time.monotonic()))
+    assert status == 128 + signal.SIGTERM
+
+
+@pytest.mark.slow
+def test_no_more_restarts_than_allowed_and_none_after_a_stop(tmp_path: Path) -> None:
+    long = [*TRAIN, "run", "--task.agent_steps", "400000", "--runtime.max_driver_restarts", "1"]
+    process = start(*long, cwd=tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    for life in (1, 2):
+        lease = folder.slot(0, 0).with_suffix(".lease")
+        wait_until(lambda: lease.exists() and folder.worker() is not None, process)  # noqa: B023
+        os.kill(folder.worker().pid, signal.SIGKILL)  # type: ignore[union-attr]
+        if life == 1:
+            lease.unlink()
+    _, err = process.communicate()
+    assert process.returncode == 128 + signal.SIGKILL
+    assert "once more than 1 times, as runtime.max_driver_restarts allows" in err.splitlines()[-1]
+
+    process = start("resume", "run", "--runtime.max_driver_restarts", "5", cwd=tmp_path)
+    # The command itself works in the folder before it starts the driver.
+    wait_until(lambda: (worker := folder.worker()) and worker.pid != process.pid, process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == EXIT_TERMINATED, err
+    assert "resuming" not in err
+
+
+def test_the_container_that_compose_restarts_resumes_its_run(tmp_path: Path) -> None:
+    """launch/docker-compose.yml says `restart: on-failure`; test_start.py has Kubernetes."""
+    text = (ROOT / "launch/container/node").read_text()
+    assert "rm -rf /tmp/ray\n" in text
+    # What is removed there is the container's own; here it may be somebody's.
+    node = tmp_path / "node"
+    node.write_text(text.replace("/tmp/ray", f"{tmp_path}/ray"))
+    for name, lines in (
+        ("start-node", "exit 0"),
+        ("leap-rl", f'echo "$@" >> {tmp_path}/calls; mkdir -p {tmp_path}/run; '
+                    f"touch {tmp_path}/run/config.yaml; kill -KILL $$"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = ["sh", str(node), "head", str(tmp_path / "run"), "--config", "x.yaml"]
+    for _ in range(2):
+        done = subprocess.run(words, env=environment, check=False)
+        assert done.returncode == -signal.SIGKILL
+    address = "--runtime.address auto"
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        f"train --run_dir {tmp_path}/run {address} --config x.yaml",
+        f"resume {tmp_path}/run {address}",
+    ]

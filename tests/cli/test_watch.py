@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,26 +17,8 @@ from leap_rl.cli import EXIT_INTERRUPTED, main, watch
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.console import Console
 from leap_rl.tracking.live import LIVE, LiveConsole, read_live
+from tests.commands import BOWLS, Refused, start, wait_until
 from tests.tracking.test_live import VIEW
-
-ROOT = Path(__file__).parents[2]
-QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-QUIET += ["--tracking.console", "quiet"]
-BOWLS = [
-    "train",
-    "--config",
-    "debug",
-    *QUIET,
-    "--meta.meta_steps",
-    "3",
-]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "run"
-    assert main([*BOWLS, "--task.agent_steps", "40", "--run_dir", str(run)]) == 0
-    return run
 
 
 @pytest.fixture
@@ -49,12 +30,9 @@ def stopped(finished: Path, tmp_path: Path) -> Path:
     return run
 
 
-def files(run: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(path.relative_to(run)): (path.read_bytes(), path.stat().st_mtime_ns)
-        for path in sorted(run.rglob("*"))
-        if path.is_file()
-    }
+def files(run: Path) -> dict[Path, tuple[bytes, int]]:
+    found = (path for path in run.rglob("*") if path.is_file())
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
 
 
 def watched(capsys: pytest.CaptureFixture[str], run: Path, *options: str) -> list[str]:
@@ -70,9 +48,9 @@ def test_a_run_that_is_not_under_way_says_so_in_one_line(
     finished: Path, stopped: Path, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(finished), files(stopped)
-    assert watched(capsys, finished, *options) == [f"{finished}: finished after 3 of 3 meta-steps"]
+    assert watched(capsys, finished, *options) == [f"{finished}: finished after 4 of 4 meta-steps"]
     (line,) = watched(capsys, stopped, *options)
-    assert line.startswith(f"{stopped}: stopped after 1 of 3 meta-steps; continue with: ")
+    assert line.startswith(f"{stopped}: stopped after 1 of 4 meta-steps; continue with: ")
     assert line.endswith(f" resume {stopped}")
     assert (files(finished), files(stopped)) == before
 
@@ -124,7 +102,7 @@ def test_what_a_dead_driver_left_is_not_shown(
     pid = str(os.getpid()).encode()
     (stopped / ".lock").write_bytes(left[1].replace(pid, str(dead.pid).encode()))
     (line,) = watched(capsys, stopped, "--once")
-    assert "stopped after 1 of 3" in line
+    assert "stopped after 1 of 4" in line
 
 
 def test_a_run_is_watched_to_its_end(
@@ -141,7 +119,7 @@ def test_a_run_is_watched_to_its_end(
             seen.wait(30)
             seen.clear()
             seen.wait(30)
-            (stopped / "checkpoints/latest").write_text("000003\n")
+            (stopped / "checkpoints/latest").write_text("000004\n")
 
     driver = threading.Thread(target=drive)
     driver.start()
@@ -152,7 +130,7 @@ def test_a_run_is_watched_to_its_end(
         driver.join()
     assert lines[0] == "training: from meta-step 1, 3 meta-steps in all, 2 tasks each"
     assert lines[1].startswith("meta-step 0 finished (1 of 3)")
-    assert lines[-1] == f"{stopped}: finished after 3 of 3 meta-steps"
+    assert lines[-1] == f"{stopped}: finished after 4 of 4 meta-steps"
 
 
 def test_ctrl_c_leaves_the_watch_alone(
@@ -169,29 +147,8 @@ def test_ctrl_c_leaves_the_watch_alone(
         assert read_live(stopped) is not None
 
 
-def test_a_folder_without_a_run_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["watch", str(tmp_path)]) == 2
-    assert "no run is here" in capsys.readouterr().err
-
-
-def leap_rl(*argv: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "leap_rl", *argv],
-        cwd=ROOT,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def test_a_folder_without_a_run_is_one_line(tmp_path: Path, refused: Refused) -> None:
+    assert "no run is here" in refused("watch", tmp_path)
 
 
 @pytest.mark.slow
@@ -201,18 +158,19 @@ def test_a_real_run_is_watched_until_it_is_stopped(
 ) -> None:
     run = tmp_path / "run"
     options = ["--task.agent_steps", "4000000", "--runtime.stream_every_s", "0.2"]
-    driver = leap_rl(*BOWLS, *options, "--run_dir", str(run))
+    options += ["--meta.meta_steps", "3", "--run_dir", str(run)]
+    driver = start("train", *BOWLS, *options, cwd=tmp_path)
     try:
-        until((run / LIVE).exists)
+        wait_until((run / LIVE).exists, driver)
         lines = watched(capsys, run, "--once")
         assert lines[0].startswith("meta-step 1 of 3")
         assert any(line.startswith("bowl_") for line in lines)
-        follower, leaver = leap_rl("watch", str(run)), leap_rl("watch", str(run))
+        follower, leaver = start("watch", run, cwd=tmp_path), start("watch", run, cwd=tmp_path)
         assert leaver.stdout is not None
         assert leaver.stdout.readline().startswith("training: 3 meta-steps in all")
         leaver.send_signal(signal.SIGINT)
-        output, _ = leaver.communicate(timeout=60)
-        assert (leaver.returncode, "Traceback" in output) == (EXIT_INTERRUPTED, False)
+        output, errors = leaver.communicate(timeout=60)
+        assert (leaver.returncode, "Traceback" in output + errors) == (EXIT_INTERRUPTED, False)
         assert follower.stdout is not None
         assert follower.stdout.readline().startswith("training: 3 meta-steps in all")
     finally:

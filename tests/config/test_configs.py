@@ -9,16 +9,15 @@ import pytest
 from leap_rl.core.parsing import config_parser, flatten, options_given, parse
 from leap_rl.envs.atari.settings import PRESETS
 from leap_rl.runs.config import LearnConfig, TrainConfig
-from leap_rl.runs.fingerprint import OPERATIONAL, defining_options, fingerprint, to_mapping
+from leap_rl.runs.header import OPERATIONAL, defining_options, fingerprint, to_mapping
+from tests.commands import parsed
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def read(path: Path, *argv: str) -> TrainConfig:
-    return parse(
-        config_parser(TrainConfig, program="test"), TrainConfig, ["--config", str(path), *argv]
-    )
+    return parsed(TrainConfig, "--config", path, *argv)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -63,12 +62,12 @@ def test_a_preset_on_the_command_line_leaves_nothing_of_the_files(path: Path) ->
 
 
 def test_the_fingerprint_is_of_what_defines_the_run() -> None:
-    base, parser = TrainConfig(), config_parser(TrainConfig, program="test")
+    base = TrainConfig()
     for name, value in flatten(to_mapping(base)).items():
         changed = _changed(name, value)
         if changed is None:
             continue
-        other = parse(parser, TrainConfig, changed)
+        other = parsed(TrainConfig, *changed)
         operational = name in OPERATIONAL or name.partition(".")[0] in OPERATIONAL
         assert (fingerprint(other, None) == fingerprint(base, None)) == operational, name
 
@@ -265,27 +264,24 @@ def test_maml_is_refused_where_nothing_can_be_differentiated_through() -> None:
     for kind, who in (("atari", "a2c"), ("catch", "a2c"), ("quadratic", "gradient_descent")):
         argv = ["--task.kind", kind, "--task.games", "all", "--meta.method", "maml"]
         with pytest.raises(ValueError, match=rf"meta\.method = maml.*agent\.algorithm = {who}"):
-            parse(config_parser(TrainConfig, program="test"), TrainConfig, argv)
+            parsed(TrainConfig, *argv)
 
 
 def test_no_parser_changes_the_next_ones_defaults() -> None:
     first = config_parser(TrainConfig, program="test")
     assert parse(first, TrainConfig, [], defaults={"seed": 7}).seed == 7
-    assert parse(config_parser(TrainConfig, program="test"), TrainConfig, []) == TrainConfig()
+    assert parsed(TrainConfig) == TrainConfig()
 
 
 def test_a_pool_and_its_games_are_the_same_run() -> None:
     by_name = TrainConfig()
     spelled = list(by_name.task.resolved_games)
-    other = parse(
-        config_parser(TrainConfig, program="test"), TrainConfig, ["--task.games", str(spelled)]
-    )
+    other = parsed(TrainConfig, "--task.games", str(spelled))
     assert fingerprint(other, None) == fingerprint(by_name, None)
 
 
 def finetune(*argv: str) -> TrainConfig:
-    options = ["--meta.method", "pretraining", *argv]
-    return parse(config_parser(TrainConfig, program="test"), TrainConfig, options)
+    return parsed(TrainConfig, "--meta.method", "pretraining", *argv)
 
 
 def test_a_round_of_finetuning_is_a_budget_of_agent_steps() -> None:

@@ -14,13 +14,12 @@ import leap_rl
 from leap_rl import pretrained
 from leap_rl.cli import main
 from leap_rl.storage.run_folder import INITIALIZATION
-from tests.end_to_end.whole_runs import one_line, train_with_stops
+from tests.commands import LOCALLY, QUIET, Refused
+from tests.end_to_end.whole_runs import train_with_stops
 
 ROOT = Path(__file__).parents[2]
 TRUST = "--trust_imports"
 VIT = ["--agent.encoder", "vit_encoder:vit", "--agent.encoder_arguments", '{"width": 16}']
-QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
-LOCAL = ["--runtime.kind", "local", *QUIET]
 TASK = [
     *["--task.kind", "gymnasium", "--task.games", '["MinAtar/Breakout-v1"]'],
     *["--task.gymnasium.minatar", "palette", "--task.num_envs", "2", "--task.agent_steps", "200"],
@@ -38,7 +37,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("calm") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "examples")
-        assert main(["train", *TRAIN, TRUST, *LOCAL, "--run_dir", str(run)]) == 0
+        assert main(["train", *TRAIN, TRUST, *LOCALLY, "--run_dir", str(run)]) == 0
     return run
 
 
@@ -61,7 +60,7 @@ def test_each_of_its_parameters_is_learned(calm: Path) -> None:
 
 def test_a_stop_in_mid_task_and_a_resume_give_the_same_bits(calm: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    stopped = train_with_stops(run, [*TRAIN, TRUST, *LOCAL], TRUST)
+    stopped = train_with_stops(run, [*TRAIN, TRUST, *LOCALLY], TRUST)
     assert len(stopped) == 4
     assert_same(parameters(run, 2), parameters(calm, 2))
 
@@ -79,11 +78,7 @@ def test_ray_gives_the_same_bits(
 
 @pytest.mark.parametrize("command", ["train", "learn", "evaluate", "plan", "bench"])
 def test_no_module_is_imported_without_trust(
-    command: str,
-    calm: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    command: str, calm: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "canary_encoder.py").write_text("open('canary', 'w')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -93,28 +88,28 @@ def test_no_module_is_imported_without_trust(
         "bench": ["throughput", "--game", "pong", "--seconds", "1"],
     }
     argv = [command, *words.get(command, TASK), "--agent.encoder", "canary_encoder:Mine"]
-    line = one_line(argv, capsys)
+    line = refused(*argv)
     assert line.startswith("leap-rl: agent.encoder: names the module canary_encoder")
     assert TRUST in line
     if command == "bench":
-        line = one_line(["bench", "throughput", "--game", "canary_games:A-v0"], capsys)
+        line = refused("bench", "throughput", "--game", "canary_games:A-v0")
         assert line.startswith("leap-rl: game: names the module canary_games")
     assert "canary_encoder" not in sys.modules
     assert not (tmp_path / "canary").exists()
 
 
 def test_a_run_asks_for_trust_and_for_the_same_file_again(
-    calm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    calm: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(calm, run)
     more = ["--meta.meta_steps", "3"]
-    assert "names the module vit_encoder" in one_line(["resume", str(run), *more], capsys)
+    assert "names the module vit_encoder" in refused("resume", run, *more)
     source = (ROOT / "examples" / "vit_encoder.py").read_text()
     (tmp_path / "vit_encoder.py").write_text(source + "# changed\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "vit_encoder", raising=False)
-    line = one_line(["resume", str(run), TRUST, *more], capsys)
+    line = refused("resume", run, TRUST, *more)
     assert "agent.encoder = vit_encoder:vit: its file is not that of agent.encoder_sha256" in line
     monkeypatch.delitem(sys.modules, "vit_encoder", raising=False)
 
@@ -122,7 +117,7 @@ def test_a_run_asks_for_trust_and_for_the_same_file_again(
 def test_agents_are_evaluated_and_the_encoder_is_exported(calm: Path, tmp_path: Path) -> None:
     argv = ["--init", str(calm), "--games", "['MinAtar/Breakout-v1']", "--seeds", "2"]
     evaluated = tmp_path / "evaluated"
-    assert main(["evaluate", *argv, TRUST, *LOCAL, "--run_dir", str(evaluated)]) == 0
+    assert main(["evaluate", *argv, TRUST, *LOCALLY, "--run_dir", str(evaluated)]) == 0
     out = tmp_path / "mine"
     assert main(["export", str(calm), "--out", str(out)]) == 0
     assert pretrained.read_card(out).encoder_arguments == {"width": 16}

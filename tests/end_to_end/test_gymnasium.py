@@ -1,21 +1,22 @@
-"""Whole runs over Gymnasium environments: both runtimes, a stop in mid-task, and trust."""
+"""Whole runs over Gymnasium environments and modes of games: bits, names and trust."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from leap_rl.cli import main
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
-from tests.end_to_end.whole_runs import initializations, one_line, train_with_stops
+from tests.commands import LOCALLY, QUIET, Refused
+from tests.end_to_end.whole_runs import initializations, train_with_stops
 from tests.envs.own_games import MODULE, WALK
+from tests.tracking import tensorboard_file
 
 ROOT = Path(__file__).parents[2]
-QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
-LOCAL = ["--runtime.kind", "local", *QUIET]
 SMALL = ["--task.num_envs", "2", "--task.agent_steps", "200", "--meta.meta_steps", "2"]
 OWN = [
     *["--task.kind", "gymnasium", "--task.gymnasium.pad", "zeros"],
@@ -28,7 +29,7 @@ TRUST = "--trust_imports"
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("calm") / "run"
-    assert main(["train", *OWN, TRUST, *LOCAL, "--run_dir", str(run)]) == 0
+    assert main(["train", *OWN, TRUST, *LOCALLY, "--run_dir", str(run)]) == 0
     return run
 
 
@@ -45,7 +46,7 @@ def test_a_stop_in_mid_task_and_a_resume_give_the_same_bits(
     calm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    stopped = train_with_stops(run, [*OWN, TRUST, *LOCAL], TRUST)
+    stopped = train_with_stops(run, [*OWN, TRUST, *LOCALLY], TRUST)
     assert stopped == {(step, slot) for step in range(2) for slot in range(3)}
     assert initializations(run) == initializations(calm)
     rows, undisturbed = (read_rows(folder / "metrics.jsonl") for folder in (run, calm))
@@ -70,7 +71,7 @@ def test_ray_gives_the_same_bits(calm: Path, processes: int, tmp_path: Path) -> 
 def test_agents_learn_games_whose_names_have_a_slash(tmp_path: Path) -> None:
     run = tmp_path / "run"
     games = ["--task.kind", "gymnasium", "--task.games", '["MinAtar/Breakout-v1"]']
-    argv = [*games, *SMALL[:4], "--agent.encoder", "minatar", *LOCAL]
+    argv = [*games, *SMALL[:4], "--agent.encoder", "minatar", *LOCALLY]
     assert main(["learn", *argv, "--run_dir", str(run)]) == 0
     assert (run / "agents/000_MinAtar+Breakout-v1.safetensors").exists()
     assert any("return/MinAtar/Breakout-v1/mean" in row for row in read_rows(run / "metrics.jsonl"))
@@ -94,28 +95,79 @@ def test_agents_learn_a_game_faster_from_what_was_meta_trained_on_it(tmp_path: P
 
 
 def test_no_module_is_imported_that_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     (tmp_path / "canary_games.py").write_text("open('canary', 'w')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     games = ["--task.kind", "gymnasium", "--task.games", '["canary_games:A-v0"]']
     for command in ("train", "learn", "plan"):
-        line = one_line([command, *games], capsys)
+        line = refused(command, *games)
         assert "canary_games" in line
         assert "--trust_imports" in line
     (tmp_path / "trusting.yaml").write_text("trust_imports: true\n")
-    line = one_line(["train", "--config", "trusting.yaml", *games], capsys)
+    line = refused("train", "--config", "trusting.yaml", *games)
     assert "trust_imports: no such option" in line
     assert "canary_games" not in sys.modules
     assert not (tmp_path / "canary").exists()
-    line = one_line(["learn", *games, TRUST, *LOCAL], capsys)
+    line = refused("learn", *games, TRUST, *LOCALLY)
     assert "cannot be made (NameNotFound" in line
     assert (tmp_path / "canary").exists()
 
 
 def test_a_run_of_somebody_elses_is_not_resumed_unless_it_is_trusted(
-    calm: Path, capsys: pytest.CaptureFixture[str]
+    calm: Path, refused: Refused
 ) -> None:
-    for argv in (["resume", str(calm)], ["fork", str(calm), "--at", "1"]):
-        assert MODULE in one_line(argv, capsys)
+    assert MODULE in refused("resume", calm)
+    assert MODULE in refused("fork", calm, "--at", 1)
+
+
+# -- modes and difficulties -----------------------------------------------------------------------
+
+WITH_MODE = "freeway@mode=4,difficulty=1"
+OPTIONS = ["--task.games", '["freeway@difficulty=1,mode=4", "pong@mode=1"]']
+OPTIONS += ["--task.num_envs", "2", "--task.agent_steps", "40", "--runtime.kind", "local"]
+OPTIONS += ["--task.atari.max_frames", "64"]
+FINETUNE = ["--meta.method", "pretraining", "--meta.updates_per_round", "3"]
+FINETUNE += ["--meta.batch_size", "2"]
+
+
+def test_agents_and_metrics_have_the_modes_in_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(["learn", *OPTIONS, "--run_dir", str(run)]) == 0
+    agents = sorted(path.name for path in (run / "agents").iterdir())
+    assert agents == [f"000_{WITH_MODE}.safetensors", "001_pong@mode=1.safetensors"]
+    rows = read_rows(run / "metrics.jsonl")
+    assert any(f"return/{WITH_MODE}/mean" in row for row in rows)
+    assert {*pq.read_table(run / "curves/000000.parquet")["game"].to_pylist()} == {
+        WITH_MODE,
+        "pong@mode=1",
+    }
+    tags = {tag for row in tensorboard_file.rows(run / "tensorboard", "at") for tag in row}
+    assert "return/freeway_mode_4_difficulty_1/mean" in tags
+    lines = [line for line in capsys.readouterr().out.splitlines() if "agent steps" in line]
+    starts = {line.index(" agent steps") for line in lines if ".safetensors" in line}
+    assert len(starts) == 1, lines  # one column
+
+
+def test_agents_of_modes_are_carried_over_to_the_same_bits(tmp_path: Path) -> None:
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    train = ["train", *OPTIONS, *FINETUNE, "--tracking.tensorboard", "false"]
+    assert main([*train, "--meta.meta_steps", "3", "--run_dir", str(straight)]) == 0
+    assert main([*train, "--meta.meta_steps", "1", "--run_dir", str(stopped)]) == 0
+    assert (stopped / f"carried_over/000000/{WITH_MODE}.safetensors").exists()
+    assert main(["resume", str(stopped), "--meta.meta_steps", "3"]) == 0
+    assert initializations(straight) == initializations(stopped)
+
+
+def test_two_spellings_define_the_same_run(tmp_path: Path) -> None:
+    runs = []
+    for number, games in enumerate(('["freeway@mode=0"]', '["Freeway"]')):
+        options = [*OPTIONS, "--task.games", games, "--task.agent_steps", "10"]
+        options += ["--tracking.tensorboard", "false"]
+        assert main(["learn", *options, "--run_dir", str(tmp_path / str(number))]) == 0
+        runs.append(RunFolder(tmp_path / str(number)))
+    assert runs[0].read_config()["fingerprint"] == runs[1].read_config()["fingerprint"]
+    assert runs[0].agent(0, "freeway").read_bytes() == runs[1].agent(0, "freeway").read_bytes()

@@ -64,15 +64,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     for name, argv in commands.items():
         assert main([*argv, "--run_dir", str(folder / name)]) == 0
-    evaluate = [
-        "evaluate",
-        "--init",
-        str(folder / "energy"),
-        "--games",
-        '["catch"]',
-        "--seeds",
-        "1",
-    ]
+    evaluate = ["evaluate", "--init", str(folder / "energy"), "--games", "catch", "--seeds", "1"]
     local = ["--runtime.kind", "local", "--tracking.wandb", "offline"]
     assert main([*evaluate, *local, "--out", str(folder / "evaluated")]) == 0
     fork = ["fork", str(folder / "energy"), "--at", "1", "--run_dir", str(folder / "fork")]

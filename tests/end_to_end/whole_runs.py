@@ -1,4 +1,4 @@
-"""Whole runs through the command line: their initializations, stops, and one-line errors."""
+"""Whole runs through the command line: their initializations and stops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leap_rl.cli import EXIT_INTERRUPTED, EXIT_USAGE, main
+from leap_rl.cli import EXIT_INTERRUPTED, main
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.messages import Complete
 from leap_rl.training.runtime.local import LocalClient
@@ -24,15 +24,6 @@ def initializations(run: Path) -> list[str]:
     return [
         folder.read_checkpoint(number)[1]["sha256"][INITIALIZATION] for number in range(latest + 1)
     ]
-
-
-def one_line(argv: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the only line on stderr of a command that is refused."""
-    capsys.readouterr()
-    assert main(argv) == EXIT_USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("leap-rl: ")
-    return line
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 from wandb.sdk.lib.config_util import save_config_file_from_dict
 
 from leap_rl.cli import main
-from leap_rl.core.parsing import config_parser, parse
 from leap_rl.runs.config import TrainConfig
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import parsed
 from tests.tracking import wandb_file
 from tests.tracking.wandb_server import serve
 
@@ -53,7 +53,7 @@ def test_the_agents_command_is_one_of_ours(meta_lr: float, monkeypatch: pytest.M
     monkeypatch.chdir(ROOT)
     env, program, command, *rest = words_of(meta_lr)
     assert (env, program, command) == ("/usr/bin/env", "leap-rl", "train")
-    config = parse(config_parser(TrainConfig, program="test"), TrainConfig, rest)
+    config = parsed(TrainConfig, *rest)
     assert config.meta.meta_lr == meta_lr
     assert config.run_dir is None  # so that each run makes a folder of its own
     assert config.tracking.wandb == "online"

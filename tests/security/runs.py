@@ -10,10 +10,9 @@ import pytest
 
 from leap_rl.cli import main
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import LOCALLY
 
-QUIET = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-QUIET += ["--tracking.console", "quiet"]
-BOWLS = ["--config", "debug", "--task.agent_steps", "20", *QUIET]
+BOWLS = ["--config", "debug", "--task.agent_steps", "20", *LOCALLY]
 META_STEPS = 3
 
 
@@ -39,13 +38,6 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith("leap-rl: ") for line in lines), lines
     return lines
-
-
-def contents(folder: Path) -> dict[str, bytes | None]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in sorted(folder.rglob("*"))
-    }
 
 
 def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:

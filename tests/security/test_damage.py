@@ -1,4 +1,4 @@
-"""Damaged files in a run's folder: the run ends with the same bits, or with one clear line."""
+"""Damaged files and foreign ones in a run's folder: the same bits, or one clear line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
 from leap_rl.storage.run_folder import RunFolder
-from tests.security.runs import META_STEPS, make
+from leap_rl.training.server.parameter_server import ParameterServer
+from tests.commands import Refused, contents
+from tests.security.runs import META_STEPS, make, one_line, rewrite_checkpoint
 
 
 def sums(run: Path) -> dict[str, str]:
@@ -94,26 +97,22 @@ def test_damage_is_mended_or_told(
 
 
 def test_damaged_rows_are_written_again_from_the_checkpoints(
-    run: Path, calm: dict[str, str], capsys: pytest.CaptureFixture[str]
+    run: Path, calm: dict[str, str], refused: Refused
 ) -> None:
     metrics = run / "metrics.jsonl"
     rows = metrics.read_bytes()
     metrics.write_bytes(rows[1:])
-    assert main(["resume", str(run)]) == 2
-    assert "metrics.jsonl, line 1: not a JSON object" in capsys.readouterr().err
+    assert "metrics.jsonl, line 1: not a JSON object" in refused("resume", run)
     metrics.unlink()
     assert main(["resume", str(run)]) == 0
     assert metrics.read_bytes().startswith(rows)
     assert sums(run) == calm
 
 
-def test_a_run_with_no_whole_checkpoint_is_one_line(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_no_whole_checkpoint_is_one_line(run: Path, refused: Refused) -> None:
     for path in run.glob("checkpoints/*/state.json"):
         path.unlink()
-    assert main(["resume", str(run)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("resume", run)
     assert "000002/state.json: cannot be read" in line
     assert "no other checkpoint is whole" in line
 
@@ -158,3 +157,60 @@ def test_a_disk_that_is_full_at_any_write_costs_nothing_that_was_written(
         assert main(["resume", str(run)]) == 0, full_at
         assert sums(run) == calm, full_at
     assert outcomes == {2, EXIT_FAILED}
+
+
+# -- a folder that another run has taken ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["the lock is removed", "another run takes its place"])
+def test_a_run_whose_folder_is_not_its_own_any_more_stops(
+    how: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(run, tmp_path / "other")
+    before = contents(tmp_path / "other")
+    stream, lost = ParameterServer.stream, []
+
+    def lose(self: ParameterServer, message: Any) -> object:
+        if not lost:
+            lost.append(True)
+            if how == "the lock is removed":
+                (run / ".lock").unlink()
+            else:
+                shutil.rmtree(run)
+                shutil.copytree(tmp_path / "other", run)
+        return stream(self, message)
+
+    monkeypatch.setattr(ParameterServer, "stream", lose)
+    assert main(["resume", str(run), "--runtime.stream_every_s", "1e-6"]) == 1
+    line = one_line(capsys)
+    assert f"{run / '.lock'}: was " in line
+    assert "while a run went on there; another command may work there now" in line
+    assert RunFolder(run).latest() == META_STEPS - 1
+    if how == "another run takes its place":
+        assert contents(run) == before
+
+
+def test_a_checkpoint_of_another_run_is_not_taken(
+    run: Path, tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A driver left it that continued in a folder which had become another run's."""
+    rewrite_checkpoint(run, {"fingerprint": "0" * 64}, to=5)
+    checkpoint = run / "checkpoints" / "000005"
+    new = ["--run_dir", tmp_path / "new"]
+    few = ["--agent_steps", "20", "--seeds", "1", "--games", '["pong"]']
+    for words in (
+        ["fork", run, "--at", 5, *new],
+        ["evaluate", "--init", run, *few, *new],
+        ["evaluate", "--init", f"{run}@5", *few, *new],
+        ["evaluate", "--init", checkpoint, *few, *new],
+    ):
+        says = f"leap-rl: {checkpoint}: belongs to another run than config.yaml"
+        assert refused(*words) == says
+    assert not (tmp_path / "new").exists()
+    assert main(["watch", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert said == f"{run}: is damaged: it has 5 meta-steps, of {META_STEPS} that were to be made\n"

@@ -1,4 +1,4 @@
-"""Files that are not what their names say run no code, and get one clear line."""
+"""Files and configs that lie run no code, fill no memory, and get one clear line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.storage.checksummed_file import encode_arrays
+from leap_rl.cli import EXIT_FAILED, EXIT_USAGE, main
+from leap_rl.storage.checksummed_file import decode_arrays, encode_arrays
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import LOCALLY, Refused
 from tests.security.runs import META_STEPS, make, one_line, rewrite_checkpoint
 
 pytestmark = pytest.mark.usefixtures("without_plots")
@@ -134,16 +136,14 @@ def test_initializations_that_lie_are_one_line(
 
 
 def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
-    run: Path, canary: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, canary: Path, refused: Refused
 ) -> None:
-    from leap_rl.storage.checksummed_file import decode_arrays
-
     path = RunFolder(run).slots(2) / "001.snapshot"
     arrays, header = decode_arrays(path.read_bytes())
     attack = np.frombuffer(pickled(canary), dtype=np.uint8)
     path.write_bytes(encode_arrays({**arrays, "snapshot": attack}, header))
-    assert main(["resume", str(run)]) == 1
-    assert "the task's snapshot cannot be resumed from" in one_line(capsys)
+    line = refused("resume", run, status=EXIT_FAILED)
+    assert "the task's snapshot cannot be resumed from" in line
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,88 @@ def test_a_pickle_in_a_checksummed_snapshot_is_one_line(
     ids=str,
 )
 def test_a_state_that_lies_consistently_is_one_line(
-    state: dict[str, object], run: Path, capsys: pytest.CaptureFixture[str]
+    state: dict[str, object], run: Path, refused: Refused
 ) -> None:
     rewrite_checkpoint(run, state)
     for number in (0, 1):
         shutil.rmtree(RunFolder(run).checkpoint(number))
-    assert main(["resume", str(run)]) == EXIT_USAGE
-    assert "checkpoints/000002" in one_line(capsys)
+    assert "checkpoints/000002" in refused("resume", run)
+
+
+# -- configs --------------------------------------------------------------------------------------
+
+TAG = "!!python/object/apply:builtins.open ['{canary}', 'w']"
+BOMB = "".join(f"b{i}: &b{i} [{', '.join([f'*b{i - 1}'] * 10) if i else 'x'}]\n" for i in range(12))
+DEEP = "seed: " + "[" * 50_000 + "]" * 50_000
+
+HOSTILE = {
+    "tag": ("seed: {tag}\n", "could not determine a constructor"),
+    "tag in a list": ("task:\n  games: [{tag}]\n", "could not determine a constructor"),
+    "class": ("task:\n  class_path: canary_module.Task\n", "names options, never classes"),
+    "bomb": ("{bomb}", "refers to an anchor"),
+    "bomb in an option": ("{bomb}task:\n  games: *b11\n", "refers to an anchor"),
+    "bomb in a text": ("task:\n  games: |\n    [&a [x], *a]\n", "refers to an anchor"),
+    "deep": ("{deep}", "nested more than"),
+    "long": ("seed: 1 #{long}\n", "characters"),
+    "module": ("task:\n  games: [canary_module:Breakout-v5]\n", "no game or pool is named"),
+    "module after a slash": ("task:\n  games: [ALE/canary_module:Pong-v5]\n", "no game or pool"),
+    "way out": ("task:\n  games: [../../pong]\n", "no game or pool is named"),
+}
+
+
+@pytest.fixture
+def module(tmp_path: Path, canary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that can be imported, and creates the canary when it is."""
+    path = tmp_path / "modules" / "canary_module.py"
+    path.parent.mkdir()
+    path.write_text(f"open({str(canary)!r}, 'w')\n")
+    monkeypatch.syspath_prepend(str(path.parent))
+    return path
+
+
+def hostile(text: str, canary: Path) -> str:
+    parts = {"{tag}": TAG.format(canary=canary), "{bomb}": BOMB, "{deep}": DEEP}
+    for name, part in {**parts, "{long}": "x" * 2**21}.items():
+        text = text.replace(name, part)
+    return text
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_config_is_one_line(
+    name: str, tmp_path: Path, canary: Path, refused: Refused
+) -> None:
+    text, says = HOSTILE[name]
+    config = tmp_path / "config.yaml"
+    config.write_text(hostile(text, canary))
+    started = time.monotonic()
+    line = refused("train", *LOCALLY, "--config", config, "--run_dir", tmp_path / "new")
+    assert time.monotonic() - started < 10
+    assert says in line
+    assert len(line) < 2000
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_run_of_a_hostile_config_is_one_line(
+    name: str, run: Path, canary: Path, refused: Refused
+) -> None:
+    folder = RunFolder(run)
+    before = sorted(path for path in run.rglob("*"))
+    own = folder.config_path.read_text()
+    stored = folder.read_config()
+    text, _ = HOSTILE[name]
+    if "games" in text and "b11" not in text:
+        stored["task"]["kind"] = "atari"
+        stored["task"]["games"] = ["canary_module:Breakout-v5"]
+        folder.write_config(stored)  # its sum is right
+    else:
+        # The sum of a bomb is that of what it stands for, which nobody should work out.
+        folder.config_path.write_text(own + hostile(text, canary))
+    started = time.monotonic()
+    line = refused("resume", run)
+    assert time.monotonic() - started < 10
+    assert "config.yaml: " in line
+    assert len(line) < 2000
+    assert sorted(path for path in run.rglob("*")) == before

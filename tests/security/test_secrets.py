@@ -17,7 +17,8 @@ from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.core.machine import descendants
 from leap_rl.core.urls import redacted
 from leap_rl.storage.run_folder import RunFolder
-from tests.security.runs import BOWLS, contents, files_below, make
+from tests.commands import contents
+from tests.security.runs import BOWLS, files_below, make
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 

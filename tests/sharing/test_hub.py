@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 import torch
@@ -16,22 +15,20 @@ from safetensors.torch import load_file
 
 import leap_rl
 from leap_rl import pretrained
-from leap_rl.cli import EXIT_USAGE, main
-from leap_rl.core.parsing import config_parser, options_given, parse
+from leap_rl.cli import main
+from leap_rl.core.parsing import options_given
 from leap_rl.runs.config import EvaluateConfig, LearnConfig, TrainConfig
 from leap_rl.runs.creation import create_run, resolve
 from leap_rl.runs.evaluation import configure, create_evaluation
 from leap_rl.runs.initializations import find_initialization
 from leap_rl.sharing.card import CARD, FILES, ONNX, OPTIONS
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from tests.commands import LOCALLY, Refused, parsed
 from tests.sharing.hub_server import TOKEN, HubServer, serve
 
 MINE = pretrained.locate("minatar-leap")
-LOCALLY = ["--runtime.kind", "local", "--tracking.tensorboard", "false"]
-LOCALLY += ["--tracking.console", "quiet"]
 CATCH = ["--task.kind", "catch", "--task.games", "catch", "--task.num_envs", "4"]
 CATCH += ["--task.agent_steps", "80"]
-C = TypeVar("C", TrainConfig, LearnConfig)
 
 
 def forget_the_library() -> None:
@@ -59,28 +56,18 @@ def _logged_in(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.requests.clear()
 
 
-def parsed(config: type[C], words: list[str]) -> C:
-    return resolve(parse(config_parser(config, program="test"), config, words))
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two runs that have not begun: each has its random start, version 0."""
     at = tmp_path_factory.mktemp("runs")
     for seed in ("0", "1"):
-        create_run(parsed(TrainConfig, [*CATCH, "--seed", seed, "--run_dir", str(at / seed)]))
+        words = [*CATCH, "--seed", seed, "--run_dir", at / seed]
+        create_run(resolve(parsed(TrainConfig, *words)))
     return [at / "0", at / "1"]
 
 
 def file_of(run: Path) -> Path:
     return run / "checkpoints/000000" / INITIALIZATION
-
-
-def line_of(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr."""
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("leap-rl: ")
-    return line
 
 
 def test_a_run_is_pushed_and_loads_to_the_same_bits(
@@ -153,11 +140,14 @@ def test_a_run_names_the_commit_that_it_started_from(
     def words(name: str, init: str) -> list[str]:
         return [*CATCH, *LOCALLY, "--init", init, "--run_dir", str(tmp_path / name)]
 
-    create_run(parsed(LearnConfig, words("learn", "hf://me/start")))
-    create_run(parsed(LearnConfig, words("again", str(file_of(runs[0])))))
+    def create(name: str, init: str) -> None:
+        create_run(resolve(parsed(LearnConfig, *words(name, init))))
+
+    create("learn", "hf://me/start")
+    create("again", str(file_of(runs[0])))
     folder = tmp_path / "folder"
     assert main(["export", f"{runs[0]}@0", "--out", str(folder)]) == 0
-    create_run(parsed(LearnConfig, words("exported", str(folder))))
+    create("exported", str(folder))
     train = ["train", *words("train", "hf://me/start"), "--meta.batch_size", "1"]
     train[train.index("--init")] = "--meta.init"
     assert main([*train, "--meta.meta_steps", "1"]) == 0
@@ -182,9 +172,7 @@ def test_a_run_names_the_commit_that_it_started_from(
     assert hub.requests == []
 
 
-def test_an_exported_folder_goes_as_it_is(
-    hub: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exported_folder_goes_as_it_is(hub: HubServer, tmp_path: Path, refused: Refused) -> None:
     for name in FILES:
         (tmp_path / name).write_bytes((MINE / name).read_bytes())
     (tmp_path / ONNX).write_bytes(b"network")
@@ -192,17 +180,15 @@ def test_an_exported_folder_goes_as_it_is(
     assert main(["push", str(tmp_path), "me/folder"]) == 0
     assert hub.files("me/folder").keys() == {*FILES, ONNX, ".gitattributes"}
     assert all(hub.files("me/folder")[name] == (MINE / name).read_bytes() for name in FILES)
-    capsys.readouterr()
-    with_verdicts = ["push", str(tmp_path), "me/folder", "--evaluation", str(tmp_path)]
-    assert main(with_verdicts) == EXIT_USAGE
-    assert "has its card already" in line_of(capsys)
+    line = refused("push", tmp_path, "me/folder", "--evaluation", tmp_path)
+    assert "has its card already" in line
     (tmp_path / INITIALIZATION).write_bytes(b"other")
-    assert main(["push", str(tmp_path), "me/damaged"]) == EXIT_USAGE
-    assert "is not the file that its card was written for" in line_of(capsys)
+    line = refused("push", tmp_path, "me/damaged")
+    assert "is not the file that its card was written for" in line
     assert "me/damaged" not in hub.repositories
 
 
-def test_damage_is_noticed(hub: HubServer, tmp_path: Path) -> None:
+def test_damage_is_noticed(hub: HubServer, tmp_path: Path, refused: Refused) -> None:
     assert main(["push", str(MINE), "me/changed"]) == 0
     good = hub.files("me/changed")
     other = (pretrained.locate("breakout-leap") / INITIALIZATION).read_bytes()
@@ -211,7 +197,7 @@ def test_damage_is_noticed(hub: HubServer, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="is not the file that its card was written for"):
             load("hf://me/changed")
     learn = ["learn", *CATCH, *LOCALLY, "--init", "hf://me/changed"]
-    assert main([*learn, "--run_dir", str(tmp_path / "none")]) == EXIT_USAGE
+    refused(*learn, "--run_dir", tmp_path / "none")
     assert not (tmp_path / "none").exists()
     hub.repositories["me/changed"].commit({CARD: good[CARD], INITIALIZATION: good[INITIALIZATION]})
     with pytest.raises(ValueError, match=f"me/changed lacks {OPTIONS}, so it is none"):
@@ -240,19 +226,17 @@ def test_what_cannot_be_downloaded_is_said(
     token: str | None,
     said: str,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
 ) -> None:
     if "me/hidden" not in hub.repositories:
         assert main(["push", str(MINE), "me/hidden", "--private"]) == 0
     monkeypatch.delenv("HF_TOKEN") if token is None else monkeypatch.setenv("HF_TOKEN", token)
-    capsys.readouterr()
     for words, option in [
         (["evaluate", "--init", name], "init"),
         (["learn", *CATCH, *LOCALLY, "--init", name], "init"),
         (["train", *CATCH, *LOCALLY, "--meta.init", name], "meta.init"),
     ]:
-        assert main(words) == EXIT_USAGE
-        line = line_of(capsys)
+        line = refused(*words)
         assert line.startswith(f"leap-rl: {option} = {name}: ")
         assert said in line
     for load in (pretrained.load, leap_rl.load_encoder):
@@ -277,15 +261,13 @@ def test_what_cannot_be_pushed_is_said(
     token: str | None,
     said: str,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
 ) -> None:
     if "me/public" not in hub.repositories:
         assert main(["push", str(MINE), "me/public"]) == 0
     before = {name: dict(one.refs) for name, one in hub.repositories.items()}
     monkeypatch.delenv("HF_TOKEN") if token is None else monkeypatch.setenv("HF_TOKEN", token)
-    capsys.readouterr()
-    assert main(["push", str(MINE), *words]) == EXIT_USAGE
-    line = line_of(capsys)
+    line = refused("push", MINE, *words)
     assert said in line
     assert "secret" not in line
     assert "wrong" not in line
@@ -293,19 +275,18 @@ def test_what_cannot_be_pushed_is_said(
 
 
 def test_who_is_not_reached_or_not_installed_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
+    commands = (["push", MINE, "me/mine"], ["evaluate", "--init", "hf://me/unseen"])
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     forget_the_library()
     try:
-        for words in (["push", str(MINE), "me/mine"], ["evaluate", "--init", "hf://me/unseen"]):
-            assert main(words) == EXIT_USAGE
-            assert "http://127.0.0.1:9 cannot be reached: " in line_of(capsys)
+        for words in commands:
+            assert "http://127.0.0.1:9 cannot be reached: " in refused(*words)
         forget_the_library()
         monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-        for words in (["push", str(MINE), "me/mine"], ["evaluate", "--init", "hf://me/unseen"]):
-            assert main(words) == EXIT_USAGE
-            assert "huggingface_hub is not installed" in (line := line_of(capsys))
+        for words in commands:
+            assert "huggingface_hub is not installed" in (line := refused(*words))
             assert "pip install 'leap-rl[hub]'" in line
     finally:
         monkeypatch.undo()

@@ -17,19 +17,7 @@ from leap_rl.learners.task import EpisodeEnd, Observe, Progress, TaskSpec, TaskS
 from leap_rl.meta.gradient_path import Point
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.messages import (
-    Assignment,
-    Claim,
-    Complete,
-    Counted,
-    Episodes,
-    FloatVector,
-    Stream,
-    TaskProgress,
-    TaskRecord,
-    Ticket,
-    Work,
-)
+from leap_rl.training import messages
 from leap_rl.training.rounds.plan import (
     ClosedRound,
     DroppedSlot,
@@ -72,7 +60,7 @@ class FakePlan:
     closed: list[tuple[int, list[FilledSlot]]] = field(default_factory=list)
     dropped: list[DroppedSlot] = field(default_factory=list)
 
-    def theta0(self, start_index: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> messages.FloatVector:
         return np.full(SIZE, self.opened, dtype=np.float32)
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -123,38 +111,40 @@ def make_server(
     return ParameterServer(rounds=rounds, on_divergence=on_divergence)
 
 
-def newest_sum(server: ParameterServer, slot: int) -> tuple[int, FloatVector | None]:
+def newest_sum(server: ParameterServer, slot: int) -> tuple[int, messages.FloatVector | None]:
     """A slot's number of segments and its newest sum in the open round."""
     found = server.rounds.open_round.slots[slot]
     return found.n, found.contribution
 
 
-def claim(trainer: str = "a", number: int = 1, incarnation: int = 1) -> Claim:
-    return Claim(trainer=trainer, incarnation=incarnation, number=number)
+def claim(trainer: str = "a", number: int = 1, incarnation: int = 1) -> messages.Claim:
+    return messages.Claim(trainer=trainer, incarnation=incarnation, number=number)
 
 
-def contribution(slot: int, n: int) -> FloatVector:
+def contribution(slot: int, n: int) -> messages.FloatVector:
     """A sum that says which slot it belongs to and how many segments it holds."""
     return np.full(SIZE, 1000 * slot + n, dtype=np.float32)
 
 
-def stream(ticket: Ticket, n: int, values: FloatVector | None = None) -> Stream:
-    return Stream(
+def stream(
+    ticket: messages.Ticket, n: int, values: messages.FloatVector | None = None
+) -> messages.Stream:
+    return messages.Stream(
         ticket=ticket,
         n=n,
         contribution=contribution(ticket.slot, n) if values is None else values,
-        progress=TaskProgress(agent_steps=n, agent_steps_per_s=1.0),
+        progress=messages.TaskProgress(agent_steps=n, agent_steps_per_s=1.0),
     )
 
 
-def with_snapshot(ticket: Ticket, n: int, fill: int | None = None) -> Stream:
+def with_snapshot(ticket: messages.Ticket, n: int, fill: int | None = None) -> messages.Stream:
     """A stream with a snapshot that says how many segments are behind it."""
     snapshot = np.full(7, n if fill is None else fill, dtype=np.uint8)
     return replace(stream(ticket, n), snapshot=snapshot)
 
 
-def episodes(count: int = 1) -> Episodes:
-    return Episodes(
+def episodes(count: int = 1) -> messages.Episodes:
+    return messages.Episodes(
         agent_steps=np.arange(1, count + 1, dtype=np.int64),
         returns=np.full(count, 2.5),
         lengths=np.full(count, 7, dtype=np.int64),
@@ -162,13 +152,16 @@ def episodes(count: int = 1) -> Episodes:
 
 
 def complete(
-    ticket: Ticket, next_claim: Claim, n: int = 10, values: FloatVector | None = None
-) -> Complete:
-    return Complete(
+    ticket: messages.Ticket,
+    next_claim: messages.Claim,
+    n: int = 10,
+    values: messages.FloatVector | None = None,
+) -> messages.Complete:
+    return messages.Complete(
         ticket=ticket,
         n=n,
         contribution=contribution(ticket.slot, n) if values is None else values,
-        record=TaskRecord(
+        record=messages.TaskRecord(
             trainer=next_claim.trainer,
             processor="test",
             updates=n,
@@ -184,12 +177,12 @@ def complete(
     )
 
 
-def assigned(work: object) -> Assignment:
-    assert isinstance(work, Assignment), work
+def assigned(work: object) -> messages.Assignment:
+    assert isinstance(work, messages.Assignment), work
     return work
 
 
-def fill_round(server: ParameterServer) -> Work:
+def fill_round(server: ParameterServer) -> messages.Work:
     """Fill the open round by one trainer; returns the work that its last answer brought."""
     opened = server.status().round
     number = 1 + 10 * opened
@@ -197,7 +190,7 @@ def fill_round(server: ParameterServer) -> Work:
     while server.status().round == opened:
         number += 1
         answer = server.complete(complete(assigned(work).ticket, claim("filler", number=number)))
-        assert isinstance(answer, Counted)
+        assert isinstance(answer, messages.Counted)
         work = answer.next
     return work
 

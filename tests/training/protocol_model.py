@@ -23,31 +23,15 @@ import numpy as np
 from leap_rl.learners.task import TaskSpec
 from leap_rl.storage import durable_files, safe_open
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.messages import (
-    Abandon,
-    Assignment,
-    Bytes,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Episodes,
-    Finished,
-    FloatVector,
-    Stream,
-    TaskProgress,
-    TaskRecord,
-    Ticket,
-    Work,
-)
+from leap_rl.training import messages
 from leap_rl.training.rounds.plan import ClosedRound, FilledRound, FilledSlot, LoggedRow
 from tests.training.fakes import SIZE
 
 ROUNDS = 5
 BATCH = 2
 
-Message = Claim | Stream | Complete
-Answer = Work | Continue | Counted | Abandon
+Message = messages.Claim | messages.Stream | messages.Complete
+Answer = messages.Work | messages.Continue | messages.Counted | messages.Abandon
 
 
 # -- what is computed -----------------------------------------------------------------------------
@@ -58,27 +42,27 @@ def segments(round_number: int, slot: int) -> int:
     return 2 + (round_number + slot) % 3
 
 
-def total(round_number: int, slot: int, n: int) -> FloatVector:
+def total(round_number: int, slot: int, n: int) -> messages.FloatVector:
     """The sum of a task's first n segments: no two are alike, and their sum knows its order."""
     seed = 1 + n + 10 * slot + 100 * round_number
     return np.sin(seed * np.arange(1, SIZE + 1)).astype(np.float32)
 
 
-def snapshot(round_number: int, slot: int, n: int) -> Bytes:
+def snapshot(round_number: int, slot: int, n: int) -> messages.Bytes:
     return np.frombuffer(f"{round_number} {slot} {n}".encode(), dtype=np.uint8)
 
 
-def episodes(round_number: int, slot: int) -> Episodes:
+def episodes(round_number: int, slot: int) -> messages.Episodes:
     count = 1 + slot
-    return Episodes(
+    return messages.Episodes(
         agent_steps=np.arange(1, count + 1, dtype=np.int64) + 10 * round_number,
         returns=np.arange(count) + 0.5 * slot,
         lengths=np.full(count, 7 + round_number, dtype=np.int64),
     )
 
 
-def record(trainer: str, round_number: int, slot: int) -> TaskRecord:
-    return TaskRecord(
+def record(trainer: str, round_number: int, slot: int) -> messages.TaskRecord:
+    return messages.TaskRecord(
         trainer=trainer,
         processor="test",
         updates=segments(round_number, slot),
@@ -92,7 +76,9 @@ class Averaging:
     saves_agents = False
     rounds = ROUNDS
 
-    def __init__(self, theta: FloatVector, velocity: FloatVector, episodes: int) -> None:
+    def __init__(
+        self, theta: messages.FloatVector, velocity: messages.FloatVector, episodes: int
+    ) -> None:
         self._theta = theta
         self._velocity = velocity
         self._episodes = episodes
@@ -115,7 +101,7 @@ class Averaging:
     def state(self) -> dict[str, int]:
         return {"episodes": self._episodes}
 
-    def theta0(self, start_index: int = 0) -> FloatVector:
+    def theta0(self, start_index: int = 0) -> messages.FloatVector:
         return self._theta
 
     def open(self, round_number: int) -> list[TaskSpec]:
@@ -139,7 +125,7 @@ class Averaging:
 class RoundResult:
     """What an undisturbed run's round starts from and leaves."""
 
-    theta0: FloatVector
+    theta0: messages.FloatVector
     specs: list[TaskSpec]
     files: dict[str, bytes]
     state: dict[str, int]
@@ -204,10 +190,10 @@ class Life:
     name: str
     incarnation: int
     number: int = 0
-    work: Assignment | None = None
+    work: messages.Assignment | None = None
     n: int = 0
     """Segments that its task has done."""
-    unanswered: Claim | Complete | None = None
+    unanswered: messages.Claim | messages.Complete | None = None
     """What it sends again until it hears an answer."""
     over: bool = False
 
@@ -227,11 +213,11 @@ class Life:
             self.unanswered = self._complete(ticket)
             return self.unanswered
         self.n = min(self.n + updates, segments(ticket.round, ticket.slot))
-        return Stream(
+        return messages.Stream(
             ticket=ticket,
             n=self.n,
             contribution=total(ticket.round, ticket.slot, self.n),
-            progress=TaskProgress(agent_steps=self.n, agent_steps_per_s=1.0),
+            progress=messages.TaskProgress(agent_steps=self.n, agent_steps_per_s=1.0),
             snapshot=snapshot(ticket.round, ticket.slot, self.n) if snapshots and self.n else None,
         )
 
@@ -239,26 +225,26 @@ class Life:
         """Obey an answer, if it is still waited for."""
         if self.over:
             return
-        if isinstance(message, Stream):
+        if isinstance(message, messages.Stream):
             held = self.work is not None and self.work.ticket == message.ticket
-            if held and self.unanswered is None and isinstance(answer, Abandon):
+            if held and self.unanswered is None and isinstance(answer, messages.Abandon):
                 self.work = None
             return
         if message is not self.unanswered:
             return
         self.unanswered, self.work = None, None
-        work = answer.next if isinstance(answer, Counted) else answer
-        if isinstance(work, Assignment):
+        work = answer.next if isinstance(answer, messages.Counted) else answer
+        if isinstance(work, messages.Assignment):
             self.work, self.n = work, work.durable_n
-        elif isinstance(work, Finished):
+        elif isinstance(work, messages.Finished):
             self.over = True
 
-    def _next_claim(self) -> Claim:
+    def _next_claim(self) -> messages.Claim:
         self.number += 1
-        return Claim(trainer=self.name, incarnation=self.incarnation, number=self.number)
+        return messages.Claim(trainer=self.name, incarnation=self.incarnation, number=self.number)
 
-    def _complete(self, ticket: Ticket) -> Complete:
-        return Complete(
+    def _complete(self, ticket: messages.Ticket) -> messages.Complete:
+        return messages.Complete(
             ticket=ticket,
             n=self.n,
             contribution=total(ticket.round, ticket.slot, self.n),

@@ -14,19 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from leap_rl.storage.run_folder import RunFolder
-from leap_rl.training.messages import (
-    Abandon,
-    Assignment,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Finished,
-    Stream,
-    Ticket,
-    Wait,
-    Work,
-)
+from leap_rl.training import messages
 from leap_rl.training.rounds.plan import FilledSlot
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.rounds import LeasePolicy, Rounds
@@ -74,10 +62,10 @@ class Watched:
         # started, the newest that did since the server did, and what it answered since.
         self.newest: dict[str, tuple[int, int]] = {}
         self.known: dict[str, tuple[int, int]] = {}
-        self.answered: dict[tuple[str, int, int], Ticket] = {}
+        self.answered: dict[tuple[str, int, int], messages.Ticket] = {}
         # Claims that a server may have handed a slot to before it died, or its disk failed.
         self.unanswered: set[tuple[str, int, int]] = set()
-        self.streamed: set[Ticket] = set()
+        self.streamed: set[messages.Ticket] = set()
         # Of slots: the newest attempt seen, to which claim each was handed out, the attempt that
         # was answered Counted, and whether this server did.
         self.attempts: dict[Key, int] = {}
@@ -170,16 +158,16 @@ class Watched:
         return message
 
     def deliver(self, life: Life, message: Message, *, heard: bool) -> None:
-        if isinstance(message, Claim):
+        if isinstance(message, messages.Claim):
             answer: Answer | None = self._claim(message)
-        elif isinstance(message, Stream):
+        elif isinstance(message, messages.Stream):
             answer = self._stream(message)
         else:
             answer = self._complete(message)
         if heard and answer is not None:
             life.hear(message, answer)
 
-    def _claim(self, message: Claim) -> Work | None:
+    def _claim(self, message: messages.Claim) -> messages.Work | None:
         before, newest = self.running(), self._note_claim(message)
         work = self._call(lambda: self.server.claim(message))
         if work is None:
@@ -188,7 +176,7 @@ class Watched:
             self._check_work(message, work, before, newest)
         return work
 
-    def _stream(self, message: Stream) -> Continue | Abandon | None:
+    def _stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon | None:
         before, contents = self.running(), self._contents()
         key = (message.ticket.round, message.ticket.slot)
         owns = key in before and before[key][1] == message.ticket.attempt
@@ -203,8 +191,8 @@ class Watched:
         if answer is None:
             return None
         assert self.running() == before
-        assert isinstance(answer, Continue) == owns, (message.ticket, before, answer)
-        if isinstance(answer, Continue):
+        assert isinstance(answer, messages.Continue) == owns, (message.ticket, before, answer)
+        if isinstance(answer, messages.Continue):
             low, high = self.between[key]
             self.between[key] = (max(low, message.n), high)
             stored = self._files(key).read_snapshot(restarts=0)
@@ -216,7 +204,7 @@ class Watched:
             assert self._contents() == contents
         return answer
 
-    def _complete(self, message: Complete) -> Counted | Abandon | None:
+    def _complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon | None:
         before, newest = self.running(), self._note_claim(message.claim)
         contents, ticket = self._contents(), message.ticket
         key = (ticket.round, ticket.slot)
@@ -228,7 +216,7 @@ class Watched:
         if answer is None:
             self._note_unanswered(message.claim)
             return None
-        if isinstance(answer, Abandon):
+        if isinstance(answer, messages.Abandon):
             assert not owns, (ticket, before)
             assert not (counts and remembered), ticket
             assert self.running() == before
@@ -243,17 +231,17 @@ class Watched:
         self._check_work(message.claim, answer.next, before, newest)
         return answer
 
-    def _note_claim(self, message: Claim) -> tuple[int, int]:
+    def _note_claim(self, message: messages.Claim) -> tuple[int, int]:
         """Note a claim that may arrive; returns the newest one of its trainer before it."""
         newest = self.newest.get(message.trainer, (0, 0))
         self.newest[message.trainer] = max(newest, (message.incarnation, message.number))
         return newest
 
-    def _note_unanswered(self, message: Claim) -> None:
+    def _note_unanswered(self, message: messages.Claim) -> None:
         self.unanswered.add((message.trainer, message.incarnation, message.number))
 
     def _check_work(
-        self, message: Claim, work: Work, before: Running, newest: tuple[int, int]
+        self, message: messages.Claim, work: messages.Work, before: Running, newest: tuple[int, int]
     ) -> None:
         name, number = message.trainer, (message.incarnation, message.number)
         status, after = self.server.status(), self.running()
@@ -265,12 +253,14 @@ class Watched:
             # A server whose disk was full knows the newer life whose claim it could not answer.
             failed = [life for trainer, life, _ in self.unanswered if trainer == name]
             if number[0] == known[0] and max(failed, default=0) > number[0]:
-                assert isinstance(work, Wait | Finished)
+                assert isinstance(work, messages.Wait | messages.Finished)
             else:
-                assert isinstance(work, Wait if number[0] == known[0] else Finished)
+                assert isinstance(
+                    work, messages.Wait if number[0] == known[0] else messages.Finished
+                )
             return
         self.known[name] = number
-        if isinstance(work, Assignment):
+        if isinstance(work, messages.Assignment):
             ticket = self.answered.setdefault((name, *number), work.ticket)
             assert work.ticket == ticket, "the same claim gets the same answer"
             attempt, who = (ticket.round, ticket.slot, ticket.attempt), (name, *number)
@@ -279,7 +269,7 @@ class Watched:
                 self._check_assignment((name, *number), work, after)
             return
         handed = self.answered.get((name, *number))
-        if isinstance(work, Finished):
+        if isinstance(work, messages.Finished):
             assert status.finished or number[0] < newest[0]
         elif handed is not None:  # its trainer has it, or comes back with its next number
             lost = after.get((handed.round, handed.slot)) != (name, handed.attempt)
@@ -297,7 +287,7 @@ class Watched:
             assert after, "nobody works, so nobody will"
 
     def _check_assignment(
-        self, who: tuple[str, int, int], work: Assignment, after: Running
+        self, who: tuple[str, int, int], work: messages.Assignment, after: Running
     ) -> None:
         key, attempt = (work.ticket.round, work.ticket.slot), work.ticket.attempt
         assert after[key] == (who[0], attempt)
@@ -386,7 +376,7 @@ class Watched:
             for key, (_, attempt) in running.items()
             if (*key, attempt) in self.handed
             for ticket in [
-                Ticket(fingerprint=FINGERPRINT, round=key[0], slot=key[1], attempt=attempt)
+                messages.Ticket(fingerprint=FINGERPRINT, round=key[0], slot=key[1], attempt=attempt)
             ]
         }
         if not trainers_live:

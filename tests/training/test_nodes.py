@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.differences import differences
-from leap_rl.cli import EXIT_FAILED, main
+from leap_rl.cli import EXIT_FAILED
 from leap_rl.storage.checksummed_file import ChecksumError, decode_arrays
 from leap_rl.storage.run_folder import RunFolder
+from tests.commands import undisturbed
 from tests.training.hosts import PORT, Host, hosts, why_not
 
 BOWLS = ["--config", "debug", "--task.agent_steps", "40000"]
@@ -99,14 +100,6 @@ def drive(tmp_path: Path) -> Iterator[Callable[..., Drive]]:
         one.stop()
 
 
-def calm(tmp_path: Path, *options: str) -> RunFolder:
-    """The same run, undisturbed."""
-    folder = RunFolder(tmp_path / "calm")
-    argv = ["train", *options, "--run_dir", str(folder.path), "--runtime.kind", "local"]
-    assert main(argv) == 0
-    return folder
-
-
 def seconds_of_work(host: Host) -> float:
     """The processor time that a host's trainers have used."""
     total = 0
@@ -139,7 +132,7 @@ def test_a_host_that_is_cut_off_and_comes_back_and_one_that_dies_change_no_bit(
 ) -> None:
     # One trainer more than a round has slots: a slot that is free finds somebody at once.
     options = [*BOWLS, "--meta.batch_size", "2", "--meta.meta_steps", "6"]
-    expected = calm(tmp_path, *options)
+    expected = undisturbed(tmp_path / "calm", *options)
     with hosts(3) as (head, *workers):
         for host in (head, *workers):
             host.start_ray("--num-cpus=1")
@@ -183,7 +176,7 @@ def test_trainers_join_and_leave_with_their_hosts(
     tmp_path: Path, drive: Callable[..., Drive]
 ) -> None:
     options = [*BOWLS, "--meta.batch_size", "3", "--meta.meta_steps", "4"]
-    expected = calm(tmp_path, *options)
+    expected = undisturbed(tmp_path / "calm", *options)
     with hosts(3) as (head, leaves, joins):
         for host in (head, leaves):
             host.start_ray("--num-cpus=1")

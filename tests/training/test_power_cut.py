@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from leap_rl.core.parsing import config_parser, parse
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.creation import create_run
 from leap_rl.runs.header import read_run
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.messages import Assignment, Continue, Counted
 from leap_rl.training.server.parameter_server import ParameterServer
+from tests.commands import parsed
 from tests.training.fakes import (
     FINGERPRINT,
     FakePlan,
@@ -38,7 +38,6 @@ from tests.training.fakes import (
 
 CALLS = ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir")
 SLOTS = 2
-DEBUG = Path(__file__).parents[2] / "configs/debug.yaml"
 
 
 class Disk:
@@ -234,11 +233,8 @@ def test_a_folder_that_is_a_run_has_a_whole_checkpoint(
             assert folder.fall_back(read_run(folder).header.fingerprint) is None
 
     disk = Disk(make_root(tmp_path), check)
-    config = parse(
-        config_parser(TrainConfig, program="train"),
-        TrainConfig,
-        ["--config", str(DEBUG), "--run_dir", str(disk.root / "runs" / "new")],
-    )
+    new = disk.root / "runs" / "new"
+    config = parsed(TrainConfig, "--config", "debug", "--run_dir", new)
     disk.patch(monkeypatch)
     create_run(config)
     disk.cut()

@@ -149,14 +149,8 @@ def test_a_run_that_is_stopped_gives_the_bits_of_the_loop(tmp_path: Path) -> Non
     """Two of three games a round: server, trainers, folder and all."""
     path, quiet = tmp_path / "run", ["--tracking.console", "quiet", "--tracking.tensorboard"]
     options = [
-        *[
-            "--meta.method",
-            "pretraining",
-            "--meta.updates_per_round",
-            "2",
-            "--meta.batch_size",
-            "2",
-        ],
+        *["--meta.method", "pretraining", "--meta.updates_per_round", "2"],
+        *["--meta.batch_size", "2"],
         *["--task.kind", "quadratic", "--task.games", '["bowl_0", "bowl_1", "bowl_2"]'],
         *["--task.num_envs", "2", "--task.unroll_length", "1", "--agent.lr", str(LR)],
         *["--runtime.kind", "local", "--run_dir", str(path), *quiet, "false"],

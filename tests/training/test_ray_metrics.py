@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import time
 import urllib.request
 from collections import defaultdict
@@ -22,8 +21,9 @@ from leap_rl.core.errors import RunFailedError
 from leap_rl.tracking.prometheus import SERIES
 from leap_rl.tracking.status import RunStatus, TaskStatus
 from leap_rl.training.server.rounds import Counters
+from tests.commands import Process, wait_until
 from tests.training.fakes import ray_module
-from tests.training.test_runtime_ray import children, listening, start, trainers, wait_until
+from tests.training.test_runtime_ray import children, listening, train, trainers
 
 RUN = ["--task.kind", "catch", "--task.games", '["catch", "catch_up"]', "--task.num_envs", "4"]
 RUN += ["--task.agent_steps", "400", "--meta.meta_steps", "1000", "--meta.batch_size", "2"]
@@ -41,12 +41,10 @@ def port() -> int:
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[subprocess.Popen[str]]:
+def run(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     """A run whose page is never more than a second or two behind."""
     monkeypatch.setenv("RAY_metrics_report_interval_ms", "1000")
-    process = start(*RUN, "--runtime.metrics_port", str(port), cwd=tmp_path)
+    process = train(*RUN, "--runtime.metrics_port", str(port), cwd=tmp_path)
     yield process
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
@@ -92,7 +90,7 @@ def test_a_page_that_fails_is_reported_once_and_left(
 
 
 @pytest.mark.slow
-def test_the_page_of_a_run_has_every_name_there_is(run: subprocess.Popen[str], port: int) -> None:
+def test_the_page_of_a_run_has_every_name_there_is(run: Process, port: int) -> None:
     names = {f"ray_{series.name}" for series in SERIES}
     page: dict[str, Metric] = {}
 
@@ -128,7 +126,7 @@ def test_the_page_of_a_run_has_every_name_there_is(run: subprocess.Popen[str], p
 
 
 @pytest.mark.chaos
-def test_the_counts_of_the_dead_stay_on_the_page(run: subprocess.Popen[str], port: int) -> None:
+def test_the_counts_of_the_dead_stay_on_the_page(run: Process, port: int) -> None:
     page: dict[str, Metric] = {}
 
     def shows(condition: Callable[[], bool]) -> Callable[[], bool]:

@@ -1,4 +1,4 @@
-"""The Ray runtime beyond its bits: what it exposes, and what it does when processes die."""
+"""The Ray runtime beyond its bits: what it exposes, what it does when processes die, its memory."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.harness.faults import visits_of, write_plan
 from leap_rl.cli import EXIT_FAILED, EXIT_TERMINATED, main
 from leap_rl.core import determinism
 from leap_rl.core.machine import descendants
@@ -23,19 +24,16 @@ from leap_rl.learners import hardware
 from leap_rl.storage.checksummed_file import decode_arrays
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.live import LIVE, read_live
+from leap_rl.training.faults import PLAN_VARIABLE, FaultInjector, FaultPoint
+from tests.commands import Process, start, undisturbed, wait_until
 
 BOWLS = ["--config", "debug", "--meta.meta_steps", "1"]
 
 
-def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "leap_rl", "train", *argv, "--run_dir", "run"],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(cwd)},  # too long for Ray's sockets, as on many clusters
-    )
+def train(*argv: str, cwd: Path) -> Process:
+    # A TMPDIR that is too long for Ray's sockets, as on many clusters.
+    environment = {**os.environ, "TMPDIR": str(cwd)}
+    return start("train", *argv, "--run_dir", "run", cwd=cwd, env=environment)
 
 
 def children(pid: int) -> dict[int, str]:
@@ -67,15 +65,7 @@ def listening(pids: set[int]) -> set[str]:
     return addresses
 
 
-def wait_until(condition: object, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():  # type: ignore[operator]
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def trainers(process: subprocess.Popen[str]) -> list[int]:
+def trainers(process: Process) -> list[int]:
     return [pid for pid, line in children(process.pid).items() if "ray::TrainerActor" in line]
 
 
@@ -94,10 +84,9 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
 ) -> None:
     # Long enough that a trainer's imports take no longer than the other's first three tasks.
     options = [*BOWLS, "--task.agent_steps", "24000"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
 
-    process = start(*options, "--runtime.trainers", "2", cwd=tmp_path)
+    process = train(*options, "--runtime.trainers", "2", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     wait_until(lambda: len(trainers(process)) == 2, process)
     victim = trainers(process)[0]
@@ -127,11 +116,10 @@ def test_a_killed_trainer_changes_no_bit_and_nothing_listens_beyond_loopback(
 @pytest.mark.chaos
 def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None:
     options = [*BOWLS, "--meta.meta_steps", "2", "--task.agent_steps", "24000"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
 
     seldom = ["--runtime.trainers", "2", "--runtime.snapshot_every_s", "0.5"]
-    process = start(*options, *seldom, "--runtime.stream_every_s", "0.2", cwd=tmp_path)
+    process = train(*options, *seldom, "--runtime.stream_every_s", "0.2", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
 
     def server() -> list[int]:
@@ -155,12 +143,11 @@ def test_the_servers_death_costs_the_open_messages_alone(tmp_path: Path) -> None
 @pytest.mark.chaos
 def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
     options = [*BOWLS, "--task.agent_steps", "240000", "--meta.batch_size", "1"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
     (whole,) = calm.read_state(1)["slots"]
 
     often = ["--runtime.snapshot_every_s", "0.5", "--runtime.stream_every_s", "0.2"]
-    process = start(*options, *often, "--runtime.trainers", "1", cwd=tmp_path)
+    process = train(*options, *often, "--runtime.trainers", "1", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     snapshot = folder.slot(0, 0).with_suffix(".snapshot")
     for _ in range(2):
@@ -184,11 +171,10 @@ def test_another_trainer_resumes_from_the_snapshot(tmp_path: Path) -> None:
 def test_sigterm_costs_no_work(tmp_path: Path) -> None:
     """To a trainer, as where a machine is taken away, and to the driver."""
     options = [*BOWLS, "--task.agent_steps", "400000", "--meta.batch_size", "1"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    calm = undisturbed(tmp_path / "calm", *options)
 
     never = ["--runtime.snapshot_every_s", "1000", "--runtime.stream_every_s", "0.1"]
-    process = start(*options, *never, "--runtime.trainers", "1", cwd=tmp_path)
+    process = train(*options, *never, "--runtime.trainers", "1", cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
     snapshot = folder.slot(0, 0).with_suffix(".snapshot")
 
@@ -226,7 +212,7 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     started = time.monotonic()
-    process = start(*BOWLS, "--runtime.address", address, cwd=tmp_path)
+    process = train(*BOWLS, "--runtime.address", address, cwd=tmp_path)
     _, err = process.communicate()
     assert process.returncode == EXIT_FAILED, err
     assert err.splitlines()[-1].startswith(
@@ -239,12 +225,11 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.chaos
 def test_a_killed_environment_process_costs_its_trainer_alone(tmp_path: Path) -> None:
     options = ["--task.games", '["pong"]', "--task.num_envs", "2", "--task.agent_steps", "5000"]
-    options = [*options, "--meta.meta_steps", "1", "--meta.batch_size", "1"]
-    options = [*options, "--task.atari.preset", "paper", "--tracking.console", "plain"]
-    calm = RunFolder(tmp_path / "calm")
-    assert main(["train", *options, "--run_dir", str(calm.path), "--runtime.kind", "local"]) == 0
+    options += ["--meta.meta_steps", "1", "--meta.batch_size", "1"]
+    options += ["--task.atari.preset", "paper", "--tracking.console", "plain"]
+    calm = undisturbed(tmp_path / "calm", *options)
 
-    process = start(
+    process = train(
         *options, "--runtime.trainers", "1", "--runtime.env_processes", "2", cwd=tmp_path
     )
 
@@ -275,3 +260,90 @@ def test_a_trainer_whose_machine_cannot_compute_the_run_does_not_join(
     assert status == EXIT_FAILED
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.match(r"leap-rl: trainer-\d cannot join: agent.precision = bfloat16: .*float32", last)
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+MIB = 2**20
+ROLES = ("ray::ServerActor", "ray::TrainerActor")
+
+
+def resident_bytes(driver: int) -> dict[str, int]:
+    """The resident memory of driver, server and each trainer, and the object store's."""
+    found = {"driver": own_bytes(driver)}
+    for pid in descendants(driver):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+            for role in ROLES:
+                if role in line:
+                    found[f"{role} {pid}"] = own_bytes(pid)
+            if "raylet/raylet " in line:
+                found["object store"] = stored_bytes(pid)
+        except OSError:
+            continue
+    return found
+
+
+def own_bytes(pid: int) -> int:
+    """A process's resident memory without what it maps of the object store."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    kinds = re.findall(r"^Rss(?:Anon|File):\s+(\d+) kB$", status, re.MULTILINE)
+    assert len(kinds) == 2
+    return 1024 * sum(map(int, kinds))
+
+
+def stored_bytes(raylet: int) -> int:
+    """What the object store's files, deleted since they were mapped, take of memory."""
+    files = {}
+    for descriptor in Path(f"/proc/{raylet}/fd").iterdir():
+        if "plasma" in os.readlink(descriptor) and "deleted" in os.readlink(descriptor):
+            status = os.stat(descriptor)
+            files[status.st_ino] = 512 * status.st_blocks
+    assert files
+    return sum(files.values())
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_meta_steps_and_streams_leave_nothing_behind(tmp_path: Path) -> None:
+    counting = FaultInjector(str(tmp_path / "fault_points"), {})
+    write_plan(counting, tmp_path / "plan.json")
+    words = [sys.executable, "-m", "leap_rl", "train", "--config", "debug"]
+    words += ["--meta.meta_steps", "52", "--task.agent_steps", "2400", "--runtime.trainers", "2"]
+    words += ["--runtime.stream_every_s", "0.004", "--runtime.snapshot_every_s", "0.1"]
+    log = tmp_path / "log"
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [*words, "--run_dir", "run", "--tracking.console", "plain"],
+            cwd=tmp_path,
+            # Ray makes its workers nice, which starve where others are at work too.
+            env={
+                **os.environ,
+                PLAN_VARIABLE: str(tmp_path / "plan.json"),
+                "RAY_worker_niceness": "0",
+            },
+            stdout=output,
+            stderr=output,
+        )
+    measured: dict[int, dict[str, int]] = {}
+    folder = RunFolder(tmp_path / "run")
+    try:
+        for meta_step in (10, 50):
+            while not folder.exists() or (folder.latest() or 0) < meta_step:
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.02)
+            measured[meta_step] = resident_bytes(process.pid)
+        assert process.wait(timeout=200) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    visits = visits_of(counting)
+    streams = visits[FaultPoint.SERVER_STREAMING]
+    assert streams >= 2000, visits
+    assert visits[FaultPoint.SERVER_SNAPSHOTTING] >= 50
+    early, late = measured[10], measured[50]
+    assert len(early) == 5, early  # driver, server, two trainers, store
+    grown = {name: (late[name] - early[name]) / MIB for name in early}
+    print(f"\n{streams} streams; grown by MiB: {grown}; at first {early}")
+    assert sum(grown.values()) < 16, grown
+    assert max(grown.values()) < 16, grown

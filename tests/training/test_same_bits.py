@@ -6,9 +6,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,7 +17,6 @@ import yaml
 from safetensors.numpy import load_file
 
 from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, main
-from leap_rl.core.parsing import config_parser, parse
 from leap_rl.core.seeding import Purpose, derive_seed
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
@@ -32,6 +28,8 @@ from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
 from leap_rl.training.runtime.ray.environment import LOCAL, make_ray_runtime
 from leap_rl.training.server.parameter_server import ParameterServer
 from leap_rl.training.server.slots import SlotFiles
+from tests.commands import parsed, start, wait_until
+from tests.commands import undisturbed as undisturbed_run
 from tests.end_to_end.whole_runs import initializations
 
 BOWLS = ["--config", "debug", "--task.agent_steps", "400"]
@@ -48,10 +46,6 @@ ATARI = [
 CONFIGS = {"bowls": BOWLS, "long bowls": LONG_BOWLS, "atari": ATARI}
 for method in ("reptile", "fomaml", "pretraining"):  # test_finetune.py has the last one's loop
     CONFIGS[method] = [*BOWLS[:2], "--meta.method", method, "--meta.meta_steps", "2"]
-
-
-def read_config(argv: list[str]) -> TrainConfig:
-    return parse(config_parser(TrainConfig, program="test"), TrainConfig, argv)
 
 
 def ten_line_loop(config: TrainConfig) -> torch.Tensor:
@@ -81,22 +75,6 @@ def ten_line_loop(config: TrainConfig) -> torch.Tensor:
     return theta
 
 
-def leap_rl(*argv: str | Path, cwd: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "leap_rl", *map(str, argv)],
-        cwd=cwd,
-        start_new_session=True,  # a Ctrl-C in a terminal reaches the whole process group
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def finish(process: subprocess.Popen[bytes], *, status: int = 0) -> str:
-    output, _ = process.communicate(timeout=170)
-    assert process.returncode == status, output.decode()
-    return output.decode()
-
-
 Undisturbed = tuple[list[str], Path]
 """The options of a config, and its run on the local runtime."""
 
@@ -108,9 +86,7 @@ def local_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Undis
     @cache
     def run(name: str) -> Undisturbed:
         folder = tmp_path_factory.mktemp(name) / "local"
-        words = [*CONFIGS[name], "--run_dir", str(folder), "--runtime.kind", "local"]
-        assert main(["train", *words]) == 0
-        return CONFIGS[name], folder
+        return CONFIGS[name], undisturbed_run(folder, *CONFIGS[name]).path
 
     return run
 
@@ -125,7 +101,7 @@ def undisturbed(
 @pytest.mark.parametrize("undisturbed", ["bowls", "atari", "reptile", "fomaml"], indirect=True)
 def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
     options, run = undisturbed
-    config = read_config(options)
+    config = parsed(TrainConfig, *options)
     named = load_file(RunFolder(run).checkpoint(config.meta.meta_steps) / INITIALIZATION)
     layout = make_learner(task=config.task, agent=config.agent).shared_layout()
     packed = layout.pack({name: torch.from_numpy(array) for name, array in named.items()})
@@ -137,30 +113,24 @@ def test_the_run_equals_a_ten_line_loop(undisturbed: Undisturbed) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("undisturbed", "runtime"),
-    [
-        ("long bowls", "ray"),
-        ("long bowls", "local"),
-        ("atari", "ray"),
-        ("atari", "local"),
-    ],
+    [(name, runtime) for name in ("long bowls", "atari") for runtime in ("ray", "local")],
     indirect=["undisturbed"],
 )
 def test_ctrl_c_and_resume_give_the_same_bits(
     undisturbed: Undisturbed, runtime: str, tmp_path: Path
 ) -> None:
     options, run = undisturbed
-    process = leap_rl(
+    process = start(
         *["train", *options, "--run_dir", "run", "--runtime.kind", runtime], cwd=tmp_path
     )
     folder = RunFolder(tmp_path / "run")
     # From here on it is in meta-step 1, the second one, with all of its slots still to be filled.
-    while not folder.slot(1, 0).with_suffix(".lease").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+    wait_until(folder.slot(1, 0).with_suffix(".lease").exists, process)
     os.killpg(process.pid, signal.SIGINT)
-    output = finish(process, status=EXIT_INTERRUPTED)
-    assert "resume run" in output
-    assert "Traceback" not in output
+    output, errors = process.communicate(timeout=170)
+    assert process.returncode == EXIT_INTERRUPTED, output + errors
+    assert "resume run" in errors
+    assert "Traceback" not in output + errors
     assert folder.latest() == 1
 
     # Here and by fewer trainers; below it is the other way round.
@@ -222,7 +192,7 @@ def test_ray_gives_the_same_bits(
     options, run = undisturbed
     with_trainers = ["--run_dir", str(tmp_path / "run"), "--runtime.trainers", str(trainers)]
     assert main(["train", *options, *with_trainers]) == 0
-    folder, last = RunFolder(tmp_path / "run"), read_config(options).meta.meta_steps
+    folder, last = RunFolder(tmp_path / "run"), parsed(TrainConfig, *options).meta.meta_steps
     assert initializations(folder.path) == initializations(run)
     assert len(set(initializations(run))) == last + 1
     output = capsys.readouterr().out
@@ -288,5 +258,5 @@ def test_contributions_are_not_zero_and_all_differ(
         patch.setattr(SlotFiles, "write_result", keep)
         short = [*options, "--meta.meta_steps", "1", "--runtime.kind", "local"]
         assert main(["train", *short, "--run_dir", str(tmp_path / "run")]) == 0
-    assert len(set(kept)) == len(kept) == read_config(options).meta.batch_size
+    assert len(set(kept)) == len(kept) == parsed(TrainConfig, *options).meta.batch_size
     assert all(any(contribution) for contribution in kept)

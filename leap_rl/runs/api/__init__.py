@@ -4,8 +4,7 @@ Runs are computed in a process of their own, as the command line computes them. 
 same, and the caller's torch, signal handlers, plots and child processes stay as they are.
 """
 
-from leap_rl.runs.api.encoders import load_encoder
 from leap_rl.runs.api.evaluations import Evaluation, evaluate
-from leap_rl.runs.api.runs import Run, StopRun, learn, resume, train
+from leap_rl.runs.api.runs import Run, StopRun, learn, load_encoder, resume, train
 
 __all__ = ["Evaluation", "Run", "StopRun", "evaluate", "learn", "load_encoder", "resume", "train"]

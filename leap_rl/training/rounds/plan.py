@@ -2,7 +2,7 @@
 
 A round is a batch of slots served together. The server fills every slot exactly once; the plan
 says which tasks fill them, what they start from, and what closing the round does: average and step
-(``meta_training.py``), or make curves (``learning.py``, ``evaluation.py``).
+(``meta_training.py``), or make curves (``evaluation.py``).
 """
 
 from __future__ import annotations

@@ -10,20 +10,11 @@ from leap_rl.core.determinism import configure_torch
 from leap_rl.core.errors import RunFailedError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.status import RunStatus
+from leap_rl.training import messages
 from leap_rl.training.interrupts import Interrupts
-from leap_rl.training.messages import (
-    Abandon,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Diverged,
-    Stream,
-    Work,
-)
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.server.parameter_server import ParameterServer
-from leap_rl.training.trainer.client import Due, StreamSchedule
+from leap_rl.training.trainer.trainer import Due, StreamSchedule
 
 
 class Runtime(Protocol):
@@ -48,7 +39,7 @@ class LocalClient:
     report: Callable[[RunStatus], None]
     interrupts: Interrupts
 
-    def claim(self, claim: Claim) -> Work:
+    def claim(self, claim: messages.Claim) -> messages.Work:
         work = self.server.claim(claim)
         self.schedule.start_task()
         self.report(self.server.status())
@@ -62,7 +53,7 @@ class LocalClient:
             self.interrupts.check()
         return Due.SNAPSHOT
 
-    def stream(self, message: Stream) -> Continue | Abandon:
+    def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:
         """Send a sum so far; a run that is to stop stops here, once its snapshot is on disk."""
         self.schedule.sent(snapshot=message.snapshot is not None)
         answer = self.server.stream(message)
@@ -72,13 +63,13 @@ class LocalClient:
         self.report(self.server.status())
         return answer
 
-    def complete(self, message: Complete) -> Counted | Abandon:
+    def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
         answer = self.server.complete(message)
         self.schedule.start_task()
         self.report(self.server.status())
         return answer
 
-    def diverged(self, message: Diverged) -> Abandon:
+    def diverged(self, message: messages.Diverged) -> messages.Abandon:
         return self.server.diverged(message)
 
 

@@ -19,21 +19,8 @@ from safetensors.numpy import save
 from leap_rl.core.choices import OnDivergence
 from leap_rl.core.errors import ProtocolError
 from leap_rl.tracking.status import RunStatus
+from leap_rl.training import messages
 from leap_rl.training.faults import FaultPoint
-from leap_rl.training.messages import (
-    Abandon,
-    Assignment,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Diverged,
-    Finished,
-    Stream,
-    Ticket,
-    Wait,
-    Work,
-)
 from leap_rl.training.server.rounds import Counters, OpenRound, Rounds, TrainerState
 from leap_rl.training.server.slots import Slot, SlotState
 
@@ -74,7 +61,7 @@ class ParameterServer:
 
     # -- claims -----------------------------------------------------------------------------------
 
-    def claim(self, claim: Claim) -> Work:
+    def claim(self, claim: messages.Claim) -> messages.Work:
         """Answer a trainer that asks for work; the same number gets the same work."""
         trainer = self.rounds.trainers.get(claim.trainer)
         if trainer is None or claim.incarnation > trainer.incarnation:
@@ -83,10 +70,10 @@ class ParameterServer:
             )
             self._open.release(claim.trainer, "its trainer was started from scratch")
         if claim.incarnation < trainer.incarnation:
-            return Finished()  # taken for dead, and replaced by a newer incarnation
+            return messages.Finished()  # taken for dead, and replaced by a newer incarnation
         if claim.number < trainer.number:
             self.counters.repeats_refused += 1
-            return Wait()  # overtaken on the way; nobody waits for this answer any more
+            return messages.Wait()  # overtaken on the way; nobody waits for this answer any more
         if claim.number == trainer.number and trainer.handed:
             self.counters.repeats_refused += 1
             held = self._open.held_by(claim.trainer)
@@ -94,32 +81,32 @@ class ParameterServer:
                 return self._assignment(held)  # the answer was lost
             # Late, as its trainer has streamed since; or the slot was lost before the answer
             # arrived, and the trainer comes back with its next number.
-            return Wait()
+            return messages.Wait()
         self._open.release(claim.trainer, "its trainer claimed again")
         trainer.number, trainer.handed = claim.number, False
         return self._next_work(claim, trainer)
 
-    def _next_work(self, claim: Claim, trainer: TrainerState) -> Work:
+    def _next_work(self, claim: messages.Claim, trainer: TrainerState) -> messages.Work:
         self.rounds.close_if_full()  # if an earlier call could not write the checkpoint
         if self.rounds.finished:
-            return Finished()
+            return messages.Finished()
         slot = next((slot for slot in self._open.slots if slot.state is SlotState.PENDING), None)
         if slot is None:
-            return Wait()
+            return messages.Wait()
         slot.hand_out(claim, self.rounds.session)
         self.rounds.on_fault_point(FaultPoint.SERVER_CLAIMING)
         trainer.handed = True
         self._open.let_run(slot, claim.trainer)
         return self._assignment(slot)
 
-    def _assignment(self, slot: Slot) -> Assignment:
+    def _assignment(self, slot: Slot) -> messages.Assignment:
         """Roll a slot back to its newest snapshot, and return the work from there."""
         snapshot = slot.roll_back()
         slot.counted_steps = 0 if snapshot is None else slot.durable_steps
         # A task that diverged starts from scratch, since its agent would diverge again.
         carries_over = snapshot is None and slot.restarts == 0
-        return Assignment(
-            ticket=Ticket(
+        return messages.Assignment(
+            ticket=messages.Ticket(
                 fingerprint=self.rounds.fingerprint,
                 round=slot.round,
                 slot=slot.index,
@@ -136,7 +123,7 @@ class ParameterServer:
 
     # -- streams ----------------------------------------------------------------------------------
 
-    def stream(self, message: Stream) -> Continue | Abandon:
+    def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:
         """Take in a running task's sum so far; a repeated or overtaken one changes nothing.
 
         Raises:
@@ -144,7 +131,7 @@ class ParameterServer:
             OSError: A snapshot could not be written.
         """
         slot = self._owned_slot(message.ticket)
-        if isinstance(slot, Abandon):
+        if isinstance(slot, messages.Abandon):
             return slot
         slot.heard = True
         self._open.renew(slot)
@@ -153,7 +140,7 @@ class ParameterServer:
             # restart or drop it.
             if self.on_divergence == "stop":
                 return self._diverged(slot, _not_finite(message.n), agent_steps=0)
-            return Continue(durable_n=slot.durable_n)
+            return messages.Continue(durable_n=slot.durable_n)
         if slot.contribution is not None and message.n <= slot.n:
             self.counters.repeats_refused += 1
         else:
@@ -168,7 +155,7 @@ class ParameterServer:
             self.counters.snapshots += 1
             self.rounds.on_fault_point(FaultPoint.SERVER_SNAPSHOTTING)
         self.rounds.on_fault_point(FaultPoint.SERVER_STREAMING)
-        return Continue(durable_n=slot.durable_n)
+        return messages.Continue(durable_n=slot.durable_n)
 
     def heartbeat(self, trainer: str, incarnation: int) -> None:
         """Renew the leases of a trainer that lives but has nothing to stream yet."""
@@ -178,7 +165,7 @@ class ParameterServer:
 
     # -- completion: here a contribution counts once ----------------------------------------------
 
-    def complete(self, message: Complete) -> Counted | Abandon:
+    def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
         """Take in a task's whole sum; answered only when it is on disk.
 
         Raises:
@@ -189,9 +176,9 @@ class ParameterServer:
         self._check_fingerprint(ticket)
         if self.rounds.has_counted(ticket):
             self.counters.repeats_refused += 1
-            return Counted(next=self.claim(message.claim))
+            return messages.Counted(next=self.claim(message.claim))
         slot = self._owned_slot(ticket)
-        if isinstance(slot, Abandon):
+        if isinstance(slot, messages.Abandon):
             return slot
         if not np.isfinite(message.contribution).all():
             reason = _not_finite(message.n)
@@ -211,18 +198,18 @@ class ParameterServer:
         self.counters.agent_steps += slot.new_steps(message.record.agent_steps)
         self.rounds.on_fault_point(FaultPoint.SERVER_COMPLETING)
         self.rounds.close_if_full()
-        return Counted(next=self.claim(message.claim))
+        return messages.Counted(next=self.claim(message.claim))
 
     # -- divergence -------------------------------------------------------------------------------
 
-    def diverged(self, message: Diverged) -> Abandon:
+    def diverged(self, message: messages.Diverged) -> messages.Abandon:
         """Decide on the slot of a task whose numbers are no longer finite."""
         slot = self._owned_slot(message.ticket)
-        if isinstance(slot, Abandon):
+        if isinstance(slot, messages.Abandon):
             return slot
         return self._diverged(slot, message.reason, agent_steps=message.agent_steps)
 
-    def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> Abandon:
+    def _diverged(self, slot: Slot, reason: str, *, agent_steps: int) -> messages.Abandon:
         what = f"{slot.name} {reason}"
         if self.on_divergence == "drop_task":
             slot.drop(reason, agent_steps)
@@ -238,7 +225,7 @@ class ParameterServer:
             _log.warning("%s; it starts again with task seed %d", what, slot.task_seed)
         else:
             self._open.failure = f"{what}, as with {MAX_RESTARTS} other seeds before"
-        return Abandon(reason=what)
+        return messages.Abandon(reason=what)
 
     # -- lost trainers and late ones, told by the driver ------------------------------------------
 
@@ -254,7 +241,7 @@ class ParameterServer:
 
     # -- the fence --------------------------------------------------------------------------------
 
-    def _owned_slot(self, ticket: Ticket) -> Slot | Abandon:
+    def _owned_slot(self, ticket: messages.Ticket) -> Slot | messages.Abandon:
         """Return the running slot that the ticket's attempt owns, or why there is none."""
         self._check_fingerprint(ticket)
         number = self._open.number
@@ -269,9 +256,9 @@ class ParameterServer:
                 f"this is attempt {ticket.attempt}"
             )
         self.counters.abandons += 1
-        return Abandon(reason=reason)
+        return messages.Abandon(reason=reason)
 
-    def _check_fingerprint(self, ticket: Ticket) -> None:
+    def _check_fingerprint(self, ticket: messages.Ticket) -> None:
         own = self.rounds.fingerprint
         if ticket.fingerprint != own:
             raise ProtocolError(

@@ -34,16 +34,7 @@ from leap_rl.storage.dataclass_from_json import dataclass_from_json
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.storage.safe_open import read_regular
-from leap_rl.training.messages import (
-    Bytes,
-    Claim,
-    CurvePoint,
-    Episodes,
-    FloatVector,
-    Stream,
-    TaskProgress,
-    TaskRecord,
-)
+from leap_rl.training import messages
 from leap_rl.training.rounds.plan import DroppedSlot, FilledSlot
 
 T = TypeVar("T")
@@ -86,9 +77,9 @@ class Slot:
     """Segments in ``contribution``."""
     durable_n: int = 0
     """Segments behind the snapshot on disk; 0 without one."""
-    contribution: FloatVector | None = None
+    contribution: messages.FloatVector | None = None
     """The newest sum of the newest attempt, [P]."""
-    progress: TaskProgress = field(default_factory=TaskProgress, repr=False)
+    progress: messages.TaskProgress = field(default_factory=messages.TaskProgress, repr=False)
     counted_steps: int | None = None
     """Agent steps of the task that are counted; None before this server has heard of it."""
     durable_steps: int | None = None
@@ -117,7 +108,7 @@ class Slot:
         self.counted_steps = agent_steps
         return max(0, agent_steps - before)
 
-    def hand_out(self, claim: Claim, session: str) -> None:
+    def hand_out(self, claim: messages.Claim, session: str) -> None:
         """Write the next attempt's lease: the claim's trainer, under a driver's session."""
         self.attempt += 1
         self.files.write_lease(
@@ -133,17 +124,17 @@ class Slot:
             )
         )
 
-    def roll_back(self) -> Bytes | None:
+    def roll_back(self) -> messages.Bytes | None:
         """Return to the newest snapshot, or to the task's start; returns the snapshot."""
         taken = self.files.read_snapshot(restarts=self.restarts)
-        self.progress = TaskProgress()
+        self.progress = messages.TaskProgress()
         if taken is None:
             self.n, self.durable_n, self.contribution = 0, 0, None
             return None
         self.n, self.durable_n, self.contribution = taken.n, taken.n, taken.contribution
         return taken.snapshot
 
-    def write_snapshot(self, message: Stream, snapshot: Bytes) -> None:
+    def write_snapshot(self, message: messages.Stream, snapshot: messages.Bytes) -> None:
         self.files.write_snapshot(
             SlotSnapshot(
                 restarts=self.restarts,
@@ -169,11 +160,11 @@ class Slot:
 
     def fill(
         self,
-        contribution: FloatVector,
-        record: TaskRecord,
-        episodes: Episodes,
+        contribution: messages.FloatVector,
+        record: messages.TaskRecord,
+        episodes: messages.Episodes,
         *,
-        carried_agent: Bytes | None = None,
+        carried_agent: messages.Bytes | None = None,
         cut_off: bool = False,
     ) -> None:
         """Complete it with a sum, [P]."""
@@ -208,13 +199,13 @@ class Slot:
         if self.contribution is None or self.n == 0:
             self.drop("had no sum when its round closed, after meta.close_after_s", agent_steps)
             return
-        record = TaskRecord(
+        record = messages.TaskRecord(
             trainer=self.owner or "",
             processor="",
             updates=self.n,
             agent_steps=agent_steps,
         )
-        episodes = Episodes(
+        episodes = messages.Episodes(
             agent_steps=np.empty(0, dtype=np.int64),
             returns=np.empty(0, dtype=np.float64),
             lengths=np.empty(0, dtype=np.int64),
@@ -231,7 +222,7 @@ class Slot:
         self.take(result)
 
     def _leave(self, state: SlotState) -> None:
-        self.state, self.owner, self.progress = state, None, TaskProgress()
+        self.state, self.owner, self.progress = state, None, messages.TaskProgress()
 
 
 # -- the files --------------------------------------------------------------------------------
@@ -264,8 +255,8 @@ class SlotSnapshot:
     restarts: int
     """How often the task had been started again."""
     n: int
-    contribution: FloatVector
-    snapshot: Bytes
+    contribution: messages.FloatVector
+    snapshot: messages.Bytes
 
 
 class SlotFiles:
@@ -325,7 +316,9 @@ class SlotFiles:
             dropped = {"attempt": attempt, "restarts": restarts, **header["dropped"]}
             return dataclass_from_json(DroppedSlot, {"spec": self._spec, **dropped})
         record = dict(header["record"])
-        record["curve"] = tuple(dataclass_from_json(CurvePoint, point) for point in record["curve"])
+        record["curve"] = tuple(
+            dataclass_from_json(messages.CurvePoint, point) for point in record["curve"]
+        )
         return FilledSlot(
             spec=self._spec,
             attempt=attempt,
@@ -333,8 +326,8 @@ class SlotFiles:
             cut_off=bool(header["cut_off"]),
             contribution=arrays.pop("contribution"),
             carried_agent=arrays.pop("agent", None),
-            record=dataclass_from_json(TaskRecord, record),
-            episodes=Episodes(**arrays),
+            record=dataclass_from_json(messages.TaskRecord, record),
+            episodes=messages.Episodes(**arrays),
         )
 
     def _write(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> None:

@@ -1,12 +1,15 @@
 """The trainer: trains one task at a time and streams its share of the meta-gradient.
 
-A plain class: a `ServerClient` carries its messages, in one process or between two.
+A plain class: a `ServerClient` carries its messages, in one process or between two, and a
+`StreamSchedule` says what it sends when.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,21 +18,8 @@ from leap_rl.core.determinism import processor_kind
 from leap_rl.core.errors import RunFailedError
 from leap_rl.learners.task import Task, TaskFactory, TaskSpec
 from leap_rl.meta.gradient_path import GradientPath, Method, NonFiniteError, Point
+from leap_rl.training import messages
 from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
-from leap_rl.training.messages import (
-    Abandon,
-    Assignment,
-    Claim,
-    Complete,
-    Counted,
-    Diverged,
-    Finished,
-    FloatVector,
-    Stream,
-    TaskRecord,
-    Work,
-)
-from leap_rl.training.trainer.client import Due, ServerClient
 from leap_rl.training.trainer.recorder import TaskRecorder
 from leap_rl.training.trainer.snapshot import (
     TRAIN_AGAIN,
@@ -38,6 +28,72 @@ from leap_rl.training.trainer.snapshot import (
     restore_snapshot,
     take_snapshot,
 )
+
+
+class Due(Enum):
+    """What a trainer is to send after an update."""
+
+    NOTHING = "nothing"
+    SUM = "sum"
+    """The sum so far."""
+    SNAPSHOT = "snapshot"
+    """The sum so far and the task's snapshot."""
+
+
+class ServerClient(Protocol):
+    """Carries a trainer's messages to the server and the answers back."""
+
+    def claim(self, claim: messages.Claim) -> messages.Work:
+        """Ask for work; may take a while where none is free."""
+
+    def due(self) -> Due:
+        """What is to be sent now; asked after every update, so cheap."""
+
+    def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon | None:
+        """Send a stream without waiting; returns the newest answer to one of this task, or none."""
+
+    def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
+        """Send the whole sum and wait until it counts."""
+
+    def diverged(self, message: messages.Diverged) -> messages.Abandon:
+        """Tell the server that the task's numbers are no longer finite."""
+
+
+@dataclass(kw_only=True)
+class StreamSchedule:
+    """Says what a trainer is to send next, and when."""
+
+    stream_every_s: float
+    """Seconds between two streams."""
+    snapshot_every_s: float
+    """Seconds between two snapshots, which go with a stream."""
+    restorable: bool = True
+    """Whether tasks can be restored from snapshots; otherwise none is due."""
+
+    def __post_init__(self) -> None:
+        self.start_task()
+
+    def start_task(self) -> None:
+        now = time.monotonic()
+        self._next_stream_s = now + self.stream_every_s
+        self._next_snapshot_s = now + self.snapshot_every_s
+
+    def due(self) -> Due:
+        now = time.monotonic()
+        if self.restorable and now >= self._next_snapshot_s:
+            return Due.SNAPSHOT
+        return Due.SUM if now >= self._next_stream_s else Due.NOTHING
+
+    def sent(self, *, snapshot: bool) -> None:
+        now = time.monotonic()
+        self._next_stream_s = now + self.stream_every_s
+        if snapshot:
+            self._next_snapshot_s = now + self.snapshot_every_s
+
+    def lost(self) -> None:
+        """Note that a stream may not have arrived: what it carried is due again."""
+        self._next_snapshot_s = time.monotonic()
+
 
 SENT = {Due.SUM: FaultPoint.TRAINER_STREAMING, Due.SNAPSHOT: FaultPoint.TRAINER_SNAPSHOTTING}
 
@@ -61,21 +117,23 @@ class Trainer:
     def run(self) -> None:
         self._idle_since_s = time.monotonic()
         work = self._claim()
-        while not isinstance(work, Finished):
-            if isinstance(work, Assignment):
+        while not isinstance(work, messages.Finished):
+            if isinstance(work, messages.Assignment):
                 answer = self._train(work, waiting_s=time.monotonic() - self._idle_since_s)
-                if isinstance(answer, Counted):
+                if isinstance(answer, messages.Counted):
                     self.on_fault_point(FaultPoint.TRAINER_COMPLETED)
                     work = answer.next
                     continue
                 self._idle_since_s = time.monotonic()
             work = self._claim()
 
-    def _claim(self) -> Work:
+    def _claim(self) -> messages.Work:
         self.on_fault_point(FaultPoint.TRAINER_CLAIMING)
         return self.server.claim(self._next_claim())
 
-    def _train(self, assignment: Assignment, *, waiting_s: float) -> Counted | Abandon:
+    def _train(
+        self, assignment: messages.Assignment, *, waiting_s: float
+    ) -> messages.Counted | messages.Abandon:
         self.on_fault_point(FaultPoint.TRAINER_CLAIMED)
         started_s = time.monotonic()
         # A copy: what a runtime hands over may be read-only memory that others share.
@@ -101,7 +159,7 @@ class Trainer:
                 due = self.server.due()
                 if due is not Due.NOTHING:
                     answer = self.server.stream(_stream(assignment, task, recorder, path, due))
-                    if isinstance(answer, Abandon):
+                    if isinstance(answer, messages.Abandon):
                         return answer
                     self.on_fault_point(SENT[due])
             # Before the end point: its batch is one that the agent never learns from.
@@ -113,7 +171,7 @@ class Trainer:
             return self.server.complete(replace(whole, carried_agent=carried))
         except NonFiniteError as error:
             return self.server.diverged(
-                Diverged(
+                messages.Diverged(
                     ticket=assignment.ticket,
                     agent_steps=recorder.agent_steps,
                     reason=f"went wrong at update {recorder.updates}: {error}",
@@ -122,20 +180,20 @@ class Trainer:
         finally:
             task.close()
 
-    def _next_claim(self) -> Claim:
+    def _next_claim(self) -> messages.Claim:
         self._claims += 1
-        return Claim(trainer=self.name, incarnation=self.incarnation, number=self._claims)
+        return messages.Claim(trainer=self.name, incarnation=self.incarnation, number=self._claims)
 
     def _complete(
         self,
-        assignment: Assignment,
+        assignment: messages.Assignment,
         task: Task,
         recorder: TaskRecorder,
         path: GradientPath,
         *,
         waiting_s: float,
-    ) -> Complete:
-        record = TaskRecord(
+    ) -> messages.Complete:
+        record = messages.TaskRecord(
             trainer=self.name,
             processor=processor_kind(),
             updates=recorder.updates,
@@ -147,7 +205,7 @@ class Trainer:
             waiting_s=waiting_s,
         )
         agent = task.named_parameters() if assignment.save_agent else {}
-        return Complete(
+        return messages.Complete(
             ticket=assignment.ticket,
             n=path.segments,
             contribution=_sum_so_far(path),
@@ -159,9 +217,13 @@ class Trainer:
 
 
 def _stream(
-    assignment: Assignment, task: Task, recorder: TaskRecorder, path: GradientPath, due: Due
-) -> Stream:
-    return Stream(
+    assignment: messages.Assignment,
+    task: Task,
+    recorder: TaskRecorder,
+    path: GradientPath,
+    due: Due,
+) -> messages.Stream:
+    return messages.Stream(
         ticket=assignment.ticket,
         n=path.segments,
         contribution=_sum_so_far(path),
@@ -186,6 +248,6 @@ def end_of_path(task: Task, *, batches: int) -> Point:
     return replace(end, loss=loss / batches, grad=grad / batches)
 
 
-def _sum_so_far(path: GradientPath) -> FloatVector:
-    contribution: FloatVector = path.gradient().cpu().numpy()
+def _sum_so_far(path: GradientPath) -> messages.FloatVector:
+    contribution: messages.FloatVector = path.gradient().cpu().numpy()
     return contribution

@@ -16,18 +16,7 @@ import ray
 from leap_rl.core.determinism import configure_torch
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.status import RunStatus
-from leap_rl.training.messages import (
-    Abandon,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Diverged,
-    Stream,
-    Ticket,
-    Wait,
-    Work,
-)
+from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.metrics import RunMetrics
 from leap_rl.training.server.parameter_server import ParameterServer
@@ -65,32 +54,32 @@ class ServerActor:
             self._made = self._run_spec.make_server(trainers_live=again)
         return self._made
 
-    async def claim(self, claim: Claim) -> Work:
+    async def claim(self, claim: messages.Claim) -> messages.Work:
         """Answer a claim: at once, or with Wait when it is time to ask again.
 
         A claim that waited gets no slot: its trainer may be dead by now, and a slot that loses many
         trainers stops the run.
         """
         work = self._server.claim(claim)
-        if isinstance(work, Wait):
+        if isinstance(work, messages.Wait):
             self._has_work.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._has_work.wait(), LONG_POLL_S)
         return work
 
-    async def stream(self, message: Stream) -> Continue | Abandon:
+    async def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:
         answer = self._server.stream(message)
         if message.snapshot is not None:
             self._note_snapshot(message.ticket)
         return answer
 
-    async def complete(self, message: Complete) -> Counted | Abandon:
+    async def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
         answer = self._server.complete(message)
         self._note_snapshot(message.ticket)
         self._wake()
         return answer
 
-    async def diverged(self, message: Diverged) -> Abandon:
+    async def diverged(self, message: messages.Diverged) -> messages.Abandon:
         answer = self._server.diverged(message)
         self._wake()
         return answer
@@ -119,7 +108,7 @@ class ServerActor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_snapshots.wait(), within_s)
 
-    def _note_snapshot(self, ticket: Ticket) -> None:
+    def _note_snapshot(self, ticket: messages.Ticket) -> None:
         self._no_snapshot_yet.discard((ticket.slot, ticket.attempt))
         if not self._no_snapshot_yet:
             self._all_snapshots.set()

@@ -12,20 +12,10 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from leap_rl.core.determinism import configure_torch
-from leap_rl.training.messages import (
-    Abandon,
-    Claim,
-    Complete,
-    Continue,
-    Counted,
-    Diverged,
-    Stream,
-    Ticket,
-    Work,
-)
+from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, ask
-from leap_rl.training.trainer.client import Due, StreamSchedule
+from leap_rl.training.trainer.trainer import Due, StreamSchedule
 
 LEAVE_WITHIN_S = 5.0
 """A trainer that gets SIGTERM and has no answer to its snapshot by then leaves without."""
@@ -37,7 +27,7 @@ HEARTBEATS_A_LEASE = 4
 class _Sent:
     """A stream on its way."""
 
-    ticket: Ticket
+    ticket: messages.Ticket
     has_snapshot: bool
     reference: Reference
     at_s: float
@@ -68,11 +58,11 @@ class RayClient:
         if self._updated_s is None:  # no task, or none that has begun
             raise SystemExit(1)
 
-    def claim(self, claim: Claim) -> Work:
+    def claim(self, claim: messages.Claim) -> messages.Work:
         self._updated_s = None
         if self._leave_s is not None:
             raise SystemExit(1)
-        work: Work = self._call(self.server.claim, claim)
+        work: messages.Work = self._call(self.server.claim, claim)
         self.schedule.start_task()
         return work
 
@@ -89,9 +79,9 @@ class RayClient:
         updated_s = self._updated_s
         return updated_s is None or time.monotonic() - updated_s < within_s
 
-    def stream(self, message: Stream) -> Continue | Abandon | None:
+    def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon | None:
         answer = self._last_answer(message.ticket)
-        if not isinstance(answer, Abandon):
+        if not isinstance(answer, messages.Abandon):
             has_snapshot = message.snapshot is not None
             reference = self.server.stream.remote(message)
             self._in_flight = _Sent(message.ticket, has_snapshot, reference, time.monotonic())
@@ -99,17 +89,17 @@ class RayClient:
             self.schedule.sent(snapshot=has_snapshot)
         return answer
 
-    def complete(self, message: Complete) -> Counted | Abandon:
+    def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
         self._updated_s = None
-        answer: Counted | Abandon = self._call(self.server.complete, message)
+        answer: messages.Counted | messages.Abandon = self._call(self.server.complete, message)
         if self._leave_s is not None:
             raise SystemExit(1)  # the next task is another trainer's
         self.schedule.start_task()
         return answer
 
-    def diverged(self, message: Diverged) -> Abandon:
+    def diverged(self, message: messages.Diverged) -> messages.Abandon:
         self._updated_s = None
-        answer: Abandon = self._call(self.server.diverged, message)
+        answer: messages.Abandon = self._call(self.server.diverged, message)
         return answer
 
     def _call(self, method: Any, message: object) -> Any:
@@ -128,12 +118,12 @@ class RayClient:
         late_s = time.monotonic() - ANSWER_TIMEOUT_S
         return sent is not None and sent.at_s > late_s and not sent.has_answer()
 
-    def _last_answer(self, ticket: Ticket) -> Continue | Abandon | None:
+    def _last_answer(self, ticket: messages.Ticket) -> messages.Continue | messages.Abandon | None:
         sent, self._in_flight = self._in_flight, None
         if sent is None or sent.ticket != ticket:
             return None
         try:
-            answer: Continue | Abandon = ray.get(sent.reference, timeout=0)
+            answer: messages.Continue | messages.Abandon = ray.get(sent.reference, timeout=0)
         except (GetTimeoutError, ActorUnavailableError):
             # The sum is in the next stream again; a snapshot is not.
             if sent.has_snapshot:
