@@ -31,8 +31,9 @@ class Player:
     """An agent that acts, with the very network that it learned with.
 
     Of `agent` the encoder, the precision and the device count. `parameters` are of a file in
-    RUN/agents: encoder.*, policy.* and value.*, by name; ValueError if of another network. With
-    `greedy` it takes the likeliest action; otherwise actions are drawn, from the seed.
+    RUN/agents: encoder.*, policy.* and value.*, by name. With `greedy` it takes the likeliest
+    action; otherwise actions are drawn, from the seed. ValueError: the parameters are of another
+    network or game, or not finite.
     """
 
     def __init__(
@@ -40,16 +41,28 @@ class Player:
         agent: AgentConfig,
         parameters: Mapping[str, Tensor],
         *,
-        observation_shape: tuple[int, int, int],
-        num_actions: int,
+        game: str,
+        settings: AtariSettings,
         seed: int,
         greedy: bool,
     ) -> None:
+        if "policy.bias" not in parameters:
+            raise ValueError("is no agent's file: it has no policy; take one of RUN/agents")
+        for name, tensor in parameters.items():
+            if not tensor.isfinite().all():
+                raise ValueError(f"{name}: holds NaN or infinity")
+        own_actions = len(parameters["policy.bias"])
+        num_actions = ACTION_COUNTS[split_name(game)[0]]
+        if own_actions != num_actions:
+            raise ValueError(
+                f"has {own_actions} actions, and {game} has {num_actions}: name the game that it "
+                "has learned, or a flavour of it"
+            )
         self._generator = torch.Generator().manual_seed(derive_seed(seed, Purpose.ACTIONS))
         self._greedy = greedy
         self._learner = A2CLearner(
             agent,
-            observation_shape=observation_shape,
+            observation_shape=settings.observation_shape,
             policies=Categorical(num_actions),
             head_generator=torch.Generator(),  # the heads are overwritten
             action_generator=self._generator,
@@ -135,17 +148,10 @@ def record_video(
 ) -> list[Frame]:
     """Let a trained agent play, and write a clip of every frame at the game's own pace.
 
-    Args:
-        agent_file: One of RUN/agents.
-        game: What it has learned, or a flavour of it.
-        out: An .mp4 or a .gif, see `write_clip`, as for `root`.
-        agent: See `Player`, as for `greedy`.
-        seed: Of the game (no-ops and sticky actions) and of the actions.
-        title: Goes above each frame.
-        scale: How often each row of a frame is repeated.
-        on_frame: Called with each frame.
-        episodes: How many to play; of several, each frame says which it is of.
-        max_agent_steps: Stop after so many, over all episodes.
+    The file is one of RUN/agents, the game what it has learned or a flavour of it; see `Player` for
+    `agent` and `greedy`, `write_clip` for `out` and `root`, `FrameRenderer` for `scale`. The seed
+    is that of the game (no-ops and sticky actions) and of the actions. The title goes above each
+    frame; of several episodes each frame says which it is of. `max_agent_steps` are over all.
 
     Returns:
         The last frame of each episode.
@@ -156,7 +162,8 @@ def record_video(
     """
     configure_torch()
     try:
-        player = _read_player(agent_file, game, agent, settings, seed=seed, greedy=greedy)
+        parameters = load_tensors(agent_file.read_bytes())
+        player = Player(agent, parameters, game=game, settings=settings, seed=seed, greedy=greedy)
     except ValueError as error:
         raise ValueError(f"{agent_file}: {error}") from None
     played = play(
@@ -183,29 +190,3 @@ def record_video(
     width, height, rate = renderer.width, renderer.height, frames_per_s(game)
     write_clip(out, frames(), width=width, height=height, frames_per_s=rate, root=root)
     return list(ends.values())
-
-
-def _read_player(
-    path: Path, game: str, agent: AgentConfig, settings: AtariSettings, *, seed: int, greedy: bool
-) -> Player:
-    num_actions = ACTION_COUNTS[split_name(game)[0]]
-    parameters = load_tensors(path.read_bytes())
-    if "policy.bias" not in parameters:
-        raise ValueError("is no agent's file: it has no policy; take one of RUN/agents")
-    for name, tensor in parameters.items():
-        if not tensor.isfinite().all():
-            raise ValueError(f"{name}: holds NaN or infinity")
-    own_actions = len(parameters["policy.bias"])
-    if own_actions != num_actions:
-        raise ValueError(
-            f"has {own_actions} actions, and {game} has {num_actions}: name the game that it "
-            "has learned, or a flavour of it"
-        )
-    return Player(
-        agent,
-        parameters,
-        observation_shape=settings.observation_shape,
-        num_actions=num_actions,
-        seed=seed,
-        greedy=greedy,
-    )
