@@ -49,15 +49,9 @@ class Window:
 
 
 class BenchAgent:
-    """Learns a game update by update, in windows.
+    """Learns the one game of a task in windows; a method's gradient path observes the updates.
 
-    Args:
-        config: The task, of one game.
-        agent: The agent's settings.
-        index: Number of the trainer; its task and its encoder are seeded by it.
-        method: Its gradient path observes the updates.
-        loss_difference: Whether to compute each batch's loss after the update too.
-        env_processes: Processes that the emulators are spread over.
+    `index` is the trainer's number, by which its task and its encoder are seeded.
     """
 
     def __init__(

@@ -37,12 +37,10 @@ WARM_UP_S = 2.0
 LEAP: Final = Leap()
 """The paper's choice: the energy of the path over the loss surface."""
 
-Progress = Callable[[str], None]
-
 
 def measure(
     config: ThroughputConfig,
-    progress: Progress,
+    progress: Callable[[str], None],
     *,
     method: Method = LEAP,
     loss_difference: LossDifference = "next_batch",
