@@ -1,21 +1,27 @@
-"""The agent that is measured: a real task whose updates a gradient path observes."""
+"""What is measured: an agent that learns a real task, and its upper bound without an agent."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
+from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.machine import MB
 from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.core.choices import LossDifference
 from leap_rl.core.machine import cpu_s, resident_bytes
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.envs.atari.emulator import Emulator
+from leap_rl.envs.atari.settings import AtariSettings
+from leap_rl.envs.games import random_actions
 from leap_rl.envs.workers import WorkerEnvs
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig
-from leap_rl.learners.registry import make_learner
+from leap_rl.learners.registry import make_game_learner, make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.gradient_path import GradientPath, Method
 from leap_rl.tasks.config import TaskConfig
@@ -144,3 +150,72 @@ class BenchAgent:
             "device": resolved.device,
             "resident_mb": resident_bytes([os.getpid(), *self.env_processes]) / MB,
         }
+
+
+class BareEnvironments:
+    """Gymnasium's environments of a task of one game, stepped with random actions."""
+
+    def __init__(self, config: TaskConfig) -> None:
+        tasks = make_game_learner(task=config, agent=AgentConfig())
+        (game,) = config.resolved_games
+        self._envs = tasks.make_envs(game)(0)
+        self._random = np.random.default_rng(0)
+        self._envs.reset()
+
+    def run(self, seconds: float) -> Window:
+        """Step for `seconds`; resets are timed too."""
+        agent_steps, envs = 0, self._envs
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        while not agent_steps or time.perf_counter() - wall_s < seconds:
+            envs.step(random_actions(envs, envs.num_envs, self._random))
+            agent_steps += envs.num_envs
+        return Window(
+            agent_steps=agent_steps,
+            wall_s=time.perf_counter() - wall_s,
+            cpu_s=time.process_time() - cpu_s,
+        )
+
+
+class BareEmulators:
+    """Emulators that take random actions and whose screens are never read.
+
+    There are as many as an agent has, since fewer would stay in the processor's caches.
+    """
+
+    def __init__(self, game: str, *, count: int, settings: AtariSettings) -> None:
+        self._emulators = [Emulator(game, settings) for _ in range(count)]
+        self._frames = settings.frameskip
+        self._random = np.random.default_rng(0)
+        for emulator in self._emulators:
+            emulator.ale.reset_game()
+
+    def run(self, seconds: float) -> Window:
+        """Step for `seconds`; resets are not timed."""
+        window_s, window_cpu_s, agent_steps = 0.0, 0.0, 0
+        emulators, frames = self._emulators, range(self._frames)
+        moves = emulators[0].actions
+        while not agent_steps or window_s < seconds:
+            actions = self._random.choice(moves, size=len(emulators)).tolist()
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            for emulator, action in zip(emulators, actions, strict=True):
+                act = emulator.ale.act
+                for _ in frames:
+                    act(action)
+            window_s += time.perf_counter() - wall_s
+            window_cpu_s += time.process_time() - cpu_s
+            agent_steps += len(emulators)
+            for emulator in emulators:
+                if emulator.ale.game_over():
+                    emulator.ale.reset_game()
+        return Window(agent_steps=agent_steps, wall_s=window_s, cpu_s=window_cpu_s)
+
+
+def make_limit(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvironments:
+    """Make the environments of one environment process of a trainer."""
+    share, processes = index % config.env_processes, config.env_processes
+    count = config.envs * (share + 1) // processes - config.envs * share // processes
+    if config.task.suite.frames_per_agent_step(config.task) == 0:
+        budget = count * config.unroll  # unused, but must be a multiple of an update
+        return BareEnvironments(replace(config.task, num_envs=count, agent_steps=budget))
+    (game,) = config.task.resolved_games
+    return BareEmulators(game, count=count, settings=config.atari.settings)

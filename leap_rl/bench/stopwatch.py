@@ -11,9 +11,7 @@ from typing import Any
 class Stopwatch:
     """Sums the time of wrapped methods; the wrapped methods that one calls are not counted in it.
 
-    Args:
-        clock: Returns nanoseconds. The default is the thread's CPU time, which does not advance
-            while another process has the core.
+    The default clock, in ns, is the thread's CPU time: it stops while another process has the core.
     """
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:

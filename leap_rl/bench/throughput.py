@@ -17,9 +17,8 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
-from leap_rl.bench.agent import PARTS, BenchAgent, Window
+from leap_rl.bench.agent import PARTS, BenchAgent, Window, make_limit
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.bench.limit import make_limit
 from leap_rl.bench.machine import Quiet, circumstances
 from leap_rl.bench.worker_pool import WorkerPool
 from leap_rl.core.choices import LossDifference
