@@ -12,8 +12,7 @@ from leap_rl.envs.replayed import episode_seed
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector
 from tests.envs.own_games import WALK
-from tests.envs.playing import bits
-from tests.envs.vectors import make_gymnasium
+from tests.envs.vectors import bits, make_gymnasium
 
 ENDING = f"{WALK}@terminates=5"
 CUT_OFF = f"{WALK}@truncates=3"

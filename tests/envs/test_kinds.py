@@ -10,8 +10,7 @@ import pytest
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import GameVector
 from tests.envs.own_games import WALK
-from tests.envs.playing import bits, play
-from tests.envs.vectors import make_atari, make_catch, make_gymnasium
+from tests.envs.vectors import bits, make_atari, make_catch, make_gymnasium, play
 
 Make = Callable[[int, int], GameVector]
 """Makes so many environments from a seed."""

@@ -16,8 +16,7 @@ from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.vector import GameVector
-from tests.envs.playing import bits, play
-from tests.envs.vectors import make_atari, make_catch
+from tests.envs.vectors import bits, make_atari, make_catch, play
 
 # Third episodes come after 30 agent steps; each environment also goes through resets afterwards.
 MAX_FRAMES = 60

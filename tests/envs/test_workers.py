@@ -14,8 +14,7 @@ from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.envs.vector import GameVector
 from leap_rl.envs.workers import WorkerEnvs
 from tests.envs.own_games import WALK
-from tests.envs.playing import bits, play
-from tests.envs.vectors import make_atari, make_gymnasium
+from tests.envs.vectors import bits, make_atari, make_gymnasium, play
 
 SETTINGS = AtariSettings(max_frames=40, sticky=0.25, life_loss_ends=True)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from leap_rl.tracking.jsonl import JsonlSink, read_rows
+from leap_rl.tracking.metrics import by_game
 
 ROWS = [{"meta_step": 0, "meta/step_norm": 0.1}, {"meta_step": 1, "meta/step_norm": 1e-17}]
 
@@ -59,3 +60,16 @@ def test_damage_before_the_last_line_is_an_error_that_numbers_the_line(path: Pat
     path.write_bytes(b'{"meta_step": 0}\nxx\n{"meta_step": 2}\n')
     with pytest.raises(ValueError, match=r"line 2: not a JSON object"):
         read_rows(path)
+
+
+def test_a_metric_of_games_is_found_by_their_whole_names() -> None:
+    row = {
+        "loss/a/total": 1.0,
+        "loss/MinAtar/Breakout-v1/total": 3.0,
+        "loss/a/validation": 9.0,
+        "path/a/total": 9.0,
+        "losses/a/total": 9.0,
+        "loss/total": 9.0,
+        "meta_step": 0,
+    }
+    assert by_game(row, "loss", "total") == {"a": 1.0, "MinAtar/Breakout-v1": 3.0}
