@@ -60,14 +60,6 @@ def test_a_cut_off_episode_leaves_its_last_observation() -> None:
         assert step.observations[index][0] != first[index][0], "another episode's seed"
 
 
-def test_ending_in_both_ways_is_terminating() -> None:
-    games = walks(f"{WALK}@terminates=2,truncates=2")
-    games.reset()
-    steps = [games.step(taken) for taken in actions(2)]
-    assert steps[-1].terminated.all()
-    assert not steps[-1].truncated.any()
-
-
 def test_it_is_what_gymnasium_plays_with_the_episodes_seeds() -> None:
     games, plain = walks("CartPole-v1", num_envs=2, seed=3), gymnasium.make("CartPole-v1")
     seen = games.reset()

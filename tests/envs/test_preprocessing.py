@@ -119,21 +119,19 @@ def screens_of(game: str, agent_steps: int) -> list[tuple[NDArray[np.uint8], ...
     return screens
 
 
-def agrees(game: str, agent_steps: int) -> bool:
+@pytest.mark.parametrize(
+    ("game", "agent_steps"),
+    [
+        *(("up_n_down", 20), ("air_raid", 20)),  # the last is PAL
+        *(pytest.param(game, 100, marks=pytest.mark.slow) for game in ACTION_COUNTS),
+    ],
+)
+def test_screens_have_the_emulators_colors(game: str, agent_steps: int) -> None:
     colors = palette(game)
-    gray = luminances(colors)
     for screen, rgb, grayscale in screens_of(game, agent_steps):
         even = screen % 2 == 0
-        if not np.array_equal(colors[screen], rgb):
-            return False
-        if not np.array_equal(gray[screen][even], grayscale[even]):
-            return False
-    return True
-
-
-@pytest.mark.parametrize("game", ["up_n_down", "air_raid"])  # the last is PAL
-def test_screens_have_the_emulators_colors(game: str) -> None:
-    assert agrees(game, 20)
+        assert np.array_equal(colors[screen], rgb)
+        assert np.array_equal(luminances(colors)[screen][even], grayscale[even])
 
 
 def test_a_pal_game_shows_odd_indices_and_they_are_gray() -> None:
@@ -154,9 +152,3 @@ def test_there_are_128_colors_and_none_is_missing() -> None:
         assert set(black) <= {0, 1, 16, 17, 224, 225, 240, 241}  # the darkest of a gray hue
     assert palette("pong")[14].tolist() == [0xEC] * 3
     assert palette("pong")[0x1E].tolist() == [0xFC, 0xFC, 0x54]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("game", ACTION_COUNTS)
-def test_every_game_has_its_palette(game: str) -> None:
-    assert agrees(game, 100)
