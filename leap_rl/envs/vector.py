@@ -171,16 +171,11 @@ class EpisodeEnd(NamedTuple):
 
 
 class EpisodeAccounting:
-    """Returns and lengths of the running episodes of B environments, summed in float64.
+    """Returns and lengths [B] of the running episodes of B environments, summed in float64.
 
     Counted from the steps that the agent learns from: in `AutoresetMode.SAME_STEP` Gymnasium's own
     statistics (1.2.2) miss a step of each episode but the first.
     """
-
-    returns: NDArray[np.float64]
-    """[B]: of the running episodes."""
-    lengths: NDArray[np.int64]
-    """[B]: of the running episodes, in agent steps."""
 
     def __init__(self, num_envs: int) -> None:
         self.returns = np.zeros(num_envs, dtype=np.float64)

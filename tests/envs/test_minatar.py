@@ -93,9 +93,9 @@ def play_both(
 
 @pytest.mark.parametrize("number", [0, 5, 2**32 - 1])
 def test_the_random_numbers_are_numpys(number: int) -> None:
-    stream = np.zeros(1, dtype=np.dtype(common.FIELDS, align=True))[0]
+    stream = np.zeros(1, dtype=common.record(""))[0]
     numpy = np.random.RandomState(number)
-    common.seed_stream(stream, number)
+    common.begin(stream, number)
     for count in np.random.default_rng(0).integers(1, 13, size=700).tolist():
         assert common.below(stream, count) == numpy.randint(count)
         assert common.uniform(stream) == numpy.rand()

@@ -20,9 +20,6 @@ NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
 
 WORDS = 624
 
-FIELDS: list[tuple[Any, ...]] = [("words", np.uint32, (WORDS,)), ("place", np.int64)]
-"""What a record needs to be drawn from."""
-
 COLUMN, ROW, MOVE, MOVE_IN, SHOT_IN = range(5)
 NUMBERS = 5
 """Of a thing: where it is, -1 or 1 for where it goes, and agent steps until it moves or shoots;
@@ -39,20 +36,21 @@ again. Whole episodes depend on it."""
 
 def record(numbers: str, *fields: tuple[Any, ...]) -> np.dtype[Any]:
     """Return the type of a game's record: what any game has, named int64, and other fields."""
-    own = [("last_action", np.int64), *((name, np.int64) for name in numbers.split())]
-    return np.dtype([*FIELDS, *own, *fields], align=True)
+    own = [(name, np.int64) for name in ("place", "last_action", *numbers.split())]
+    return np.dtype([("words", np.uint32, (WORDS,)), *own, *fields], align=True)
 
 
 @kernel
-def seed_stream(state: Any, number: int) -> None:
-    """Start the stream of a number in [0, 2**32)."""
-    word = np.uint64(number)
-    words = state.words
+def begin(game: Any, seed: int) -> None:
+    """Begin an episode, which depends on its seed in [0, 2**32) and its actions alone."""
+    word = np.uint64(seed)
+    words = game.words
     for place in range(624):
         words[place] = word
         word = np.uint64(1812433253) * (word ^ (word >> np.uint64(30))) + np.uint64(place + 1)
         word &= np.uint64(0xFFFFFFFF)
-    state.place = 0
+    game.place = 0
+    game.last_action = 0
 
 
 @kernel
@@ -92,13 +90,6 @@ def below(state: Any, count: int) -> Any:
     while drawn > np.uint64(count - 1):
         drawn = draw_word(state) & mask
     return np.int64(drawn)
-
-
-@kernel
-def begin(game: Any, seed: int) -> None:
-    """Begin an episode, which depends on its seed and its actions alone."""
-    seed_stream(game, seed)
-    game.last_action = 0
 
 
 @kernel
