@@ -224,11 +224,11 @@ def test_what_is_recorded_is_what_is_played(game: str) -> None:
         assert step.rewards == expected.rewards
         shots = camera.shots
         assert len(shots) == 4
-        assert sum(shot.reward for shot in shots) == step.rewards[0]
-        assert shots[0].screen.shape == (camera._emulators[0].height, 160, 3)
+        assert sum(reward for _, reward in shots) == step.rewards[0]
+        assert shots[0][0].shape == (camera._emulators[0].height, 160, 3)
         seen = step.last_observations.get(0, step.observations[0])
         if not step.terminated[0]:
-            pooled = np.maximum(shots[2].screen, shots[3].screen)
+            pooled = np.maximum(shots[2][0], shots[3][0])
             assert np.abs(exact_resize(pooled) - seen).max() <= 0.51
         ends += int(step.truncated[0])
     assert ends == 2
@@ -240,7 +240,7 @@ def test_each_frame_is_its_own() -> None:
     games.reset()
     for _ in range(10):
         games.step(np.array([1]))
-    screens = [shot.screen.tobytes() for shot in camera.shots]
+    screens = [screen.tobytes() for screen, _ in camera.shots]
     assert len(set(screens)) > 1  # the ball flies
 
 
