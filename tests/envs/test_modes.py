@@ -96,6 +96,8 @@ def test_a_game_has_the_same_actions_and_screen_in_every_mode(games: Iterable[st
         ("pong@mode=01", "pong@mode=1"),
         ("pong@difficulty=2,mode=0", "pong@difficulty=2"),
         ("ALE/SpaceInvaders-v5@mode=3", "space_invaders@mode=3"),
+        ("UpNDown", "up_n_down"),
+        ("UpNDown-v4", "up_n_down"),
     ],
 )
 def test_a_mode_has_one_spelling(name: str, canonical: str) -> None:
@@ -185,7 +187,7 @@ def test_an_unknown_mode_is_refused_where_environments_are_made() -> None:
     assert find_mode("freeway").mode == 0
 
 
-def test_pools_have_the_papers_sizes() -> None:
+def test_pools_have_the_papers_sizes_and_three_share_out_all_of_atari() -> None:
     sizes = {name: len(games) for name, games in POOLS.items()}
     assert sizes == {
         "pretraining": 25,
@@ -195,8 +197,6 @@ def test_pools_have_the_papers_sizes() -> None:
         "all": 62,
     }
 
-
-def test_three_pools_share_out_all_of_atari() -> None:
     parts = POOLS["pretraining"] + POOLS["held_out"] + POOLS["large_action"]
     assert sorted(parts) == sorted(POOLS["all"])
     assert len(set(parts)) == 62
@@ -208,11 +208,6 @@ def test_the_papers_games_have_the_action_spaces_of_its_table() -> None:
     table += [(14, False), (18, False), (18, False), (18, False)]
     ours = [(ACTION_COUNTS[game], game in POOLS["pretraining"]) for game in POOLS["paper"]]
     assert ours == table
-
-
-@pytest.mark.parametrize("name", ["up_n_down", "UpNDown", "ALE/UpNDown-v5", "UpNDown-v4"])
-def test_gymnasiums_names_are_understood(name: str) -> None:
-    assert resolve_games([name]) == ("up_n_down",)
 
 
 def test_every_game_is_found_by_its_name_and_its_gymnasium_id() -> None:
