@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from leap_rl.bench.agent import BenchAgent, make_limit
+from leap_rl.bench.agent import BenchAgent, Stopwatch, make_limit
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.meta.leap import Leap
 
