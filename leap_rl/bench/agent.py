@@ -145,10 +145,9 @@ class BenchAgent:
         )
 
     def split(self, seconds: float) -> dict[str, float]:
-        """Learn for `seconds` with timers on.
+        """Learn with timers on; return the µs of an agent step for each of `PARTS`.
 
-        Returns:
-            Microseconds an agent step for each of `PARTS`; they add up to its wall clock.
+        They add up to its wall clock.
         """
         watch, away = Stopwatch(), Stopwatch(time.perf_counter_ns)
         learner, envs = self.task.learner, self._envs

@@ -46,10 +46,9 @@ def measure(
 ) -> dict[str, Any]:
     """Measure the throughput of trainers that meta-train with `method`.
 
-    Returns:
-        The metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of all
-        trainers together, `split_us` of one. `fraction_by_cpu_time` has the processes' own CPU time
-        in place of the wall clock.
+    Returns the metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of
+    all trainers together, `split_us` of one. `fraction_by_cpu_time` has the processes' own CPU time
+    in place of the wall clock.
 
     Raises:
         ValueError: This machine lacks the device, or the units of the precision; or there is no

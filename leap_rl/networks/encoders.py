@@ -229,13 +229,10 @@ def blank(build: Callable[[], M]) -> M:
 def initialize(module: nn.Module, generator: torch.Generator, *, gain: float | None = None) -> None:
     """Draw every weight, uniformly and in layer order; the same bits on every CPU.
 
-    Args:
-        module: Its convolutions and linear layers are drawn; normalizations scale by 1 and shift
-            by 0.
-        generator: Drawn from.
-        gain: Weights get a deviation of gain / √inputs, biases are zero; √2 keeps the size of
-            activations through ReLUs (He et al. 2015, eq. 10). Without a gain weights and biases
-            lie within ±1/√inputs, torch's default and that of Mnih et al.
+    These are of convolutions and linear layers; normalizations scale by 1 and shift by 0. With a
+    gain weights get a deviation of gain / √inputs, biases are zero; √2 keeps the size of
+    activations through ReLUs (He et al. 2015, eq. 10). Without one weights and biases lie within
+    ±1/√inputs, torch's default and that of Mnih et al.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

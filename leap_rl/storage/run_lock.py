@@ -86,9 +86,8 @@ class LockedError(Exception):
 def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
     """Lock a file, which is made if it is missing; yields its status, to recognize it later.
 
-    Raises:
-        LockedError: Another process still holds it after ``wait_s``.
-        OSError: The file cannot be written, is a link or no regular file, or has a second name.
+    LockedError: another process still holds it after ``wait_s``. OSError: the file cannot be
+    written, is a link or no regular file, or has a second name.
     """
     until_s = time.monotonic() + wait_s
     started = time.time()

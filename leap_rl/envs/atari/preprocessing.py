@@ -48,9 +48,8 @@ _WORDS = WIDTH // 8  # a screen row, compared by 64-bit words
 def area_weights(source: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return which of `source` rows (or columns) each of the 84 covers, and how much of them.
 
-    Returns:
-        The first row covered, [84], and the weights of the rows from there on, [84, n], whole
-        numbers of the same sum for all 84; 0 for rows that are not covered.
+    That is the first row [84], and the weights of the rows from there on, [84, n]: whole numbers,
+    0 for rows that are not covered, of the same sum for all 84.
     """
     parts = SCREEN // gcd(source, SCREEN)  # each source row is cut into so many
     covered = source * parts // SCREEN  # and each of the 84 covers so many of the parts
