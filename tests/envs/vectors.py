@@ -51,23 +51,13 @@ def play(games: GameVector, agent_steps: int, *, seed: int = 0) -> list[VectorSt
 
 def bits(steps: list[VectorStep], num_envs: int | None = None) -> list[object]:
     """Everything in the steps, of the first environments or of all."""
-    return [
-        (
-            *(
-                array[:num_envs].tobytes()
-                for array in (
-                    *(step.observations, step.rewards, step.terminated, step.truncated),
-                    step.life_lost,
-                )
-            ),
-            {
-                index: last.tobytes()
-                for index, last in step.last_observations.items()
-                if num_envs is None or index < num_envs
-            },
-        )
-        for step in steps
-    ]
+    seen: list[object] = []
+    for step in steps:
+        arrays = (step.observations, step.rewards, step.terminated, step.truncated, step.life_lost)
+        last = sorted(step.last_observations.items())
+        ended = [(i, one.tobytes()) for i, one in last if num_envs is None or i < num_envs]
+        seen.append([*(array[:num_envs].tobytes() for array in arrays), ended])
+    return seen
 
 
 def exact_resize(pooled: NDArray[np.uint8]) -> NDArray[np.float64]:
