@@ -33,7 +33,7 @@ import wandb
 from leap_rl.core.machine import kill_children_from
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.tracking.jsonl import read_rows
-from leap_rl.tracking.metrics import AXES, Axis, Row, axis_of
+from leap_rl.tracking.metrics import AXES, Axis, Row
 from leap_rl.tracking.sink import Cell, Sink, TrackingError
 from leap_rl.tracking.wandb_folder import (
     ARTIFACT_TYPE,
@@ -101,7 +101,7 @@ class WandbSink(Sink):
         self._rows = 0
         try:
             for row in read_rows(run_folder / "metrics.jsonl"):
-                self.write(row, axis_of(row))
+                self.write(row, next(axis for axis in AXES if axis in row))
             for source in read_sources(run_folder):
                 metadata = {"meta_step": source.meta_step}
                 self._publish(source.artifact, Path(source.file), metadata=metadata, uses=True)
