@@ -23,7 +23,7 @@ from leap_rl.envs.atari.games import (
 )
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
-from tests.envs.test_restore import check_games
+from tests.envs.test_kinds import check_games
 from tests.envs.vectors import make_atari
 
 
