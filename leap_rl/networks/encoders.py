@@ -138,36 +138,7 @@ def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...])
     spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
     if spec.is_custom:
         return custom.build(spec, observation_shape)
-    return _make(spec.name, observation_shape)
-
-
-def random_encoder(
-    encoder: str | EncoderSpec,
-    observation_shape: tuple[int, ...],
-    generator: torch.Generator,
-    *,
-    gain: float | None,
-) -> nn.Module:
-    """Return an encoder as `make_encoder` does, its weights drawn; a custom one draws its own."""
-    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
-    if spec.is_custom:
-        return custom.draw(spec, observation_shape, generator)
-    module = _make(spec.name, observation_shape)
-    initialize(module, generator, gain=gain)
-    return module
-
-
-def features_of(
-    encoder: str | EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]
-) -> int:
-    """Return the width of an encoder's features; ValueError if a custom one is no encoder."""
-    if isinstance(module, Encoder):
-        return module.features
-    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
-    return custom.features_of(spec, module, observation_shape)
-
-
-def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
+    name = spec.name
     if name not in ENCODERS:
         raise ValueError(f"agent.encoder = {name!r}: must be one of {', '.join(ENCODERS)}")
     if (name == OF_VECTORS) != (len(observation_shape) == 1):
@@ -189,6 +160,32 @@ def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
         )
     build = _impala if name == "impala" else partial(_plain, *_PLAIN[name])
     return blank(lambda: build((height, width, channels)))
+
+
+def random_encoder(
+    encoder: str | EncoderSpec,
+    observation_shape: tuple[int, ...],
+    generator: torch.Generator,
+    *,
+    gain: float | None,
+) -> nn.Module:
+    """Return an encoder as `make_encoder` does, its weights drawn; a custom one draws its own."""
+    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
+    if spec.is_custom:
+        return custom.draw(spec, observation_shape, generator)
+    module = make_encoder(spec, observation_shape)
+    initialize(module, generator, gain=gain)
+    return module
+
+
+def features_of(
+    encoder: str | EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]
+) -> int:
+    """Return the width of an encoder's features; ValueError if a custom one is no encoder."""
+    if isinstance(module, Encoder):
+        return module.features
+    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
+    return custom.features_of(spec, module, observation_shape)
 
 
 def shared_part(encoder: Layout, share: Literal["encoder", "convolutions"]) -> Layout:
