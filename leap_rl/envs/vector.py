@@ -99,15 +99,9 @@ class GameVector:
     """B environments of one game; `seed` is the sole source of randomness.
 
     `reset` or `restore` is called once, then `step` as often as wanted. All arrays handed out are
-    the caller's to keep.
+    the caller's to keep. `num_actions` is A of discrete actions; of continuous ones D, the numbers
+    that one has. `observation_shape` is (height, width, channels) of pixels, else (length,).
     """
-
-    num_envs: int
-    num_actions: int
-    """A of discrete actions; of continuous ones D, the numbers that one has."""
-    continuous: bool
-    observation_shape: tuple[int, ...]
-    """Of one observation: (height, width, channels) for a game of pixels, (length,) for others."""
 
     def __init__(self, envs: RestorableEnvs, *, seed: int) -> None:
         self.num_envs = envs.num_envs

@@ -233,15 +233,12 @@ def _draw(
 class FrameRenderer:
     """Keeps the observations of B environments, and draws them from two screens at a time.
 
-    `colors` are uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB. An
-    observation stacks `frames` of them, the oldest first.
+    `colors` are uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB. `screens`
+    [2, height, 160] are palette indices of the last two frames, shared by all environments, to be
+    filled before `draw`; both the same where there is one frame only. `observations`
+    [B, 84, 84, frames · channels] stack so many frames, the oldest first; they are drawn in place,
+    so copy them to hand them out.
     """
-
-    screens: NDArray[np.uint8]
-    """[2, height, 160]: palette indices of the last two frames, shared by all environments, to be
-    filled before `draw`; both the same where there is one frame only."""
-    observations: NDArray[np.uint8]
-    """[B, 84, 84, frames · channels]: drawn in place, so copy them to hand them out."""
 
     def __init__(
         self, height: int, colors: NDArray[np.uint8], *, num_envs: int, frames: int
