@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 28_450, "tests": 30_040, "benchmarks": 5_140}
+BUDGETS = {"leap_rl": 28_440, "tests": 30_040, "benchmarks": 5_140}
 """Lines of Python. Lower a number by hand when lines have gone; never raise one."""
 LONGEST = 430
 """Lines of a file in the package."""
