@@ -136,7 +136,7 @@ def choices(encoder: str, precision: str) -> list[Choice]:
         made(flat, lr=RATES["lr"], alpha=RATES["alpha"], eps=RATES["eps"])
         for made in (RMSProp, PlainRMSProp)
     )
-    shared_size = flat.layout.prefix("encoder").size
+    shared_size = flat.layout.before("policy").size
     leaf = torch.nn.Parameter(other_flat.vector)
     leaf.grad = other_flat.grad
     torchs = torch.optim.RMSprop(

@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from benchmarks.harness.medians import estimate
 from benchmarks.system.config import OverheadConfig
-from leap_rl.bench.agent import BenchAgent, Window
+from leap_rl.bench.agent import BenchAgent, Stopwatch, Window
 from leap_rl.bench.machine import Quiet, circumstances
-from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.core.determinism import configure_torch
 from leap_rl.learners.hardware import check_machine
 from leap_rl.meta.gradient_path import Method, NoMethod

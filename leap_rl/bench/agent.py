@@ -1,21 +1,28 @@
-"""The agent that is measured: a real task whose updates a gradient path observes."""
+"""What is measured: an agent that learns a real task, and its upper bound without an agent."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
+from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.machine import MB
-from leap_rl.bench.stopwatch import Stopwatch
 from leap_rl.core.choices import LossDifference
 from leap_rl.core.machine import cpu_s, resident_bytes
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.envs.atari.emulator import Emulator
+from leap_rl.envs.atari.settings import AtariSettings
+from leap_rl.envs.games import random_actions
 from leap_rl.envs.workers import WorkerEnvs
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig
-from leap_rl.learners.registry import make_learner
+from leap_rl.learners.registry import make_game_learner, make_learner
 from leap_rl.learners.task import TaskSpec
 from leap_rl.meta.gradient_path import GradientPath, Method
 from leap_rl.tasks.config import TaskConfig
@@ -48,16 +55,54 @@ class Window:
         return self.agent_steps / self.wall_s
 
 
-class BenchAgent:
-    """Learns a game update by update, in windows.
+class Stopwatch:
+    """Sums the time of wrapped methods; the wrapped methods that one calls are not counted in it.
 
-    Args:
-        config: The task, of one game.
-        agent: The agent's settings.
-        index: Number of the trainer; its task and its encoder are seeded by it.
-        method: Its gradient path observes the updates.
-        loss_difference: Whether to compute each batch's loss after the update too.
-        env_processes: Processes that the emulators are spread over.
+    The default clock, in ns, is the thread's CPU time: it stops while another process has the core.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
+        self.totals_ns: dict[str, int] = defaultdict(int)
+        self._clock = clock
+        self._inner_ns = 0  # of the wrapped calls inside the running one
+        self._wrapped: list[tuple[Any, str, Any]] = []
+
+    def wrap(self, owner: Any, method: str, part: str) -> None:
+        """Add the time of an object's method to a part, until `unwrap`.
+
+        Stopwatches can wrap the same method; they are unwrapped in reverse order.
+        """
+        before = vars(owner).get(method)
+        function = getattr(owner, method)
+        clock, totals_ns = self._clock, self.totals_ns
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            outer_ns, self._inner_ns = self._inner_ns, 0
+            started_ns = clock()
+            try:
+                return function(*arguments, **options)
+            finally:
+                taken_ns = clock() - started_ns
+                totals_ns[part] += taken_ns - self._inner_ns
+                self._inner_ns = outer_ns + taken_ns
+
+        setattr(owner, method, timed)
+        self._wrapped.append((owner, method, before))
+
+    def unwrap(self) -> None:
+        """Restore the objects' own methods."""
+        for owner, method, before in reversed(self._wrapped):
+            if before is None:
+                delattr(owner, method)
+            else:
+                setattr(owner, method, before)
+        self._wrapped.clear()
+
+
+class BenchAgent:
+    """Learns the one game of a task in windows; a method's gradient path observes the updates.
+
+    `index` is the trainer's number, by which its task and its encoder are seeded.
     """
 
     def __init__(
@@ -100,10 +145,9 @@ class BenchAgent:
         )
 
     def split(self, seconds: float) -> dict[str, float]:
-        """Learn for `seconds` with timers on.
+        """Learn with timers on; return the µs of an agent step for each of `PARTS`.
 
-        Returns:
-            Microseconds an agent step for each of `PARTS`; they add up to its wall clock.
+        They add up to its wall clock.
         """
         watch, away = Stopwatch(), Stopwatch(time.perf_counter_ns)
         learner, envs = self.task.learner, self._envs
@@ -150,3 +194,72 @@ class BenchAgent:
             "device": resolved.device,
             "resident_mb": resident_bytes([os.getpid(), *self.env_processes]) / MB,
         }
+
+
+class BareEnvironments:
+    """Gymnasium's environments of a task of one game, stepped with random actions."""
+
+    def __init__(self, config: TaskConfig) -> None:
+        tasks = make_game_learner(task=config, agent=AgentConfig())
+        (game,) = config.resolved_games
+        self._envs = tasks.make_envs(game)(0)
+        self._random = np.random.default_rng(0)
+        self._envs.reset()
+
+    def run(self, seconds: float) -> Window:
+        """Step for `seconds`; resets are timed too."""
+        agent_steps, envs = 0, self._envs
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        while not agent_steps or time.perf_counter() - wall_s < seconds:
+            envs.step(random_actions(envs, envs.num_envs, self._random))
+            agent_steps += envs.num_envs
+        return Window(
+            agent_steps=agent_steps,
+            wall_s=time.perf_counter() - wall_s,
+            cpu_s=time.process_time() - cpu_s,
+        )
+
+
+class BareEmulators:
+    """Emulators that take random actions and whose screens are never read.
+
+    There are as many as an agent has, since fewer would stay in the processor's caches.
+    """
+
+    def __init__(self, game: str, *, count: int, settings: AtariSettings) -> None:
+        self._emulators = [Emulator(game, settings) for _ in range(count)]
+        self._frames = settings.frameskip
+        self._random = np.random.default_rng(0)
+        for emulator in self._emulators:
+            emulator.ale.reset_game()
+
+    def run(self, seconds: float) -> Window:
+        """Step for `seconds`; resets are not timed."""
+        window_s, window_cpu_s, agent_steps = 0.0, 0.0, 0
+        emulators, frames = self._emulators, range(self._frames)
+        moves = emulators[0].actions
+        while not agent_steps or window_s < seconds:
+            actions = self._random.choice(moves, size=len(emulators)).tolist()
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            for emulator, action in zip(emulators, actions, strict=True):
+                act = emulator.ale.act
+                for _ in frames:
+                    act(action)
+            window_s += time.perf_counter() - wall_s
+            window_cpu_s += time.process_time() - cpu_s
+            agent_steps += len(emulators)
+            for emulator in emulators:
+                if emulator.ale.game_over():
+                    emulator.ale.reset_game()
+        return Window(agent_steps=agent_steps, wall_s=window_s, cpu_s=window_cpu_s)
+
+
+def make_limit(config: ThroughputConfig, index: int) -> BareEmulators | BareEnvironments:
+    """Make the environments of one environment process of a trainer."""
+    share, processes = index % config.env_processes, config.env_processes
+    count = config.envs * (share + 1) // processes - config.envs * share // processes
+    if config.task.suite.frames_per_agent_step(config.task) == 0:
+        budget = count * config.unroll  # unused, but must be a multiple of an update
+        return BareEnvironments(replace(config.task, num_envs=count, agent_steps=budget))
+    (game,) = config.task.resolved_games
+    return BareEmulators(game, count=count, settings=config.atari.settings)

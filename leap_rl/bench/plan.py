@@ -57,21 +57,11 @@ def plan_run(
     validations: int = 0,
     validation_tasks: int = 0,
 ) -> dict[str, Any]:
-    """Predict a run's time.
+    """Predict a run's time; return the metrics by name, a meta-step's of one without validation.
 
-    Args:
-        rates: Agent steps a second of one trainer, by game; a batch is assumed to consist of these
-            games in equal parts.
-        agent_steps: A task's budget.
-        batch_size: Tasks of a meta-step.
-        meta_steps: Meta-steps of the run.
-        trainers: Trainers of the run.
-        env_processes: Cores of each trainer.
-        validations: Meta-steps with validation.
-        validation_tasks: Validation tasks in each of them.
-
-    Returns:
-        The metrics by name; those of a meta-step are of one without validation.
+    `rates` are agent steps a second of one trainer, by game; a batch is assumed to consist of these
+    games in equal parts. A task has `agent_steps`, and a trainer takes as many cores as it has
+    environment processes. `validations` meta-steps have so many `validation_tasks` more.
     """
     most_tasks = batch_size + validation_tasks
     validated_s = list(islice(cycle(agent_steps / rate for rate in rates.values()), most_tasks))

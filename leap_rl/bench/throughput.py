@@ -17,9 +17,8 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
-from leap_rl.bench.agent import PARTS, BenchAgent, Window
+from leap_rl.bench.agent import PARTS, BenchAgent, Window, make_limit
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.bench.limit import make_limit
 from leap_rl.bench.machine import Quiet, circumstances
 from leap_rl.bench.worker_pool import WorkerPool
 from leap_rl.core.choices import LossDifference
@@ -37,22 +36,19 @@ WARM_UP_S = 2.0
 LEAP: Final = Leap()
 """The paper's choice: the energy of the path over the loss surface."""
 
-Progress = Callable[[str], None]
-
 
 def measure(
     config: ThroughputConfig,
-    progress: Progress,
+    progress: Callable[[str], None],
     *,
     method: Method = LEAP,
     loss_difference: LossDifference = "next_batch",
 ) -> dict[str, Any]:
     """Measure the throughput of trainers that meta-train with `method`.
 
-    Returns:
-        The metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of all
-        trainers together, `split_us` of one. `fraction_by_cpu_time` has the processes' own CPU time
-        in place of the wall clock.
+    Returns the metrics by name, plain values; `agent_steps_per_s` and `emulator_limit_per_s` are of
+    all trainers together, `split_us` of one. `fraction_by_cpu_time` has the processes' own CPU time
+    in place of the wall clock.
 
     Raises:
         ValueError: This machine lacks the device, or the units of the precision; or there is no

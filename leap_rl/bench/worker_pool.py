@@ -24,10 +24,8 @@ _worker: Any = None
 class WorkerPool:
     """Processes with one worker each; `call` runs a method in all of them at the same time.
 
-    Args:
-        make_worker: Makes a worker from the process's number. It must be picklable, as must the
-            values that the worker's methods return.
-        processes: The number of processes.
+    `make_worker` makes one from the process's number. It must be picklable, as must the values that
+    the worker's methods return.
     """
 
     def __init__(self, make_worker: Callable[[int], Any], *, processes: int) -> None:
@@ -61,8 +59,7 @@ class WorkerPool:
     def call(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of every worker at the same time; returns the results in order.
 
-        Raises:
-            RunFailedError: A process died. Exceptions of a worker are raised as they are.
+        RunFailedError: a process died. Exceptions of a worker are raised as they are.
         """
         return self._results([(_call, method, arguments)] * self._processes)
 

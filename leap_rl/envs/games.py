@@ -40,8 +40,7 @@ class Games(Protocol):
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """Take an action in each game, or in some, none of which is over; see `state.Actions`.
 
-        Returns:
-            Rewards, terminated and truncated of each of these games.
+        Returns the rewards, terminated and truncated of these games.
         """
 
     def show(self, observations: Observations) -> None:

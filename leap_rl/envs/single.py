@@ -26,12 +26,8 @@ class SingleEnv(gymnasium.Env[Observations, Any]):
     """Environment 0 of a vector of one, in Gymnasium's interface.
 
     Where learning treats the loss of a life as an end (`AtariSettings.life_loss_ends`), the
-    episode terminates there, and the next `reset` without a seed resumes the game.
-
-    Args:
-        envs: The vector.
-        reward_clip: Rewards are clipped to [-reward_clip, reward_clip], in what an algorithm
-            reports too.
+    episode terminates there, and the next `reset` without a seed resumes the game. Rewards are
+    clipped to [-reward_clip, reward_clip], in what an algorithm reports too.
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any], *, reward_clip: float = math.inf) -> None:

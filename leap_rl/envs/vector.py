@@ -99,15 +99,9 @@ class GameVector:
     """B environments of one game; `seed` is the sole source of randomness.
 
     `reset` or `restore` is called once, then `step` as often as wanted. All arrays handed out are
-    the caller's to keep.
+    the caller's to keep. `num_actions` is A of discrete actions; of continuous ones D, the numbers
+    that one has. `observation_shape` is (height, width, channels) of pixels, else (length,).
     """
-
-    num_envs: int
-    num_actions: int
-    """A of discrete actions; of continuous ones D, the numbers that one has."""
-    continuous: bool
-    observation_shape: tuple[int, ...]
-    """Of one observation: (height, width, channels) for a game of pixels, (length,) for others."""
 
     def __init__(self, envs: RestorableEnvs, *, seed: int) -> None:
         self.num_envs = envs.num_envs
@@ -171,16 +165,11 @@ class EpisodeEnd(NamedTuple):
 
 
 class EpisodeAccounting:
-    """Returns and lengths of the running episodes of B environments, summed in float64.
+    """Returns and lengths [B] of the running episodes of B environments, summed in float64.
 
     Counted from the steps that the agent learns from: in `AutoresetMode.SAME_STEP` Gymnasium's own
     statistics (1.2.2) miss a step of each episode but the first.
     """
-
-    returns: NDArray[np.float64]
-    """[B]: of the running episodes."""
-    lengths: NDArray[np.int64]
-    """[B]: of the running episodes, in agent steps."""
 
     def __init__(self, num_envs: int) -> None:
         self.returns = np.zeros(num_envs, dtype=np.float64)

@@ -169,10 +169,7 @@ class WorkerEnvs(RestorableEnvs):
     def _ask(self, command: str, *arguments: Any) -> list[Any]:
         """Send a command to every process and return their answers.
 
-        Raises:
-            ValueError: a request was refused.
-            RuntimeError: a process failed otherwise.
-            ChildProcessError: a process has died.
+        ValueError: a request was refused. RuntimeError, ChildProcessError: one failed, has died.
         """
         answers = []
         try:

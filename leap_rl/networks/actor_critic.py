@@ -90,10 +90,8 @@ class ForwardBackward(ABC):
     def backward(self, logits_grad: Tensor, values_grad: Tensor, *, forget: bool = True) -> None:
         """Overwrite the flat gradient with that of the recorded unroll.
 
-        Args:
-            logits_grad: float32 [T, B, L], gradient of a loss with respect to the logits.
-            values_grad: float32 [T, B], with respect to the values.
-            forget: Drop the unroll; otherwise it can be differentiated again.
+        Given are a loss's gradients by the logits, float32 [T, B, L], and by the values [T, B].
+        Unless the unroll is forgotten, it can be differentiated again.
         """
         self._backward(logits_grad, values_grad, forget)
         if forget:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import nn
 
 OF_IMAGES: Final = ("mnih2013", "nature", "impala", "minatar")
 
@@ -134,62 +134,50 @@ def features_of(spec: EncoderSpec, module: nn.Module, observation_shape: tuple[i
     ValueError: it is no function of its parameters alone from observations, as the environments
     give them, to float32 features [N, F].
     """
+    try:
+        return _width_of(module, observation_shape)
+    except ValueError as error:
+        raise ValueError(f"agent.encoder = {spec.name}: {error}") from error
+
+
+def _width_of(module: nn.Module, observation_shape: tuple[int, ...]) -> int:
     import torch
 
-    def refuse(problem: str | None) -> None:
-        if problem is not None:
-            raise ValueError(f"agent.encoder = {spec.name}: {problem}")
-
-    refuse(_state_problem(module))
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    if not parameters:
+        raise ValueError("has no parameters, so there is nothing to learn")
+    for name, parameter in parameters.items():
+        if parameter.dtype != torch.float32:
+            raise ValueError(f"its {name} is {parameter.dtype}; make it torch.float32")
+    if others := sorted(module.state_dict().keys() - parameters.keys()):
+        raise ValueError(
+            f"has state besides its parameters ({', '.join(others)}), which no initialization "
+            "holds; take LayerNorm or GroupNorm for BatchNorm, and register constants with "
+            "persistent=False"
+        )
     generator = torch.Generator().manual_seed(0)
     observations = torch.randint(0, 256, (2, *observation_shape), generator=generator)
     is_image = len(observation_shape) == 3
     observations = observations.to(torch.uint8) if is_image else observations / 255
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            passes = [module(observations.clone()) for _ in range(2)]
+            first, second = (module(observations.clone()) for _ in range(2))
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        refuse(
+        raise ValueError(
             f"does not take {'uint8' if is_image else 'float32'} observations "
             f"{[2, *observation_shape]}, as the environments give them: {reason}"
-        )
-    refuse(_output_problem(passes))
-    return int(passes[0].shape[1])
-
-
-def _state_problem(module: nn.Module) -> str | None:
-    """Say why a flat float32 vector cannot hold the module's state, if it cannot."""
-    import torch
-
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    if not parameters:
-        return "has no parameters, so there is nothing to learn"
-    for name, parameter in parameters.items():
-        if parameter.dtype != torch.float32:
-            return f"its {name} is {parameter.dtype}; make it torch.float32"
-    if others := sorted(module.state_dict().keys() - parameters.keys()):
-        return (
-            f"has state besides its parameters ({', '.join(others)}), which no initialization "
-            "holds; take LayerNorm or GroupNorm for BatchNorm, and register constants with "
-            "persistent=False"
-        )
-    return None
-
-
-def _output_problem(passes: list[Tensor]) -> str | None:
-    """Say what is wrong with the features of two passes over the same two observations."""
-    import torch
-
-    first, second = passes
+        ) from error
     if not (isinstance(first, torch.Tensor) and first.ndim == 2 and len(first) == 2):
         shape = list(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
-        return f"returns {shape} for two observations, and must return features [2, F]"
+        raise ValueError(f"returns {shape} for two observations, and must return features [2, F]")
     if first.dtype != torch.float32:
-        return f"returns {first.dtype}, and must return torch.float32"
+        raise ValueError(f"returns {first.dtype}, and must return torch.float32")
     if not torch.equal(first, second):
-        return "gives other features for the same observations; leave out what is random (dropout)"
-    return None
+        raise ValueError(
+            "gives other features for the same observations; leave out what is random (dropout)"
+        )
+    return int(first.shape[1])
 
 
 def _import(name: str) -> Callable[..., Any]:

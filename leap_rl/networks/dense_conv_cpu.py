@@ -55,17 +55,16 @@ def is_plain(network: ActorCritic) -> bool:
     layers = [layer for layer in network.encoder if not isinstance(layer, nn.ReLU)]
     *convolutions, flatten, linear = layers
     return (
-        all(_is_dense(layer) for layer in convolutions)
+        all(
+            isinstance(layer, nn.Conv2d)
+            and layer.padding == (0, 0)
+            and layer.kernel_size[0] % layer.stride[0] == 0
+            for layer in convolutions
+        )
         and not any(flatten.parameters())
         and isinstance(linear, nn.Linear)
         and sum(isinstance(layer, nn.ReLU) for layer in network.encoder) == len(layers) - 1
     )
-
-
-def _is_dense(layer: nn.Module) -> bool:
-    if not isinstance(layer, nn.Conv2d) or layer.padding != (0, 0):
-        return False
-    return layer.kernel_size[0] % layer.stride[0] == 0
 
 
 def not_none(tensor: Tensor | None) -> Tensor:

@@ -139,36 +139,7 @@ def make_encoder(encoder: str | EncoderSpec, observation_shape: tuple[int, ...])
     spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
     if spec.is_custom:
         return custom.build(spec, observation_shape)
-    return _make(spec.name, observation_shape)
-
-
-def random_encoder(
-    encoder: str | EncoderSpec,
-    observation_shape: tuple[int, ...],
-    generator: torch.Generator,
-    *,
-    gain: float | None,
-) -> nn.Module:
-    """Return an encoder as `make_encoder` does, its weights drawn; a custom one draws its own."""
-    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
-    if spec.is_custom:
-        return custom.draw(spec, observation_shape, generator)
-    module = _make(spec.name, observation_shape)
-    initialize(module, generator, gain=gain)
-    return module
-
-
-def features_of(
-    encoder: str | EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]
-) -> int:
-    """Return the width of an encoder's features; ValueError if a custom one is no encoder."""
-    if isinstance(module, Encoder):
-        return module.features
-    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
-    return custom.features_of(spec, module, observation_shape)
-
-
-def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
+    name = spec.name
     if name not in ENCODERS:
         raise ValueError(f"agent.encoder = {name!r}: must be one of {', '.join(ENCODERS)}")
     if (name == OF_VECTORS) != (len(observation_shape) == 1):
@@ -190,6 +161,32 @@ def _make(name: str, observation_shape: tuple[int, ...]) -> Encoder:
         )
     build = _impala if name == "impala" else partial(_plain, *_PLAIN[name])
     return blank(lambda: build((height, width, channels)))
+
+
+def random_encoder(
+    encoder: str | EncoderSpec,
+    observation_shape: tuple[int, ...],
+    generator: torch.Generator,
+    *,
+    gain: float | None,
+) -> nn.Module:
+    """Return an encoder as `make_encoder` does, its weights drawn; a custom one draws its own."""
+    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
+    if spec.is_custom:
+        return custom.draw(spec, observation_shape, generator)
+    module = make_encoder(spec, observation_shape)
+    initialize(module, generator, gain=gain)
+    return module
+
+
+def features_of(
+    encoder: str | EncoderSpec, module: nn.Module, observation_shape: tuple[int, ...]
+) -> int:
+    """Return the width of an encoder's features; ValueError if a custom one is no encoder."""
+    if isinstance(module, Encoder):
+        return module.features
+    spec = EncoderSpec(name=encoder) if isinstance(encoder, str) else encoder
+    return custom.features_of(spec, module, observation_shape)
 
 
 def shared_part(layout: Layout, share: Share) -> Layout:
@@ -233,13 +230,10 @@ def blank(build: Callable[[], M]) -> M:
 def initialize(module: nn.Module, generator: torch.Generator, *, gain: float | None = None) -> None:
     """Draw every weight, uniformly and in layer order; the same bits on every CPU.
 
-    Args:
-        module: Its convolutions and linear layers are drawn; normalizations scale by 1 and shift
-            by 0.
-        generator: Drawn from.
-        gain: Weights get a deviation of gain / √inputs, biases are zero; √2 keeps the size of
-            activations through ReLUs (He et al. 2015, eq. 10). Without a gain weights and biases
-            lie within ±1/√inputs, torch's default and that of Mnih et al.
+    These are of convolutions and linear layers; normalizations scale by 1 and shift by 0. With a
+    gain weights get a deviation of gain / √inputs, biases are zero; √2 keeps the size of
+    activations through ReLUs (He et al. 2015, eq. 10). Without one weights and biases lie within
+    ±1/√inputs, torch's default and that of Mnih et al.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -43,19 +43,6 @@ class Layout:
     size: int
     """Length N of the vector, padding included; a multiple of 16."""
 
-    def prefix(self, child: str) -> Layout:
-        """Return the layout that the module's first child has when it is flattened alone.
-
-        `vector[: layout.prefix(child).size]` is that child's vector.
-        """
-        dotted = f"{child}."
-        own = tuple(
-            Leaf(leaf.name.removeprefix(dotted), leaf.shape, leaf.offset)
-            for leaf in takewhile(lambda leaf: leaf.name.startswith(dotted), self.leaves)
-        )
-        assert own, f"{child} is not the first child with parameters"
-        return Layout(own, _aligned(own[-1].stop))
-
     def before(self, child: str) -> Layout:
         """Return the layout of what comes before a child module's parameters."""
         leaves = tuple(takewhile(lambda leaf: not leaf.name.startswith(f"{child}."), self.leaves))
@@ -135,7 +122,10 @@ class FlatParameters:
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """Return the layout that `module`'s parameters have in a flat vector, in their own order."""
+    """Return the layout that `module`'s parameters have in a flat vector, in their own order.
+
+    A first child's vector is the beginning of the module's.
+    """
     leaves, offset = [], 0
     for name, parameter in module.named_parameters():
         leaves.append(Leaf(name, tuple(parameter.shape), offset))

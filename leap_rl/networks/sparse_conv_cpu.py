@@ -147,12 +147,8 @@ class SparseConvCpu(ForwardBackward):
 def _convolve(pixels: Any, filters: Any, blank: Any, cell: Any, outputs: Any) -> None:
     """Convolve and apply the ReLU: add each cell that is not empty to the outputs that see it.
 
-    Args:
-        pixels: uint8 [B, H, W, C].
-        filters: [C, k, k·O], see `SparseConvCpu`.
-        blank: [H - k + 1, (W - k + 1)·O], the outputs where all cells are empty: the bias.
-        cell: [k, k·O], room for what a cell adds.
-        outputs: [B, H - k + 1, (W - k + 1)·O], written to.
+    Pixels are uint8 [B, H, W, C], filters [C, k, k·O], outputs [B, H - k + 1, (W - k + 1)·O]; blank
+    ones, without the B, are the bias. `cell` [k, k·O] is room for what a cell adds.
     """
     channels, side, run = filters.shape
     count = run // side
@@ -198,13 +194,7 @@ def _convolve(pixels: Any, filters: Any, blank: Any, cell: Any, outputs: Any) ->
 
 @kernel
 def _convolve_backward(pixels: Any, grad: Any, filters_grad: Any) -> None:
-    """Add the gradient by the filters.
-
-    Args:
-        pixels: uint8 [B, H, W, C].
-        grad: [B, H - k + 1, (W - k + 1)·O], by the outputs.
-        filters_grad: [C, k, k·O], added to.
-    """
+    """Add the gradient by the filters, from that by the outputs; shapes as in `_convolve`."""
     channels, side, run = filters_grad.shape
     rows, columns = grad.shape[1], grad.shape[2]
     count = run // side

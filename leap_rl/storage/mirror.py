@@ -71,11 +71,8 @@ class Mirror:
         """Update the store, and return the number of files that were written or removed.
 
         Another call continues after an error. ``everything`` includes growing files that are not
-        due yet; ``below`` limits it to files whose names begin with that.
-
-        Raises:
-            DeposedError: Another driver has taken the run over.
-            OSError: A file cannot be read.
+        due yet; ``below`` limits it to files whose names begin with that. DeposedError: another
+        driver has taken the run over. OSError: a file cannot be read.
         """
         # Pointers are read before the folder is listed, so that what they name is in the list.
         pointers = {name: (self._stamp(name), self._content(name)) for name in POINTERS}

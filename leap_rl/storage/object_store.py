@@ -51,10 +51,8 @@ class ObjectStore:
 
     Credentials come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`,
     `GOOGLE_APPLICATION_CREDENTIALS`), the files of each store's programs, or the machine's role.
-    All methods raise a StoreError if the store cannot be reached or refuses.
-
-    Raises:
-        ValueError: The URL is not such as `s3://bucket/runs/mine`, or contains a password.
+    All methods raise a StoreError if the store cannot be reached or refuses. ValueError: the URL is
+    not such as `s3://bucket/runs/mine`, or contains a password.
     """
 
     def __init__(self, url: str) -> None:
@@ -198,8 +196,7 @@ class _ConditionalS3:
 def read_file(given: str) -> bytes:
     """Return the content of a file at a path, in an object store, or at any URL that fsspec opens.
 
-    Raises:
-        OSError, ValueError, ImportError: It cannot be read, or is a URL with a password.
+    OSError, ValueError, ImportError: it cannot be read, or is a URL with a password.
     """
     if is_url(given):
         refuse_password(given)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from leap_rl.storage.dataclass_from_json import dataclass_from_json
-from leap_rl.storage.safe_open import naming
+from leap_rl.storage.safe_open import naming, read_regular
 
 BEAT_EVERY_S: Final = 10.0
 ALIVE_S: Final = 60.0
@@ -86,9 +86,8 @@ class LockedError(Exception):
 def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
     """Lock a file, which is made if it is missing; yields its status, to recognize it later.
 
-    Raises:
-        LockedError: Another process still holds it after ``wait_s``.
-        OSError: The file cannot be written, is a link or no regular file, or has a second name.
+    LockedError: another process still holds it after ``wait_s``. OSError: the file cannot be
+    written, is a link or no regular file, or has a second name.
     """
     until_s = time.monotonic() + wait_s
     started = time.time()
@@ -116,9 +115,8 @@ def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[os.stat_result]:
 
 def living_holder(path: Path) -> Holder | None:
     """Return the process that seems to hold a file's lock; takes no lock, writes nothing."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    with suppress(OSError), open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-        holder = _read(file.fileno())
+    with suppress(OSError, ValueError):
+        holder = holder_of(json.loads(read_regular(path, _SIZE)))
         return holder if holder is not None and holder.seems_alive else None
     return None
 

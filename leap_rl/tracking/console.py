@@ -77,7 +77,7 @@ class PlainConsole(Console):
     def show(self, status: RunStatus) -> None:
         if not self._started:
             self._started = True
-            self.message(start_line(status))
+            self.message(_start_line(status))
         if line := self._history.finished_line(status):
             self.message(line)
         eta_s = self._history.remaining_s(status)
@@ -85,7 +85,7 @@ class PlainConsole(Console):
             self._next_s = status.elapsed_s + min(PLAIN_FIRST_S, self._every_s)
         if self._next_s is not None and status.elapsed_s >= self._next_s:
             self._next_s = status.elapsed_s + self._every_s
-            self.message(progress_line(status, eta_s))
+            self.message(_progress_line(status, eta_s))
 
     def message(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -133,9 +133,9 @@ class _Dashboard:
         for ratio in (None, 1, None):
             head.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
         bar = ProgressBar(total=1.0, completed=status.round_fraction)
-        head.add_row(Text(place(status)), bar, Text(slots(status)))
+        head.add_row(Text(_place(status)), bar, Text(_slots_done(status)))
         yield head
-        yield Text(pace(status, self._eta_s), no_wrap=True, overflow="ellipsis", style="dim")
+        yield Text(_pace(status, self._eta_s), no_wrap=True, overflow="ellipsis", style="dim")
 
         # A live display that is taller than the terminal cannot be redrawn in place.
         room = max(options.size.height - 5, 1)
@@ -162,7 +162,7 @@ def _task_table(tasks: tuple[TaskStatus, ...], run: RunStatus, *, width: int) ->
         cells: list[RenderableType] = [Text(task.game, no_wrap=True, overflow="ellipsis")]
         if width >= NARROW:
             cells.append(ProgressBar(total=total, completed=task.agent_steps, width=10))
-        cells.append(f"{short(task.agent_steps)}/{short(total)}")
+        cells.append(f"{_short(task.agent_steps)}/{_short(total)}")
         cells.append(f"{task.agent_steps_per_s:,.0f}")
         if has_returns:
             cells.append("-" if task.mean_return is None else f"{task.mean_return:.1f}")
@@ -210,8 +210,7 @@ class History:
         return (1.0 - done) / gained * (status.elapsed_s - self._first[1])
 
 
-def start_line(status: RunStatus) -> str:
-    """Return the run's size in words."""
+def _start_line(status: RunStatus) -> str:
     if status.command in _SLOTS:
         return f"learning: {counted(status.slots_total, _SLOTS[status.command])}"
     start = f"from meta-step {status.round}, " if status.round else ""
@@ -219,38 +218,34 @@ def start_line(status: RunStatus) -> str:
     return f"training: {start}{counted(status.rounds, 'meta-step')} in all, {batch} each"
 
 
-def progress_line(status: RunStatus, eta_s: float | None) -> str:
-    """Return the run's progress, with its first running tasks."""
+def _progress_line(status: RunStatus, eta_s: float | None) -> str:
     tasks = [
         f"{task.game} {task.agent_steps / status.agent_steps_total:.0%}"
         + ("" if (mean := task.mean_return) is None else f" return {mean:.1f}")
         for task in status.running
     ]
-    line = f"{place(status)}, {slots(status)}, {pace(status, eta_s)}"
+    line = f"{_place(status)}, {_slots_done(status)}, {_pace(status, eta_s)}"
     return f"{line}: {_listed(tasks)}" if tasks else line
 
 
-def place(status: RunStatus) -> str:
-    """Return which meta-step is open."""
+def _place(status: RunStatus) -> str:
     if status.command in _SLOTS:
         return "learning"
     return f"meta-step {min(status.round + 1, status.rounds)} of {status.rounds}"
 
 
-def slots(status: RunStatus) -> str:
-    """Return the number of complete slots."""
+def _slots_done(status: RunStatus) -> str:
     noun = _SLOTS.get(status.command, "task")
     return f"{status.slots_complete} of {counted(status.slots_total, noun)} done"
 
 
-def pace(status: RunStatus, eta_s: float | None) -> str:
-    """Return the time so far, the time left and the speed."""
+def _pace(status: RunStatus, eta_s: float | None) -> str:
     eta = "" if eta_s is None else f", about {_duration(eta_s)} left"
     rate = f"{status.agent_steps_per_s:,.0f} {UNITS[status.unit]}/s"
     return f"{_duration(status.elapsed_s)} elapsed{eta}, {rate}"
 
 
-def short(count: int) -> str:
+def _short(count: int) -> str:
     """Return a count in few characters: 950, 12.3k, 5.0M."""
     if count < 1_000:
         return str(count)

@@ -12,6 +12,7 @@ from typing import Literal
 
 Axis = Literal["meta_step", "agent_steps", "examples"]
 AXES: tuple[Axis, ...] = ("meta_step", "agent_steps", "examples")
+"""A row's axis is the first that it has: rows of meta-training have agent_steps too."""
 Unit = Literal["agent_steps", "examples"]
 """Unit of tasks' budgets: actions, or examples that an update learns from."""
 Row = Mapping[str, float | int]
@@ -21,8 +22,3 @@ def by_game(row: Row, area: str, stat: str) -> dict[str, float]:
     """Return the values of `AREA/GAME/STAT` by game; names of games may have slashes."""
     found = ((re.fullmatch(f"{area}/(.+)/{stat}", key), value) for key, value in row.items())
     return {match[1]: value for match, value in found if match}
-
-
-def axis_of(row: Row) -> Axis:
-    """Return a logged row's axis."""
-    return next(axis for axis in AXES if axis in row)  # rows of meta-training have agent_steps too

@@ -114,7 +114,7 @@ def open_tracker(
         TrackingError: wandb is to be online, and has no key or is refused.
     """
     # Sinks' modules are imported only when used: wandb alone takes most of a second.
-    from leap_rl.tracking.jsonl import JsonlSink, read_rows
+    from leap_rl.tracking.jsonl import JsonlSink
 
     run_folder.mkdir(parents=True, exist_ok=True)
     truth = JsonlSink(run_folder / "metrics.jsonl", keep_rows=rows)
@@ -127,7 +127,6 @@ def open_tracker(
             run_folder=run_folder,
             run_config=run_config,
             kind=kind,
-            past=read_rows(run_folder / "metrics.jsonl"),
             place=place or str(run_folder),
         )
     if config.tensorboard:

@@ -32,7 +32,8 @@ import wandb
 
 from leap_rl.core.machine import kill_children_from
 from leap_rl.tracking.config import TrackingConfig
-from leap_rl.tracking.metrics import AXES, Axis, Row, axis_of
+from leap_rl.tracking.jsonl import read_rows
+from leap_rl.tracking.metrics import AXES, Axis, Row
 from leap_rl.tracking.sink import Cell, Sink, TrackingError
 from leap_rl.tracking.wandb_folder import (
     ARTIFACT_TYPE,
@@ -54,8 +55,7 @@ class WandbSink(Sink):
     """Logs to one wandb run, whose id stays in the run folder for a resume.
 
     wandb gets no console output, machine statistics, environment, code or git state. `run_config`
-    must contain no secrets. `past` are the rows that the run has logged already; the other
-    arguments and the errors are `open_tracker`'s.
+    must contain no secrets. The other arguments and the errors are `open_tracker`'s.
     """
 
     name = "wandb"
@@ -67,7 +67,6 @@ class WandbSink(Sink):
         run_folder: Path,
         run_config: Mapping[str, object],
         kind: str,
-        past: Sequence[Row] = (),
         place: str,
     ) -> None:
         self._kind = kind
@@ -101,8 +100,8 @@ class WandbSink(Sink):
         self._there: int = self._run.starting_step
         self._rows = 0
         try:
-            for row in past:
-                self.write(row, axis_of(row))
+            for row in read_rows(run_folder / "metrics.jsonl"):
+                self.write(row, next(axis for axis in AXES if axis in row))
             for source in read_sources(run_folder):
                 metadata = {"meta_step": source.meta_step}
                 self._publish(source.artifact, Path(source.file), metadata=metadata, uses=True)

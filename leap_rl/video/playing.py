@@ -109,10 +109,10 @@ def play(
         agent_steps, total = agent_steps + 1, total + 1
         over = bool(step.terminated[0] or step.truncated[0])
         shots = camera.shots
-        for number, shot in enumerate(shots, start=1):
-            score += shot.reward
+        for number, (screen, reward) in enumerate(shots, start=1):
+            score += reward
             yield Frame(
-                screen=shot.screen,
+                screen=screen,
                 episode=episode,
                 agent_steps=agent_steps,
                 score=score,

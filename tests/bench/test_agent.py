@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from leap_rl.bench.agent import BenchAgent
+from leap_rl.bench.agent import BenchAgent, Stopwatch, make_limit
 from leap_rl.bench.config import ThroughputConfig
-from leap_rl.bench.limit import make_limit
 from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.meta.leap import Leap
 
@@ -66,3 +65,63 @@ def test_the_limits_emulators_are_shared_out_as_the_agents_are() -> None:
     shares = [make_limit(config, index) for index in range(2)]
     assert [len(share._emulators) for share in shares] == [2, 3]
     assert all(share._frames == 3 for share in shares)
+
+
+class Work:
+    """`outer` takes 10 ns of its own around `inner`'s 3."""
+
+    now_ns = 0
+
+    def clock(self) -> int:
+        return self.now_ns
+
+    def outer(self) -> str:
+        self.now_ns += 4
+        self.inner()
+        self.inner()
+        self.now_ns += 6
+        return "done"
+
+    def inner(self) -> None:
+        self.now_ns += 3
+
+    def fails(self) -> None:
+        self.inner()
+        self.now_ns += 2
+        raise OSError
+
+
+def test_nested_times_count_once() -> None:
+    work = Work()
+    watch = Stopwatch(work.clock)
+    watch.wrap(work, "outer", "outside")
+    watch.wrap(work, "inner", "inside")
+    assert work.outer() == "done"
+    work.inner()
+    assert watch.totals_ns == {"outside": 10, "inside": 9}
+    assert sum(watch.totals_ns.values()) == work.now_ns
+
+
+def test_a_call_that_fails_is_timed_too() -> None:
+    work = Work()
+    watch = Stopwatch(work.clock)
+    watch.wrap(work, "inner", "inside")
+    watch.wrap(work, "fails", "failing")
+    with pytest.raises(OSError):  # noqa: PT011
+        work.fails()
+    work.outer()
+    assert watch.totals_ns == {"failing": 2, "inside": 9}
+
+
+def test_two_stopwatches_can_time_one_method() -> None:
+    work = Work()
+    inner, outer = Stopwatch(work.clock), Stopwatch(work.clock)
+    inner.wrap(work, "inner", "inside")
+    outer.wrap(work, "inner", "inside")
+    work.inner()
+    assert inner.totals_ns == outer.totals_ns == {"inside": 3}
+    outer.unwrap()
+    work.inner()
+    assert (inner.totals_ns["inside"], outer.totals_ns["inside"]) == (6, 3)
+    inner.unwrap()
+    assert vars(work).keys() == {"now_ns"}

@@ -85,7 +85,7 @@ def test_agents_learn_a_game_faster_from_what_was_meta_trained_on_it(tmp_path: P
     given["task.games"] = '["MinAtar/Breakout-v1"]'
     words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     run = tmp_path / "run"
-    assert main(["train", "--config", "minatar", *words, *LOCAL, "--run_dir", str(run)]) == 0
+    assert main(["train", "--config", "minatar", *words, *LOCALLY, "--run_dir", str(run)]) == 0
     rows = read_rows(run / "metrics.jsonl")
     first, _, last = [row["return/MinAtar/Breakout-v1/mean"] for row in rows[:3]]
     assert last > 1.5 * first

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import ale_py
 import numpy as np
+import pytest
 from ale_py import roms
 from numpy.typing import NDArray
 
-from leap_rl.envs.atari.envs import AtariEnvs
-from leap_rl.envs.atari.settings import AtariSettings
+from leap_rl.envs.atari.envs import AtariEnvs, RecordedAtari, frames_per_s
+from leap_rl.envs.atari.settings import PRESETS, AtariSettings
 from leap_rl.envs.vector import GameVector, VectorStep
-from tests.envs.playing import play
-from tests.envs.resizing import exact_resize
-from tests.envs.vectors import make_atari
+from tests.envs.vectors import exact_resize, make_atari, play
 
 
 def envs_of(games: GameVector) -> AtariEnvs:
@@ -202,3 +203,92 @@ def test_close_frees_the_emulators() -> None:
     games = make_atari("pong", num_envs=1, seed=0)
     games.close()
     assert "_emulators" not in envs_of(games).__dict__
+
+
+SETTINGS = AtariSettings(max_frames=40, sticky=0.25)
+
+
+def actions(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).integers(3, size=(count, 1))
+
+
+@pytest.mark.parametrize("game", ["qbert", "air_raid@mode=2"])
+def test_what_is_recorded_is_what_is_played(game: str) -> None:
+    """Through the ends of episodes, with all frames, their rewards, and nothing else."""
+    plain = make_atari(game, num_envs=1, seed=3, settings=SETTINGS)
+    camera = RecordedAtari(game, settings=SETTINGS)
+    games = GameVector(camera, seed=3)
+    assert np.array_equal(games.reset(), plain.reset())
+    ends = 0
+    for action in actions(25):
+        expected, step = plain.step(action), games.step(action)
+        assert np.array_equal(step.observations, expected.observations)
+        assert step.rewards == expected.rewards
+        shots = camera.shots
+        assert len(shots) == 4
+        assert sum(reward for _, reward in shots) == step.rewards[0]
+        assert shots[0][0].shape == (camera._emulators[0].height, 160, 3)
+        seen = step.last_observations.get(0, step.observations[0])
+        if not step.terminated[0]:
+            pooled = np.maximum(shots[2][0], shots[3][0])
+            assert np.abs(exact_resize(pooled) - seen).max() <= 0.51
+        ends += int(step.truncated[0])
+    assert ends == 2
+
+
+def test_each_frame_is_its_own() -> None:
+    camera = RecordedAtari("breakout", settings=AtariSettings(noop_max=0))
+    games = GameVector(camera, seed=0)
+    games.reset()
+    for _ in range(10):
+        games.step(np.array([1]))
+    screens = [screen.tobytes() for screen, _ in camera.shots]
+    assert len(set(screens)) > 1  # the ball flies
+
+
+def test_frame_rates_are_the_televisions() -> None:
+    assert frames_per_s("pong@mode=1") == 60
+    assert frames_per_s("air_raid@mode=3") == 50
+
+
+def test_observation_shapes_follow_from_channels_and_frames() -> None:
+    assert PRESETS["paper"].observation_shape == (84, 84, 3)
+    assert PRESETS["machado"].observation_shape == (84, 84, 4)
+    assert PRESETS["noframeskip"].observation_shape == (84, 84, 4)
+    assert AtariSettings(frame_stack=2).observation_shape == (84, 84, 6)
+
+
+def test_the_presets_are_their_sources() -> None:
+    assert PRESETS["paper"] == AtariSettings()
+    machado, noframeskip = PRESETS["machado"], PRESETS["noframeskip"]
+    assert (machado.sticky, machado.noop_max, machado.fire_reset) == (0.25, 0, False)
+    assert not machado.life_loss_ends
+    assert (noframeskip.sticky, noframeskip.noop_max) == (0.0, 30)
+    assert noframeskip.fire_reset
+    assert noframeskip.life_loss_ends
+    assert {preset.max_frames for preset in PRESETS.values()} == {108_000}
+    assert {preset.frameskip for preset in PRESETS.values()} == {4}
+
+
+def test_a_config_is_checked_without_an_emulator() -> None:
+    code = (
+        "import sys, leap_rl.envs.atari.settings\n"
+        "assert not {'ale_py', 'numba', 'gymnasium'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frameskip": 0}, "atari.frameskip = 0"),
+        ({"noop_max": -1}, "atari.noop_max = -1"),
+        ({"sticky": 1.0}, "atari.sticky = 1.0"),
+        ({"max_frames": 1002}, "atari.max_frames = 1002: must be a positive multiple"),
+        ({"max_frames": 0}, "atari.max_frames = 0"),
+        ({"frame_stack": 0}, "atari.frame_stack = 0"),
+    ],
+)
+def test_senseless_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AtariSettings(**changes)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from leap_rl.envs.small.catch import BALLS, CELL, GRID, PADDLE, CatchEnvs
 from leap_rl.envs.vector import EpisodeAccounting, EpisodeEnd
 from leap_rl.tasks.suites import CATCH_GAMES
-from tests.envs.playing import play
-from tests.envs.vectors import make_catch
+from tests.envs.vectors import make_catch, play
 
 RANDOM_RETURN = -Fraction(10, 7)
 STAY, LEFT, RIGHT = 0, 1, 2

@@ -12,8 +12,7 @@ from leap_rl.envs.replayed import episode_seed
 from leap_rl.envs.state import State
 from leap_rl.envs.vector import GameVector
 from tests.envs.own_games import WALK
-from tests.envs.playing import bits
-from tests.envs.vectors import make_gymnasium
+from tests.envs.vectors import bits, make_gymnasium
 
 ENDING = f"{WALK}@terminates=5"
 CUT_OFF = f"{WALK}@truncates=3"
@@ -59,14 +58,6 @@ def test_a_cut_off_episode_leaves_its_last_observation() -> None:
         assert last[2:].tolist() == [3, action], "the third agent step, and not a new first one"
         assert last[0] != step.observations[index][0]
         assert step.observations[index][0] != first[index][0], "another episode's seed"
-
-
-def test_ending_in_both_ways_is_terminating() -> None:
-    games = walks(f"{WALK}@terminates=2,truncates=2")
-    games.reset()
-    steps = [games.step(taken) for taken in actions(2)]
-    assert steps[-1].terminated.all()
-    assert not steps[-1].truncated.any()
 
 
 def test_it_is_what_gymnasium_plays_with_the_episodes_seeds() -> None:

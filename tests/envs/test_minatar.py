@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,11 +77,25 @@ def assert_same(
     return ended, earned
 
 
+def play_both(
+    ours: MinAtarGames, theirs: Any, generator: np.random.Generator, most: int
+) -> Iterator[None]:
+    """Play at random and compare, to the end or for so many agent steps."""
+    for action in generator.integers(6, size=most).tolist():
+        seen, reward, over, *_ = theirs.step(action)
+        rewards, ends, _ = ours.step(np.array([action]))
+        assert (rewards[0], ends[0]) == (reward, over)
+        np.testing.assert_array_equal(seen_of(ours), seen * np.uint8(255))
+        yield
+        if over:
+            break
+
+
 @pytest.mark.parametrize("number", [0, 5, 2**32 - 1])
 def test_the_random_numbers_are_numpys(number: int) -> None:
-    stream = np.zeros(1, dtype=np.dtype(common.FIELDS, align=True))[0]
+    stream = np.zeros(1, dtype=common.record(""))[0]
     numpy = np.random.RandomState(number)
-    common.seed_stream(stream, number)
+    common.begin(stream, number)
     for count in np.random.default_rng(0).integers(1, 13, size=700).tolist():
         assert common.below(stream, count) == numpy.randint(count)
         assert common.uniform(stream) == numpy.rand()
@@ -153,16 +169,8 @@ def test_bricks_come_again_as_in_the_package() -> None:
         theirs.reset(seed=trial)
         left = generator.random((3, 10)) < generator.choice([0.0, 0.1, 0.9])
         theirs.game.env.brick_map[1:4] = ours._games[0]["bricks"] = left
-        for _ in range(40):
-            action = int(generator.integers(6))
-            before = theirs.game.env.brick_map.sum()
-            seen, reward, over, *_ = theirs.step(action)
-            walls += theirs.game.env.brick_map.sum() > before
-            rewards, ends, _ = ours.step(np.array([action]))
-            assert (rewards[0], ends[0]) == (reward, over)
-            np.testing.assert_array_equal(seen_of(ours), seen * np.uint8(255))
-            if over:
-                break
+        seen = (theirs.game.env.brick_map.sum() for _ in play_both(ours, theirs, generator, 40))
+        walls += sum(later > before for before, later in pairwise([left.sum(), *seen]))
     assert walls >= 10
 
 
@@ -213,14 +221,7 @@ def test_seaquest_removes_of_two_alike_the_one_that_the_package_does() -> None:
             rows[:] = 0
             for row, (column, line, right, *timers) in zip(rows, things, strict=False):
                 row[:numbers] = [column, line, 1 if right else -1, *timers]
-        for _ in range(12):
-            action = int(generator.integers(6))
-            seen, reward, over, *_ = theirs.step(action)
-            rewards, ends, _ = ours.step(np.array([action]))
-            assert (rewards[0], ends[0]) == (reward, over)
-            np.testing.assert_array_equal(seen_of(ours), seen * np.uint8(255))
-            if over:
-                break
+        list(play_both(ours, theirs, generator, 12))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from leap_rl.envs.atari.emulator import palette
 from leap_rl.envs.atari.envs import AtariEnvs
 from leap_rl.envs.atari.games import (
     ACTION_COUNTS,
+    POOLS,
     GameMode,
     difficulties,
     find_mode,
@@ -22,7 +23,7 @@ from leap_rl.envs.atari.games import (
 )
 from leap_rl.envs.atari.settings import AtariSettings
 from leap_rl.tasks.config import TaskConfig
-from tests.envs.test_restore import check_games
+from tests.envs.test_kinds import check_games
 from tests.envs.vectors import make_atari
 
 
@@ -95,6 +96,8 @@ def test_a_game_has_the_same_actions_and_screen_in_every_mode(games: Iterable[st
         ("pong@mode=01", "pong@mode=1"),
         ("pong@difficulty=2,mode=0", "pong@difficulty=2"),
         ("ALE/SpaceInvaders-v5@mode=3", "space_invaders@mode=3"),
+        ("UpNDown", "up_n_down"),
+        ("UpNDown-v4", "up_n_down"),
     ],
 )
 def test_a_mode_has_one_spelling(name: str, canonical: str) -> None:
@@ -182,3 +185,50 @@ def test_an_unknown_mode_is_refused_where_environments_are_made() -> None:
     with pytest.raises(ValueError, match="freeway has no mode 9; its modes are 0 to 7"):
         make_atari("freeway@mode=9", num_envs=1, seed=0)
     assert find_mode("freeway").mode == 0
+
+
+def test_pools_have_the_papers_sizes_and_three_share_out_all_of_atari() -> None:
+    sizes = {name: len(games) for name, games in POOLS.items()}
+    assert sizes == {
+        "pretraining": 25,
+        "held_out": 2,
+        "large_action": 35,
+        "paper": 9,
+        "all": 62,
+    }
+
+    parts = POOLS["pretraining"] + POOLS["held_out"] + POOLS["large_action"]
+    assert sorted(parts) == sorted(POOLS["all"])
+    assert len(set(parts)) == 62
+
+
+def test_the_papers_games_have_the_action_spaces_of_its_table() -> None:
+    # (actions, in the pretraining set), row by row.
+    table = [(6, True), (6, True), (10, True), (4, False), (6, False)]
+    table += [(14, False), (18, False), (18, False), (18, False)]
+    ours = [(ACTION_COUNTS[game], game in POOLS["pretraining"]) for game in POOLS["paper"]]
+    assert ours == table
+
+
+def test_every_game_is_found_by_its_name_and_its_gymnasium_id() -> None:
+    for game in ACTION_COUNTS:
+        gymnasium_id = f"ALE/{game.title().replace('_', '')}-v5"
+        assert resolve_games([game]) == resolve_games([gymnasium_id]) == (game,)
+
+
+UNKNOWN = "task.games: no game or pool is named 'pongg'; did you mean 'pong'? "
+
+
+@pytest.mark.parametrize(
+    ("games", "message"),
+    [
+        (["breakout", "pongg"], rf"^{re.escape(UNKNOWN)}\(leap-rl games lists all\)$"),
+        (["xyzzy"], r"named 'xyzzy' \(leap-rl games lists all\)$"),
+        *(([one, other], "comes twice") for one, other in (("pong", "Pong"), ("all", "paper"))),
+        (["pong", "pretraining"], "comes twice"),
+        ([], "at least one game or pool"),
+    ],
+)
+def test_games_that_cannot_be_meant_are_refused(games: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        resolve_games(games)

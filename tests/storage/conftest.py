@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import logging
 import socket
-import subprocess
-import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from moto.server import ThreadedMotoServer
 
 from leap_rl.cli import main
 from leap_rl.storage import run_lock, store_lock
@@ -45,20 +42,11 @@ def url(machine: object) -> str:
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """The address of a server that speaks S3."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    program = "from moto.server import main; main()"
-    words = [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(port)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(words, **quiet) as server:  # type: ignore[call-overload]
-        for _ in range(1200):
-            with socket.socket() as knock:
-                if knock.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-        os.kill(server.pid, signal.SIGKILL)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it names each request
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
 
 
 @pytest.fixture
@@ -75,6 +63,12 @@ def s3_url(s3_server: str, machine: object, monkeypatch: pytest.MonkeyPatch) -> 
     bucket = f"b{uuid4().hex}"
     urllib.request.urlopen(urllib.request.Request(f"{s3_server}/{bucket}", method="PUT")).close()
     return f"s3://{bucket}/runs/mine"
+
+
+@pytest.fixture(params=["memory", "s3"])
+def any_url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue("url" if request.param == "memory" else "s3_url")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,11 @@ def make_run(path: Path, checkpoints: int = 1) -> RunFolder:
     return folder
 
 
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return make_run(tmp_path / "here")
+
+
 def contents(number: int) -> dict[str, bytes]:
     return {
         f"{name}.safetensors": f"{name} {number}".encode() for name in ("initialization", "outer")
@@ -99,9 +104,8 @@ def test_another_machine_gets_what_one_has(url: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("deaths_after", range(14))
 def test_whatever_write_is_the_last_the_store_holds_a_run_to_resume(
-    deaths_after: int, url: str, tmp_path: Path
+    deaths_after: int, run: RunFolder, url: str, tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path / "here")
     add_slot_file(run, 1, "000.safetensors")
     store = DyingStore(url, deaths_after)
     died = 0
@@ -131,10 +135,9 @@ def test_whatever_write_is_the_last_the_store_holds_a_run_to_resume(
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_leads_to_other_files_is_written_after_them(
-    order: int, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    order: int, run: RunFolder, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the order in which the folder lists its files."""
-    run = make_run(tmp_path / "here")
     look = Mirror._stamps
     monkeypatch.setattr(Mirror, "_stamps", lambda self: dict(sorted(look(self).items())[::order]))
     written: list[str] = []
@@ -152,10 +155,9 @@ def test_what_leads_to_other_files_is_written_after_them(
 
 @pytest.mark.parametrize("listed", ["before it", "after it"])
 def test_a_round_that_closes_during_a_push_is_left_to_the_next(
-    listed: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listed: str, run: RunFolder, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its `latest` waits for its files, and the slots of the round before for its `latest`."""
-    run = make_run(tmp_path / "here")
     add_slot_file(run, 1, "000.safetensors")
     kept = run.carried_agent(0, "pong")
     kept.parent.mkdir(parents=True)
@@ -185,8 +187,7 @@ def test_a_round_that_closes_during_a_push_is_left_to_the_next(
     assert not there.carried_agent(0, "pong").exists()
 
 
-def test_a_result_takes_the_place_of_a_snapshot(url: str, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "here")
+def test_a_result_takes_the_place_of_a_snapshot(run: RunFolder, url: str, tmp_path: Path) -> None:
     snapshot = add_slot_file(run, 1, "000.snapshot")
     mirror = Mirror(run.path, ObjectStore(url))
     mirror.push()
@@ -230,9 +231,8 @@ def test_results_are_never_removed_from_the_store(url: str, tmp_path: Path) -> N
 
 
 def test_what_grows_is_written_now_and_then_and_at_the_end(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_run(tmp_path / "here")
     now_s = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     mirror = Mirror(run.path, ObjectStore(url))
@@ -254,9 +254,8 @@ def test_what_grows_is_written_now_and_then_and_at_the_end(
 
 
 def test_a_store_of_somebody_else_writes_nowhere_but_in_the_working_copy(
-    url: str, tmp_path: Path
+    run: RunFolder, url: str, tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path / "here")
     Mirror(run.path, ObjectStore(url)).push()
     store = ObjectStore(url)
     for name in ("a/../../evil", ".mirror.json", "tensorboard/.profile"):
@@ -268,8 +267,7 @@ def test_a_store_of_somebody_else_writes_nowhere_but_in_the_working_copy(
 
 
 @pytest.mark.parametrize("records", [b"", b"[]", b'{"session": "a", "files": 3}', b"\xff"])
-def test_damaged_records_cost_an_upload(records: bytes, url: str, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "here")
+def test_damaged_records_cost_an_upload(records: bytes, run: RunFolder, url: str) -> None:
     Mirror(run.path, ObjectStore(url)).push()
     (run.path / ".mirror.json").write_bytes(records)
     assert Mirror(run.path, ObjectStore(url)).push() == 8
@@ -295,9 +293,8 @@ Mirror(Path(sys.argv[1]), Dying(sys.argv[2])).push()
 
 
 def test_a_kill_in_the_middle_of_an_upload_leaves_the_last_whole_checkpoint(
-    s3_url: str, tmp_path: Path
+    run: RunFolder, s3_url: str, tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path / "here")
     Mirror(run.path, ObjectStore(s3_url)).push()
     large = {**contents(2), "outer.safetensors": os.urandom(20_000_000)}
     run.write_checkpoint(2, large, {"fingerprint": FINGERPRINT})

@@ -19,9 +19,9 @@ from leap_rl.storage.object_store import (
 from leap_rl.storage.open_run import open_run
 
 
-@pytest.fixture(params=["memory", "s3"])
-def store(request: pytest.FixtureRequest) -> ObjectStore:
-    return ObjectStore(request.getfixturevalue("url" if request.param == "memory" else "s3_url"))
+@pytest.fixture
+def store(any_url: str) -> ObjectStore:
+    return ObjectStore(any_url)
 
 
 def test_what_is_written_is_read_and_listed(store: ObjectStore) -> None:

@@ -19,16 +19,14 @@ from tests.storage.short_runs import BOWLS, Become, sums
 pytestmark = pytest.mark.usefixtures("without_plots")
 
 
-@pytest.mark.parametrize("where", ["memory", "s3"])
 def test_a_run_is_resumed_elsewhere_to_the_same_bits(
-    where: str,
+    any_url: str,
     straight: RunFolder,
     machine: Become,
-    request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
+    url = any_url
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
     first = working_copy(url)
     machine("second")
@@ -77,19 +75,16 @@ def test_settings_of_a_url_stay_at_its_end(s3_url: str, machine: Become) -> None
 
 
 @pytest.mark.parametrize(
-    ("where", "lock"),
+    ("any_url", "lock"),
     [("s3", b""), ("memory", b'{"host": "a", "pid": 1, "started": 1.0, "heartbeat": 1.0}')],
     ids=["empty", "of a disk"],
+    indirect=["any_url"],
 )
 def test_a_run_is_where_its_config_is_whatever_the_lock_says(
-    where: str,
-    lock: bytes,
-    machine: Become,
-    request: pytest.FixtureRequest,
-    capsys: pytest.CaptureFixture[str],
+    any_url: str, lock: bytes, machine: Become, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As after a copy from a disk."""
-    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
+    url = any_url
     assert main(["train", *BOWLS, "--meta.meta_steps", "1", "--run_dir", url]) == 0
     store = ObjectStore(url)
     store.write(NAME, lock)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +11,7 @@ from leap_rl.storage import run_lock, store_lock
 from leap_rl.storage.object_store import ObjectStore
 from leap_rl.storage.run_lock import LockedError
 from leap_rl.storage.store_lock import NAME, DeposedError, StoreLock
-
-Become = Callable[[str], Path]
+from tests.storage.short_runs import Become
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +42,8 @@ def write_anyhow(lock: StoreLock) -> None:
     lock._write(held=True, over=lock._store.tag(NAME))
 
 
-@pytest.mark.parametrize("where", ["memory", "s3"])
-def test_of_two_that_write_together_one_is_refused(
-    where: str, machine: Become, request: pytest.FixtureRequest
-) -> None:
-    url = request.getfixturevalue("url" if where == "memory" else "s3_url")
-    first, second = make_lock(url), make_lock(url)
+def test_of_two_that_write_together_one_is_refused(any_url: str) -> None:
+    first, second = make_lock(any_url), make_lock(any_url)
     second.look()
     write_anyhow(first)
     with pytest.raises(LockedError, match="on first"):

@@ -94,19 +94,11 @@ class Start:
 
 
 class Emulator:
-    """An ALE emulator of a game in one mode, with the state that ALE lacks."""
+    """An ALE emulator of a game in one mode, with the state that ALE lacks.
 
-    game: str
-    """The game, without its mode and difficulty."""
-    ale: ALEInterface
-    actions: list[int]
-    """ALE's number of each of the game's minimal actions."""
-    height: int
-    """Rows of the screen."""
-    held: int
-    """The last frame's action, which a sticky frame repeats."""
-    pressed: bytearray | None
-    """One action a frame since the start state, if `replayed`."""
+    `actions` are ALE's numbers of the game's minimal ones. `held` is the last frame's action, which
+    a sticky frame repeats; `pressed` are those of all frames since the start, if `replayed`.
+    """
 
     def __init__(self, name: str, settings: AtariSettings) -> None:
         mode = find_mode(name)
@@ -121,7 +113,7 @@ class Emulator:
         # From the next reset on. A state has them too, for its own emulator and any other.
         self.ale.setMode(mode.mode)
         self.ale.setDifficulty(mode.difficulty)
-        self.actions = [action.value for action in self.ale.getMinimalActionSet()]
+        self.actions: list[int] = [action.value for action in self.ale.getMinimalActionSet()]
         self.height, width = self.ale.getScreenDims()
         assert width == WIDTH, f"a screen of {width} columns"
         self.held = NOOP

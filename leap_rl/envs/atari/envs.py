@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import asdict
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from ale_py import ALEInterface
@@ -189,13 +189,8 @@ class AtariEnvs(RestorableEnvs):
         return moves
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shot:
-    """One frame."""
-
-    screen: NDArray[np.uint8]
-    """[height, 160, 3]: the emulator's own picture, in RGB."""
-    reward: int
+Shot: TypeAlias = tuple[NDArray[np.uint8], int]
+"""A frame: the emulator's own picture, RGB [height, 160, 3], and its reward."""
 
 
 class _Camera:
@@ -205,7 +200,7 @@ class _Camera:
 
     def act(self, action: int) -> int:
         reward: int = self._ale.act(action)
-        self.shots.append(Shot(screen=self._ale.getScreenRGB(), reward=reward))
+        self.shots.append((self._ale.getScreenRGB(), reward))
         return reward
 
     def __getattr__(self, name: str) -> Any:

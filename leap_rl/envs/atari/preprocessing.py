@@ -48,9 +48,8 @@ _WORDS = WIDTH // 8  # a screen row, compared by 64-bit words
 def area_weights(source: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return which of `source` rows (or columns) each of the 84 covers, and how much of them.
 
-    Returns:
-        The first row covered, [84], and the weights of the rows from there on, [84, n], whole
-        numbers of the same sum for all 84; 0 for rows that are not covered.
+    That is the first row [84], and the weights of the rows from there on, [84, n]: whole numbers,
+    0 for rows that are not covered, of the same sum for all 84.
     """
     parts = SCREEN // gcd(source, SCREEN)  # each source row is cut into so many
     covered = source * parts // SCREEN  # and each of the 84 covers so many of the parts
@@ -234,15 +233,12 @@ def _draw(
 class FrameRenderer:
     """Keeps the observations of B environments, and draws them from two screens at a time.
 
-    `colors` are uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB. An
-    observation stacks `frames` of them, the oldest first.
+    `colors` are uint8 [256, channels], by palette index; 1 channel for gray, 3 for RGB. `screens`
+    [2, height, 160] are palette indices of the last two frames, shared by all environments, to be
+    filled before `draw`; both the same where there is one frame only. `observations`
+    [B, 84, 84, frames · channels] stack so many frames, the oldest first; they are drawn in place,
+    so copy them to hand them out.
     """
-
-    screens: NDArray[np.uint8]
-    """[2, height, 160]: palette indices of the last two frames, shared by all environments, to be
-    filled before `draw`; both the same where there is one frame only."""
-    observations: NDArray[np.uint8]
-    """[B, 84, 84, frames · channels]: drawn in place, so copy them to hand them out."""
 
     def __init__(
         self, height: int, colors: NDArray[np.uint8], *, num_envs: int, frames: int

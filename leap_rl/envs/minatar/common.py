@@ -1,4 +1,4 @@
-"""What MinAtar's games share: records, actions, random numbers, and Seaquest's lists.
+"""What MinAtar's games share: records, actions and random numbers.
 
 The random numbers are those of `numpy.random.RandomState(seed)`, drawn within compiled loops:
 MT19937 (Matsumoto and Nishimura 1998). A word of its state is renewed when it is drawn, and not all
@@ -20,39 +20,24 @@ NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
 
 WORDS = 624
 
-FIELDS: list[tuple[Any, ...]] = [("words", np.uint32, (WORDS,)), ("place", np.int64)]
-"""What a record needs to be drawn from."""
-
-COLUMN, ROW, MOVE, MOVE_IN, SHOT_IN = range(5)
-NUMBERS = 5
-"""Of a thing: where it is, -1 or 1 for where it goes, and agent steps until it moves or shoots;
-what it does not do is 0."""
-
-MOST = 128
-"""Things in a list. One comes each agent step at most, and is beyond the edge within 60."""
-
-LIST = np.dtype([("things", np.int64, (MOST, NUMBERS)), ("count", np.int64)])
-"""What moves sideways in Seaquest. Things are removed by value, as the authors' package does it:
-of two equal things the first in the list goes, and the other one, which is being moved, is met
-again. Whole episodes depend on it."""
-
 
 def record(numbers: str, *fields: tuple[Any, ...]) -> np.dtype[Any]:
     """Return the type of a game's record: what any game has, named int64, and other fields."""
-    own = [("last_action", np.int64), *((name, np.int64) for name in numbers.split())]
-    return np.dtype([*FIELDS, *own, *fields], align=True)
+    own = [(name, np.int64) for name in ("place", "last_action", *numbers.split())]
+    return np.dtype([("words", np.uint32, (WORDS,)), *own, *fields], align=True)
 
 
 @kernel
-def seed_stream(state: Any, number: int) -> None:
-    """Start the stream of a number in [0, 2**32)."""
-    word = np.uint64(number)
-    words = state.words
+def begin(game: Any, seed: int) -> None:
+    """Begin an episode, which depends on its seed in [0, 2**32) and its actions alone."""
+    word = np.uint64(seed)
+    words = game.words
     for place in range(624):
         words[place] = word
         word = np.uint64(1812433253) * (word ^ (word >> np.uint64(30))) + np.uint64(place + 1)
         word &= np.uint64(0xFFFFFFFF)
-    state.place = 0
+    game.place = 0
+    game.last_action = 0
 
 
 @kernel
@@ -95,13 +80,6 @@ def below(state: Any, count: int) -> Any:
 
 
 @kernel
-def begin(game: Any, seed: int) -> None:
-    """Begin an episode, which depends on its seed and its actions alone."""
-    seed_stream(game, seed)
-    game.last_action = 0
-
-
-@kernel
 def taken(game: Any, action: int, sticky: float) -> Any:
     """Return the action that is taken: by chance it is the last one again."""
     if uniform(game) < sticky:
@@ -115,42 +93,3 @@ def put(cells: Any, row: int, column: int, thing: int) -> None:
     """Show a thing in a cell of [10, 10], where its bit is set; beyond the edges there is none."""
     if 0 <= row <= 9 and 0 <= column <= 9:
         cells[row, column] |= np.uint16(1 << thing)
-
-
-@kernel
-def add(swimmers: Any, column: int, row: int, move: int, move_in: int) -> None:
-    """Append a thing that does not shoot."""
-    assert swimmers.count < MOST
-    thing = swimmers.things[swimmers.count]
-    thing[COLUMN], thing[ROW], thing[MOVE] = column, row, move
-    thing[MOVE_IN], thing[SHOT_IN] = move_in, 0
-    swimmers.count += 1
-
-
-@kernel
-def remove(swimmers: Any, index: int) -> int:
-    """Remove the first thing that is like the one at `index`; return where it was."""
-    things, first = swimmers.things, 0
-    while not _alike(things[first], things[index]):
-        first += 1
-    swimmers.count -= 1
-    for place in range(first, swimmers.count):
-        things[place] = things[place + 1]
-    return first
-
-
-@kernel
-def _alike(one: Any, other: Any) -> Any:
-    same = True
-    for number in range(5):
-        same = same and one[number] == other[number]
-    return same
-
-
-@kernel
-def found(swimmers: Any, column: int, row: int) -> int:
-    """Return the index of the first thing in a cell, or -1."""
-    for index in range(swimmers.count):
-        if swimmers.things[index, COLUMN] == column and swimmers.things[index, ROW] == row:
-            return index
-    return -1

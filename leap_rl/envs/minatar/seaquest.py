@@ -9,25 +9,16 @@ import numpy as np
 
 from leap_rl.core.kernels import kernel
 from leap_rl.envs.minatar.common import (
-    COLUMN,
     DOWN,
     FIRE,
     LEFT,
-    LIST,
-    MOVE,
-    MOVE_IN,
     NOTHING,
     RIGHT,
-    ROW,
-    SHOT_IN,
     UP,
-    add,
     begin,
     below,
-    found,
     put,
     record,
-    remove,
     taken,
     uniform,
 )
@@ -45,6 +36,19 @@ THINGS = (
     "diver",
 )
 ACTIONS = (NOTHING, LEFT, UP, RIGHT, DOWN, FIRE)
+COLUMN, ROW, MOVE, MOVE_IN, SHOT_IN = range(5)
+NUMBERS = 5
+"""Of a thing: where it is, -1 or 1 for where it goes, and agent steps until it moves or shoots;
+what it does not do is 0."""
+
+MOST = 128
+"""Things in a list. One comes each agent step at most, and is beyond the edge within 60."""
+
+LIST = np.dtype([("things", np.int64, (MOST, NUMBERS)), ("count", np.int64)])
+"""What moves sideways in Seaquest. Things are removed by value, as the authors' package does it:
+of two equal things the first in the list goes, and the other one, which is being moved, is met
+again. Whole episodes depend on it."""
+
 # heading is -1 or 1; aboard counts the divers.
 GAME = record(
     "x y heading oxygen aboard shot_in enemy_every enemy_in diver_in move_every ramps",
@@ -96,7 +100,7 @@ def step(games: Any, actions: Any, sticky: float, ramps: bool, rewards: Any, ove
         if game.diver_in == 0:
             move = 1 if uniform(game) < 1 / 2 else -1
             column, row = 0 if move > 0 else 9, 1 + below(game, 8)
-            add(game.divers, column, row, move, DIVER_MOVE_EVERY)
+            _add(game.divers, column, row, move, DIVER_MOVE_EVERY)
             game.diver_in = DIVER_EVERY
         _obey(game, action)
         reward = _move_bullets(game)
@@ -125,17 +129,17 @@ def _spawn_enemy(game: Any) -> None:
                 return
     column = 0 if move > 0 else 9
     if is_sub:
-        add(game.subs, column, row, move, game.move_every)
+        _add(game.subs, column, row, move, game.move_every)
         game.subs.things[game.subs.count - 1, SHOT_IN] = ENEMY_SHOT_EVERY
     else:
-        add(game.fish, column, row, move, game.move_every)
+        _add(game.fish, column, row, move, game.move_every)
 
 
 @kernel
 def _obey(game: Any, action: int) -> None:
     if action == FIRE:
         if game.shot_in == 0:
-            add(game.bullets, game.x, game.y, game.heading, 0)
+            _add(game.bullets, game.x, game.y, game.heading, 0)
             game.shot_in = SHOT_EVERY
     elif action == LEFT:
         game.x = max(0, game.x - 1)
@@ -158,16 +162,16 @@ def _move_bullets(game: Any) -> float:
         bullet[COLUMN] += bullet[MOVE]
         gone = bullet[COLUMN] < 0 or bullet[COLUMN] > 9
         if not gone:
-            fish = found(game.fish, bullet[COLUMN], bullet[ROW])
-            sub = found(game.subs, bullet[COLUMN], bullet[ROW])
+            fish = _found(game.fish, bullet[COLUMN], bullet[ROW])
+            sub = _found(game.subs, bullet[COLUMN], bullet[ROW])
             gone = fish >= 0 or sub >= 0
             reward += gone
             if fish >= 0:
-                remove(game.fish, fish)
+                _remove(game.fish, fish)
             elif sub >= 0:
-                remove(game.subs, sub)
+                _remove(game.subs, sub)
         if gone:
-            remove(game.bullets, index)
+            _remove(game.bullets, index)
     return reward
 
 
@@ -187,7 +191,7 @@ def _move_divers(game: Any) -> None:
                 gone = diver[COLUMN] < 0 or diver[COLUMN] > 9
                 saved = _is_at_player(game, diver) and game.aboard < FULL
         if saved or gone:
-            remove(game.divers, index)
+            _remove(game.divers, index)
             game.aboard += saved
 
 
@@ -210,9 +214,9 @@ def _move_subs(game: Any) -> Any:
         if struck or column < 0 or column > 9:
             reward += struck
             # Of two alike the other one goes; this one then is a place further down.
-            place = -1 if remove(game.subs, index) == index else index - 1
+            place = -1 if _remove(game.subs, index) == index else index - 1
         if shot_in == 0:
-            add(game.enemy_bullets, column, row, move, 0)
+            _add(game.enemy_bullets, column, row, move, 0)
         if place >= 0:
             game.subs.things[place, SHOT_IN] = shot_in - 1 if shot_in > 0 else ENEMY_SHOT_EVERY
     return reward, hit
@@ -228,7 +232,7 @@ def _move_fish(game: Any) -> Any:
         hit = hit or met
         if struck or fish[COLUMN] < 0 or fish[COLUMN] > 9:
             reward += struck
-            remove(game.fish, index)
+            _remove(game.fish, index)
     return reward, hit
 
 
@@ -248,10 +252,10 @@ def _move_enemy(game: Any, enemy: Any) -> Any:
         return False, True
     if enemy[COLUMN] < 0 or enemy[COLUMN] > 9:
         return False, met
-    bullet = found(game.bullets, enemy[COLUMN], enemy[ROW])
+    bullet = _found(game.bullets, enemy[COLUMN], enemy[ROW])
     if bullet < 0:
         return False, met
-    remove(game.bullets, bullet)
+    _remove(game.bullets, bullet)
     return True, met
 
 
@@ -265,7 +269,7 @@ def _move_enemy_bullets(game: Any) -> bool:
         bullet[COLUMN] += bullet[MOVE]
         hit = hit or _is_at_player(game, bullet)
         if bullet[COLUMN] < 0 or bullet[COLUMN] > 9:
-            remove(game.enemy_bullets, index)
+            _remove(game.enemy_bullets, index)
     return hit
 
 
@@ -325,3 +329,42 @@ def _draw_all(cells: Any, swimmers: Any, thing: int, trail: bool) -> None:
         put(cells, row, column, thing)
         if trail:
             put(cells, row, column - swimmers.things[index, MOVE], _TRAIL)
+
+
+@kernel
+def _add(swimmers: Any, column: int, row: int, move: int, move_in: int) -> None:
+    """Append a thing that does not shoot."""
+    assert swimmers.count < MOST
+    thing = swimmers.things[swimmers.count]
+    thing[COLUMN], thing[ROW], thing[MOVE] = column, row, move
+    thing[MOVE_IN], thing[SHOT_IN] = move_in, 0
+    swimmers.count += 1
+
+
+@kernel
+def _remove(swimmers: Any, index: int) -> int:
+    """Remove the first thing that is like the one at `index`; return where it was."""
+    things, first = swimmers.things, 0
+    while not _alike(things[first], things[index]):
+        first += 1
+    swimmers.count -= 1
+    for place in range(first, swimmers.count):
+        things[place] = things[place + 1]
+    return first
+
+
+@kernel
+def _alike(one: Any, other: Any) -> Any:
+    same = True
+    for number in range(5):
+        same = same and one[number] == other[number]
+    return same
+
+
+@kernel
+def _found(swimmers: Any, column: int, row: int) -> int:
+    """Return the index of the first thing in a cell, or -1."""
+    for index in range(swimmers.count):
+        if swimmers.things[index, COLUMN] == column and swimmers.things[index, ROW] == row:
+            return index
+    return -1

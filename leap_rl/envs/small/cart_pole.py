@@ -13,16 +13,9 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 class CartPole(CartPoleEnv):
     """A pole on a cart (Barto, Sutton and Anderson 1983), in Gymnasium's equations.
 
-    Args:
-        gravity: in m/s².
-        masscart: in kg.
-        masspole: in kg.
-        length: half the pole's length, in m.
-        force_mag: of a push to either side, in N.
-        swapped: whether the two actions change places.
-
-    Raises:
-        ValueError: a mass or the length is not greater than 0.
+    Gravity is in m/s², masses in kg, `length`, half the pole's, in m, `force_mag` of a push to
+    either side in N. `swapped` actions change places. ValueError: a mass or the length is not
+    greater than 0.
     """
 
     def __init__(

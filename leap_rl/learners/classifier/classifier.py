@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from leap_rl.core.determinism import Precision
 from leap_rl.networks.encoders import blank, initialize
-from leap_rl.networks.parameters import Layout, flatten_parameters
+from leap_rl.networks.parameters import Layout, flatten_parameters, layout_of
 
 Share = Literal["all_but_last", "all"]
 
@@ -118,7 +118,7 @@ class ClassifierLearner:
         self.network = make_classifier(classes)
         initialize(self.network.head, head_generator)
         self.flat = flatten_parameters(self.network)
-        self.shared_size = shared_layout(self.flat.layout, share).size
+        self.shared_size = shared_layout(self.network, share).size
 
     @property
     def shared(self) -> Tensor:
@@ -175,6 +175,6 @@ def metrics(logits: Tensor, labels: Tensor) -> Metrics:
     return Metrics(F.cross_entropy(logits, labels), wrong.double().mean())
 
 
-def shared_layout(layout: Layout, share: Share) -> Layout:
-    """Return the shared part of a classifier's layout."""
-    return layout if share == "all" else layout.prefix("encoder")
+def shared_layout(network: Classifier, share: Share) -> Layout:
+    """Return the layout of a classifier's shared part."""
+    return layout_of(network if share == "all" else network.encoder)

@@ -48,9 +48,8 @@ class Classifier(Learner):
 
     def shared_layout(self) -> Layout:
         from leap_rl.learners.classifier.classifier import make_classifier, shared_layout
-        from leap_rl.networks.parameters import layout_of
 
-        return shared_layout(layout_of(make_classifier(CLASSES)), self.agent.classifier.share)
+        return shared_layout(make_classifier(CLASSES), self.agent.classifier.share)
 
     def random_initialization(self, seed: int) -> Tensor:
         import torch
