@@ -19,6 +19,8 @@ class Picture:
 
     title: str
     svg: bytes
+    narrow: bytes | None = None
+    """The same for a narrow screen, where one image is too wide for one."""
     says: str
     """Its caption and its alternative text."""
 

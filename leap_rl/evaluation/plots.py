@@ -6,6 +6,7 @@ Panels are plain data, and equal panels give equal files.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ FORMATS = ("png", "svg")
 MOST_CELL_TEXTS = 12
 """Rows of a heat map whose cells show their numbers."""
 DPI = 150
+TITLE_WIDTH, LABEL_WIDTH = 32, 26
+"""Characters of a line of a panel's title, and of a row's label; longer ones are wrapped."""
 
 # Okabe and Ito 2008, "Color Universal Design": told apart with any kind of color vision. Their
 # yellow is left out, too faint for a line on white.
@@ -97,7 +100,8 @@ class Panel:
         if self.level is not None:
             axis.axhline(self.level, color="black", linewidth=0.9, linestyle="--")
         for label, (x, y) in self.marks.items():
-            axis.plot([x], [y], marker="X", color=colors[label][0], markersize=8, zorder=3)
+            looks = {"color": colors[label][0], "markeredgecolor": "white", "markersize": 10}
+            axis.plot([x], [y], marker="X", zorder=3, **looks)
         axis.set(xlabel=self.x_label, ylabel=self.y_label)
         if self.log_y:
             axis.set_yscale("log")
@@ -129,7 +133,9 @@ class IntervalPanel:
 
     @property
     def size(self) -> tuple[float, float]:
-        return 3.4 + 0.08 * max(map(len, self.rows)), 1.2 + 0.32 * len(self.rows)
+        labels = [wrapped(label, LABEL_WIDTH).split("\n") for label in self.rows]
+        longest = max(len(line) for label in labels for line in label)
+        return 3.4 + 0.08 * longest, 1.2 + sum(0.14 + 0.18 * len(label) for label in labels)
 
     def draw(self, axis: Any, colors: Colors) -> None:
         for place, (label, (value, low, high)) in enumerate(self.rows.items()):
@@ -140,7 +146,8 @@ class IntervalPanel:
         if self.mark is not None:
             axis.axvline(self.mark, color="black", linewidth=0.9, linestyle="--")
         axis.set(xlabel=self.x_label, ylim=(len(self.rows) - 0.5, -0.5))
-        axis.set_yticks(range(len(self.rows)), list(self.rows))
+        labels = [wrapped(label, LABEL_WIDTH) for label in self.rows]
+        axis.set_yticks(range(len(self.rows)), labels)
         axis.margins(x=0.08)
         axis.locator_params(axis="x", nbins=5)
         axis.grid(axis="x", alpha=0.3)
@@ -166,8 +173,9 @@ class HeatMap:
     def draw(self, axis: Any, colors: Colors) -> None:
         image = axis.imshow(self.values, cmap="PuOr_r", vmin=-self.limit, vmax=self.limit)
         places = range(len(self.labels))
-        axis.set_xticks(places, self.labels, rotation=90)
-        axis.set_yticks(places, self.labels)
+        labels = [wrapped(label, LABEL_WIDTH) for label in self.labels]
+        axis.set_xticks(places, labels, rotation=90)
+        axis.set_yticks(places, labels)
         axis.set_facecolor("#DDDDDD")
         axis.spines[:].set_visible(False)
         axis.tick_params(length=0)
@@ -190,8 +198,9 @@ def draw(
     *,
     columns: int | None = None,
     names: Sequence[str] = (),
+    formats: Sequence[str] | None = None,
 ) -> list[Path]:
-    """Draw panels, and write them to `path` with each suffix of `FORMATS`.
+    """Draw panels, and write them to `path` with each suffix of `formats`, by default `FORMATS`.
 
     They fill a grid of `columns`, by default one row, from left to right and from the top. `names`
     are labels and groups that get the first colors in this order, drawn here or not, so that
@@ -211,7 +220,7 @@ def draw(
     }
     width, height = np.max([(3.4, 2.7), *(panel.size for panel in panels)], axis=0)
     if len(panels) == 1 and isinstance(panels[0], Panel):
-        width, height = 5.2, 3.6
+        width, height = 6.4, 3.6
     with matplotlib.rc_context(STYLE):
         size = width * columns, height * rows
         figure, axes = plt.subplots(
@@ -220,7 +229,7 @@ def draw(
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for index, (panel, axis) in enumerate(zip(panels, axes.flat, strict=False)):
-            axis.set_title(panel.title)
+            axis.set_title(wrapped(panel.title, TITLE_WIDTH if len(panels) > 1 else 60))
             panel.draw(axis, colors)
             if isinstance(panel, Panel):  # a label is not repeated beside or above an equal one
                 left = panels[index - 1] if index % columns else None
@@ -232,7 +241,7 @@ def draw(
         if len(shown) > 1 and isinstance(panels[0], Panel):  # rows of intervals have names
             _add_legend(figure, {name: colors[name] for name in shown})
         path.parent.mkdir(parents=True, exist_ok=True)
-        files = [path.with_name(f"{path.name}.{form}") for form in FORMATS]
+        files = [path.with_name(f"{path.name}.{form}") for form in formats or FORMATS]
         for file in files:
             dated = {"Date": None} if file.suffix == ".svg" else None
             figure.savefig(file, dpi=DPI, metadata=dated)
@@ -255,6 +264,21 @@ def _add_legend(figure: Any, shown: Colors) -> None:
             break
         legend.remove()
     figure.set_size_inches(width, height + 0.15 + 0.2 * -(-len(shown) // ncols))
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a text, such as a game's id with options, in lines of at most `width` characters.
+
+    Lines end behind a space, comma, `@`, `/`, `:` or `_`; only what has none is split.
+    """
+    lines = [""]
+    for part in re.findall(r"[^\s,@/:_]*[\s,@/:_]|[^\s,@/:_]+", text):
+        if lines[-1] and len(lines[-1] + part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+        while len(lines[-1].rstrip()) > width:
+            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def title_of(game: str) -> str:

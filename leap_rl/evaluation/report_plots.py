@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from leap_rl.evaluation import meta_run, transfer_plots
@@ -93,5 +94,13 @@ def _draw(
         if panels := plot.panels_of(data):
             files = draw(panels, folder / stem, columns=plot.columns, names=names)
             (svg,) = (file.read_bytes() for file in files if file.suffix == ".svg")
-            pictures.append(Picture(title=plot.title, svg=svg, says=plot.says))
+            narrow = None
+            if len(panels) > 1 and plot.columns > 1:
+                with TemporaryDirectory(prefix="leap_rl-") as aside:
+                    (file,) = draw(
+                        panels, Path(aside) / stem, columns=1, names=names, formats=("svg",)
+                    )
+                    narrow = file.read_bytes()
+            picture = Picture(title=plot.title, svg=svg, narrow=narrow, says=plot.says)
+            pictures.append(picture)
     return pictures

@@ -15,6 +15,7 @@ from leap_rl.evaluation.plots import (
     Line,
     Panel,
     draw,
+    wrapped,
 )
 from leap_rl.evaluation.statistics import IntervalEstimate
 
@@ -102,3 +103,20 @@ def test_a_grid_has_a_place_for_each_panel(tmp_path: Path, columns: int | None) 
     assert [f"<!-- game {i} -->" in text for i in range(3)] == [True] * 3
     # Said once a row and once a column.
     assert text.count("<!-- y -->") == (2 if columns else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("MinAtar/Breakout-v1", ["MinAtar/Breakout-v1"]),
+        ("LunarLander-v3@gravity=-9.0,wind_power=15",
+         ["LunarLander-v3@", "gravity=-9.0,wind_power=15"]),
+        ("x" * 30, ["x" * 26, "xxxx"]),
+        ("a name with spaces between its words", ["a name with spaces between", "its words"]),
+    ],
+)  # fmt: skip
+def test_a_long_name_is_wrapped_and_never_cut(text: str, lines: list[str], tmp_path: Path) -> None:
+    assert wrapped(text, 26).split("\n") == lines
+    panel = IntervalPanel({text: IntervalEstimate(1.0, 0.5, 1.5)}, "x")
+    (_, svg) = draw([panel], tmp_path / "wrapped")
+    assert all(f"<!-- {line} -->" in svg.read_text() for line in lines)
