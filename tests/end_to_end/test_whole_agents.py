@@ -20,7 +20,8 @@ from leap_rl.sharing.card import CARD
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.jsonl import read_rows
-from tests.end_to_end.whole_runs import initializations, one_line, train_with_stops
+from tests.commands import Refused
+from tests.end_to_end.whole_runs import initializations, train_with_stops
 
 pytestmark = pytest.mark.usefixtures("without_plots")
 
@@ -173,46 +174,44 @@ def test_games_of_other_actions_take_no_whole_agent(
     told: tuple[str, ...],
     randomised: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
 ) -> None:
     given = ["evaluate", "--init", str(randomised), "--agent_steps", "4000", *argv, *LOCAL]
     given += ["--task.gymnasium.pad", "zeros", "--out", str(tmp_path / "out")]
-    line = one_line(given, capsys)
+    line = refused(*given)
     assert all(part in line for part in told), line
     assert main([*given, "--agent.share", "encoder", "--seeds", "1"]) == 0
 
 
-def test_an_encoder_starts_no_whole_agent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_encoder_starts_no_whole_agent(tmp_path: Path, refused: Refused) -> None:
     catch, one = ["--task.kind", "catch", "--task.games", "catch"], ["--meta.meta_steps", "1"]
     small = ["--task.num_envs", "4", "--task.agent_steps", "20", "--meta.batch_size", "1"]
     run = tmp_path / "run"
     assert main(["train", *catch, *small, *one, *LOCAL, "--run_dir", str(run)]) == 0
     argv = ["learn", *catch, *small[:4], *LOCAL, "--run_dir", str(tmp_path / "out")]
-    line = one_line([*argv, "--agent.share", "agent", "--init", str(run)], capsys)
+    line = refused(*argv, "--agent.share", "agent", "--init", str(run))
     assert "has no heads" in line
     assert line.endswith("take agent.share = encoder")
 
 
-def test_what_a_mix_cannot_do_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def refused(*argv: str) -> str:
+def test_what_a_mix_cannot_do_is_said(tmp_path: Path, refused: Refused) -> None:
+    def line_of(*argv: str) -> str:
         given = ["--task.agent_steps", "160", *LOCAL, "--run_dir", str(tmp_path / "out")]
-        return one_line([*argv, *given], capsys)
+        return refused(*argv, *given)
 
     mix = ["--task.mix_games", "true"]
-    line = refused("train", *mix, "--task.games", '["pong", "breakout"]')
+    line = line_of("train", *mix, "--task.games", '["pong", "breakout"]')
     assert "task.mix_games = true: the games must have the same number of actions" in line
     assert "4 actions (breakout), 6 actions (pong)" in line
     minatar = '["MinAtar/Breakout-v0", "MinAtar/Seaquest-v0"]'
-    line = refused("learn", *mix, "--task.kind", "gymnasium", "--task.games", minatar)
+    line = line_of("learn", *mix, "--task.kind", "gymnasium", "--task.games", minatar)
     assert "MinAtar/Breakout-v0 [10, 10, 4]" in line, "of observations, by its own option"
-    line = refused("train", *mix, "--task.kind", "catch", "--meta.method", "pretraining")
+    line = line_of("train", *mix, "--task.kind", "catch", "--meta.method", "pretraining")
     assert "keeps one agent a game, and task.mix_games = true makes 1" in line
-    line = refused("evaluate", *mix, "--init", "pretrained:atari-leap", "--clips", "true")
+    line = line_of("evaluate", *mix, "--init", "pretrained:atari-leap", "--clips", "true")
     assert "clips = true: task.mix_games" in line
     judged = ["--validation.every_meta_steps", "1", "--validation.games", '["breakout"]']
-    line = refused("train", "--agent.share", "agent", "--task.games", '["pong"]', *judged)
+    line = line_of("train", "--agent.share", "agent", "--task.games", '["pong"]', *judged)
     assert "agent.share = agent: the games must" in line
 
 

@@ -21,7 +21,7 @@ from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.options import MIXED
 from leap_rl.tasks.suite import GameSuite
 from tests.envs.own_games import WALK
-from tests.envs.playing import bits, play
+from tests.envs.vectors import bits, play
 
 WALKS = [f"{WALK}@terminates=7", f"{WALK}@truncates=5", WALK]
 MIXES = {

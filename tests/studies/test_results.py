@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from leap_rl.evaluation.comparison import summarize
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve
-from leap_rl.studies.results import best_run, of_arms, run_scores
+from leap_rl.studies.results import best_run, of_arms
 
 BUDGET = 100_000
 EPISODES = 400
@@ -63,17 +65,16 @@ def test_the_best_start_is_the_best_run_of_the_arm_that_saves_most() -> None:
     assert best() is None
 
 
-def test_members_count_the_same_whatever_their_returns() -> None:
-    scores = run_scores(
+def test_where_nothing_can_be_saved_returns_decide() -> None:
+    flat = agents("random", 0, speed=0.0, scale=0.0)
+    found = summarize(
         results(
-            agents("leap", 0, speed=1.0, scale=1000.0, game="large"),
-            agents("reptile", 0, speed=4.0, scale=1000.0, game="large"),
-            agents("leap", 0, speed=4.0, game="small"),
-            agents("reptile", 0, speed=1.0, game="small"),
+            [replace(one, returns=np.zeros(EPISODES)) for one in flat],
+            agents("leap", 0, speed=1.0),
+            agents("reptile", 0, speed=0.5),
         )
     )
-    assert np.isclose(scores["leap", 0], scores["reptile", 0], atol=0.1)
-    assert abs(scores["leap", 0]) < 0.1
+    assert best_run(found) == ("leap", "leap-0")
 
 
 def test_an_arm_is_set_against_the_baseline_alone() -> None:
