@@ -15,8 +15,10 @@ from leap_rl import pretrained
 from leap_rl.cli import main
 from leap_rl.runs.evaluation import configure
 from leap_rl.runs.header import read_run
+from leap_rl.runs.validation import ValidationConfig
 from leap_rl.sharing.card import CARD
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
+from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.jsonl import read_rows
 from tests.end_to_end.whole_runs import initializations, one_line, train_with_stops
 
@@ -145,6 +147,10 @@ def test_validation_judges_single_games(tmp_path: Path) -> None:
     judged = ["--validation.every_meta_steps", "1", "--validation.games", '["catch_up"]']
     argv = [*STOPPED, *judged, "--meta.batch_size", "1", "--runtime.kind", "local"]
     assert main(["train", *argv, "--run_dir", str(run)]) == 0
+    # More games than environments, with other actions: each is judged by itself.
+    mix = TaskConfig(games=["pong", "qbert"], mix_games=True)
+    judging = ValidationConfig(every_meta_steps=1, games="all").of(mix)
+    assert len(judging.task_games) == 62 > mix.num_envs
     row = read_rows(run / "metrics.jsonl")[0]
     assert any(name.startswith("validation/") and "catch_up" in name for name in row), row
 

@@ -49,3 +49,4 @@ def test_a_custom_encoder_may_be_named_and_is_shared_whole() -> None:
         AgentConfig(encoder="resnet")
     with pytest.raises(ValueError, match=r"agent.share = convolutions: which"):
         AgentConfig(encoder="a:b", share="convolutions")
+    assert AgentConfig(encoder="a:b", share="agent").share == "agent"

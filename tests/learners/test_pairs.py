@@ -29,6 +29,12 @@ TASKS = {
         *("--task.kind", "gymnasium", "--task.games", '["MinAtar/Breakout-v1"]', *GAMES),
     ],
     "`catch`": ["--task.kind", "catch", "--task.games", '["catch"]', *GAMES],
+    "`catch` with `agent.share: agent`": [
+        *("--task.kind", "catch", "--task.games", "all", "--agent.share", "agent", *GAMES),
+    ],
+    "`catch` with `task.mix_games`": [
+        *("--task.kind", "catch", "--task.games", "all", "--task.mix_games", "true", *GAMES),
+    ],
     "`omniglot`": ["--task.kind", "omniglot", "--task.games", '["Greek"]'],
     "`quadratic`": ["--task.kind", "quadratic", "--task.games", '["bowl_0"]', *GAMES],
 }

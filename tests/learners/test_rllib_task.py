@@ -154,6 +154,27 @@ def test_episodes_and_rewards_are_those_that_were_played() -> None:
     assert [part.agent_steps for part in progress] == [64, 128, 192]
 
 
+def test_mixed_games_are_dealt_over_rllibs_environments_too() -> None:
+    games = ["CartPole-v1", "leap_rl/CartPole-v1@length=1.0", "leap_rl/CartPole-v1@gravity=20.0"]
+    task = TaskConfig(
+        kind="gymnasium",
+        games=games,
+        mix_games=True,
+        agent_steps=128,
+        num_envs=4,
+        unroll_length=16,
+    )
+    agent = AgentConfig(algorithm="rllib:PPO", encoder="mlp", rllib=RLLIB)
+    tasks, ends = make_learner(task=task, agent=agent), []
+    for _ in range(2):
+        learned, points, _ = learn(tasks, spec=TaskSpec(game="mixed", seed=5))
+        played = [env.unwrapped._envs._parts[0].game for env in learned._runner.env.unwrapped.envs]
+        assert played == [0, 1, 2, 0]
+        ends.append(points[-1].theta)
+        learned.close()
+    assert torch.equal(*ends)
+
+
 def run(folder: Path, *words: str) -> Tensor:
     """Meta-train by PPO for two small meta-steps; returns the initialization."""
     config = ["--config", "minatar_ppo", "--task.games", f'["{GAME}"]']

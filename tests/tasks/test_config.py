@@ -39,6 +39,11 @@ def test_other_kinds_have_their_own_games() -> None:
         ({"agent_steps": 100}, "= 160 agent steps; take 160"),
         ({"agent_steps": 161}, "take 160 or 320"),
         ({"num_envs": 0}, r"task\.num_envs = 0"),
+        ({"mix_games": True, "num_envs": 20}, r"num_envs = 20: .*task\.games, which are 25; take"),
+        (
+            {"kind": "quadratic", "mix_games": True},
+            r"task\.mix_games: has no effect with task\.kind",
+        ),
         ({"kind": "chess"}, "task.kind = 'chess'"),
     ],
 )

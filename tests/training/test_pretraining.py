@@ -46,6 +46,9 @@ CATCH = make_learner(
 )
 
 
+WHOLE = replace(CATCH, agent=replace(CATCH.agent, share="agent"))
+
+
 def with_updates(make: Learner, updates: int) -> Learner:
     budget = updates * make.task.agent_steps_per_update
     return replace(make, task=replace(make.task, agent_steps=budget))
@@ -125,7 +128,9 @@ def shared_of(agent: object) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("make", "updates"), [(BOWLS, 1), (BOWLS, 3), (CATCH, 3)], ids=["bowls-1", "bowls-3", "catch-3"]
+    ("make", "updates"),
+    [(BOWLS, 1), (BOWLS, 3), (CATCH, 3), (WHOLE, 3)],
+    ids=["bowls-1", "bowls-3", "catch-3", "whole agents-3"],
 )
 def test_rounds_give_the_bits_of_a_loop_over_live_agents(make: Learner, updates: int) -> None:
     make = with_updates(make, updates)

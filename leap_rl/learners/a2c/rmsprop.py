@@ -91,9 +91,7 @@ class RMSProp:
             [self._lr, self._alpha, 1.0 - self._alpha, self._eps, grad_scale, self._correction]
         ).numpy()
         theta, grad, mean_square, new_theta = (
-            # Of no elements the rows could not be inferred: all parameters may be shared.
-            vector.view(vector.numel() // _LANES, _LANES).numpy()
-            for vector in self._vectors(part)
+            vector.view(-1, _LANES).numpy() for vector in self._vectors(part)
         )
         _rmsprop(theta, grad, mean_square, new_theta, rates, squares.numpy())
         return squares.sum().item()

@@ -26,10 +26,7 @@ class ObservedPPOLearner(PPOTorchLearner):
     The loss of a point is the whole loss of the update's minibatch, and its gradient that before
     any clipping. `observe` sees the shared parameters before each update; without it, `points` are
     measured and nothing is updated. `losses` are those of updates since they were last taken.
-    `share` says whether the parameters of the encoder are shared, or those of the whole agent.
     """
-
-    share: Share
 
     observe: Callable[[Point], None] | None
     evaluates_again: bool
@@ -39,8 +36,9 @@ class ObservedPPOLearner(PPOTorchLearner):
 
     def build(self) -> None:
         super().build()
-        self.observe, self.evaluates_again, self.share = None, False, "encoder"
+        self.observe, self.evaluates_again = None, False
         self.points, self.losses, self.updates = [], [], 0
+        self.share("encoder")
         self._previous_batch_loss: Tensor | None = None
         self._minibatch: dict[str, Any] = {}
 
@@ -50,15 +48,16 @@ class ObservedPPOLearner(PPOTorchLearner):
         assert isinstance(network, LeapEncoderModule)
         return network
 
-    @property
-    def shared(self) -> nn.Module:
-        return self.network if self.share == "agent" else self.network.encoder
+    def share(self, what: Share) -> None:
+        """Share the parameters of the encoder, as is the case until this is called, or of all."""
+        self._shared: nn.Module = self.network if what == "agent" else self.network.encoder
+        self._layout = layout_of(self._shared)
 
     def theta(self) -> Tensor:
-        return layout_of(self.shared).pack(dict(self.shared.named_parameters()))
+        return self._layout.pack(dict(self._shared.named_parameters()))
 
     def load_theta(self, theta: Tensor) -> None:
-        load_parameters(self.shared, layout_of(self.shared).named(theta))
+        load_parameters(self._shared, self._layout.named(theta))
 
     def compute_loss_for_module(self, **given: Any) -> Tensor:
         self._minibatch = given
@@ -70,12 +69,12 @@ class ObservedPPOLearner(PPOTorchLearner):
         gradients = super().compute_gradients(loss_per_module, **kwargs)
         grads = {
             name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            for name, parameter in self.shared.named_parameters()
+            for name, parameter in self._shared.named_parameters()
         }
         self._point = Point(
             theta=self.theta(),
             loss=loss_per_module[DEFAULT_MODULE_ID].detach(),
-            grad=layout_of(self.shared).pack(grads),
+            grad=self._layout.pack(grads),
             previous_batch_loss=self._previous_batch_loss,
         )
         return gradients

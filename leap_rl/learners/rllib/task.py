@@ -59,7 +59,7 @@ class PPOTask:
             )
         assert isinstance(built, ObservedPPOLearner)
         built.evaluates_again = learner.loss_difference == "same_batch"
-        built.share = learner.agent_config.share
+        built.share(learner.agent_config.share)
         self._learner = built
         self._start = torch.zeros(0)
         self._iterations = 0
