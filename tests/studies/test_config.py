@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.cli.study import take_out
+from leap_rl.core.plain_yaml import dump, load
 from leap_rl.studies.arms import ARMS, RANDOM, total_agent_steps
 from leap_rl.studies.config import StudyConfig, configure
 
@@ -90,6 +92,14 @@ def test_a_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
     assert study.arm("long").meta.p == 1
     assert study.arm("deep").meta.loss_scale == 2.0
     assert StudyConfig.from_mapping(study.to_mapping()) == study
+
+
+def test_infinity_is_an_option_of_a_study_and_of_an_arm() -> None:
+    words = ["--games", "MinAtar/Asterix-v1", "--held_out", "MinAtar/Breakout-v1"]
+    more = ["--agent.max_grad_norm", ".inf", "--arms", "{free: {agent.reward_clip: .inf}}"]
+    study = configure(take_out([*words, *more])[0])
+    assert study.agent.max_grad_norm == study.arm("free").agent.reward_clip == math.inf
+    assert StudyConfig.from_mapping(load(dump(study.to_mapping()))) == study
 
 
 @pytest.mark.parametrize("name", ARMS)
