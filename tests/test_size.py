@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 28_473, "tests": 29_735, "benchmarks": 5_131}
+BUDGETS = {"leap_rl": 28_473, "tests": 29_721, "benchmarks": 5_131}
 """Lines of Python. Lower a number by hand when lines have gone; never raise one."""
 LONGEST = 430
 """Lines of a file in the package."""
