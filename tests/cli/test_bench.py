@@ -1,3 +1,5 @@
+"""How fast it is here, and how long a run takes at that speed."""
+
 from __future__ import annotations
 
 import json
@@ -7,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from leap_rl.bench import config
 from leap_rl.bench.agent import PARTS
+from leap_rl.bench.config import ThroughputConfig
 from leap_rl.cli import main
+from leap_rl.meta.leap import Leap
 from tests.commands import Refused
 
 
@@ -104,3 +109,162 @@ def test_help_has_the_measurements_own_options_first(capsys: pytest.CaptureFixtu
     own += ["  --trainers ", "  --env_processes "]
     places = [text.index(option) for option in [*own, "  --json", "  --atari.preset "]]
     assert places == sorted(places)
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+PAPER = "atari_paper"
+
+
+def test_the_papers_run_is_planned_from_a_given_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = f"plan --config {PAPER} --trainers 12 --agent_steps_per_s 2500 --json".split()
+    assert main(argv) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    # 5 million agent steps take 2,000 s; 16 tasks on 12 trainers two rounds; 100 meta-steps.
+    assert metrics["hours"] == pytest.approx(100 * 2 * 2000 / 3600)
+    assert metrics["core_hours"] == pytest.approx(12 * metrics["hours"])
+    assert metrics["idle_share"] == pytest.approx(1 / 3)
+    assert metrics["floor_hours"] == pytest.approx(metrics["hours"] / 2)
+
+
+def test_the_plan_is_printed_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--agent_steps_per_s", "2500", "--runtime.trainers", "16"]) == 0
+    text = capsys.readouterr().out
+    assert "100 meta-steps of 16 tasks, 5,000,000 agent steps each, on 16 trainers" in text
+    assert "55.6 hours" in text
+    assert "as given" in text
+
+
+@pytest.mark.parametrize(("env_processes", "trainers"), [(1, 16), (3, 8), (64, 1)])
+def test_auto_is_what_this_machine_has_cores_for(
+    env_processes: int,
+    trainers: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(config, "cores", lambda: 24)  # more than a batch of 16 has tasks
+    words = f"plan --agent_steps_per_s 2500 --runtime.env_processes {env_processes} --json"
+    assert main([*words.split(), "--task.num_envs", "64", "--task.agent_steps", "3200000"]) == 0
+    assert json.loads(capsys.readouterr().out)["trainers"] == trainers
+
+
+@pytest.mark.parametrize(
+    ("words", "task_rounds"),
+    [
+        ("--runtime.kind local", 100 * 16),
+        # Boxing and seaquest at meta-steps 0, 40 and 80.
+        ("--trainers 1 --validation.every_meta_steps 40", 100 * 16 + 3 * 2),
+    ],
+)
+def test_one_trainer_takes_all_tasks_and_validation_tasks(
+    words: str, task_rounds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = f"plan --config {PAPER} --agent_steps_per_s 2500 --json {words}".split()
+    assert main(argv) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["trainers"] == 1
+    assert metrics["hours"] == pytest.approx(task_rounds * 2000 / 3600)
+
+
+def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "plan --trainers 12 --runtime.env_processes 4 --agent_steps_per_s 2500"
+    assert main([*words.split(), "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["cores"] == 48
+    assert metrics["core_hours"] == pytest.approx(48 * metrics["hours"])
+    busy = metrics["busy_core_hours"] / metrics["core_hours"]
+    assert busy == pytest.approx(1 - metrics["idle_share"])
+    assert main(words.split()) == 0
+    assert "on 12 trainers and 48 cores" in capsys.readouterr().out
+
+
+def test_what_is_measured_is_what_the_config_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[tuple[ThroughputConfig, Leap, str]] = []
+
+    def measure(
+        config: ThroughputConfig, progress: object, *, method: Leap, loss_difference: str
+    ) -> dict[str, Any]:
+        seen.append((config, method, loss_difference))
+        names = ("processor", "cores", "env_processes", "others_cpu_share")
+        return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
+
+    monkeypatch.setattr("leap_rl.bench.throughput.measure", measure)
+    monkeypatch.setattr(config, "cores", lambda: 6)
+    words = (
+        "plan --task.games [pong] --task.atari.preset machado --task.atari.frameskip 2 "
+        "--task.num_envs 8 --task.unroll_length 4 --runtime.env_processes 2 --meta.p 1 "
+        "--meta.stabilizer false --meta.loss_difference same_batch --agent.encoder nature "
+        "--seconds 9 --json"
+    )
+    assert main(words.split()) == 0
+    ((measured, method, loss_difference),) = seen
+    assert measured.task.atari.settings.sticky == 0.25
+    assert measured.task.atari.settings.frameskip == 2
+    assert (measured.env_processes, measured.trainers_counted) == (2, 3)
+    assert (measured.envs, measured.unroll, measured.agent.encoder) == (8, 4, "nature")
+    assert measured.seconds == 9.0
+    assert method == Leap(p=1, stabilizer=False, metric="optimizer", task_unit=True)
+    assert loss_difference == "same_batch"
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["agent_steps_per_s_per_trainer"] == {"pong": 100.0}
+    # A run of one trainer is not measured in the company of others.
+    assert main([*words.split(), "--trainers", "1"]) == 0
+    assert seen[-1][0].trainers_counted == 1
+
+
+def test_gymnasium_environments_are_measured_as_the_config_sets_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[ThroughputConfig] = []
+
+    def measure(config: ThroughputConfig, *_: object, **__: object) -> dict[str, Any]:
+        seen.append(config)
+        names = ("processor", "cores", "env_processes", "others_cpu_share")
+        return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
+
+    monkeypatch.setattr("leap_rl.bench.throughput.measure", measure)
+    games = "[MinAtar/Breakout-v1,MinAtar/Seaquest-v1@sticky_action_prob=0.0]"
+    words = f"plan --task.kind gymnasium --task.games {games} --task.gymnasium.pad zeros --json"
+    assert main(words.split()) == 0
+    assert [config.task.kind for config in seen] == ["gymnasium"] * 2
+    assert seen[1].task.resolved_games == ("MinAtar/Seaquest-v1@sticky_action_prob=0.0",)
+    # Of all the config's games, though each is measured alone.
+    assert {config.task.gymnasium.shape for config in seen} == {(10, 10, 10)}
+    rates = json.loads(capsys.readouterr().out)["agent_steps_per_s_per_trainer"]
+    assert set(rates.values()) == {100.0}
+
+
+@pytest.mark.slow
+def test_the_speed_is_measured_where_it_is_not_given() -> None:
+    words = (
+        "--task.games [pong] --task.num_envs 2 --seconds 1 --trainers 16 --runtime.env_processes 2 "
+        "--task.atari.preset noframeskip --meta.p 1 --meta.loss_difference same_batch --json"
+    )
+    command = [sys.executable, "-m", "leap_rl", "plan", *words.split()]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    metrics = json.loads(run.stdout)
+    (rate,) = metrics["agent_steps_per_s_per_trainer"].values()
+    assert metrics["hours"] == pytest.approx(100 * 5e6 / rate / 3600, rel=0.01)
+    assert metrics["core_hours"] == pytest.approx(32 * metrics["hours"])
+    assert any("of 2 environment processes each" in line for line in metrics["assumed"])
+    assert any("others used" in line for line in metrics["assumed"])
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("--trainers 0", ["trainers = 0", "at least 1"]),
+        ("--agent_steps_per_s 0", ["agent_steps_per_s = 0.0", "greater than 0"]),
+        ("--runtime.kind local --trainers 2", ["trainers = 2", "local", "ray"]),
+        ("--seconds -1", ["seconds = -1.0"]),
+        ("--task.kind catch", ["task.kind = catch", "--agent_steps_per_s"]),
+        ("--task.kind gymnasium --task.games [No-v0]", ["task.games: 'No-v0' cannot be made"]),
+        ("--meta.meta_stepps 3", ["meta.meta_stepps", "meta.meta_steps"]),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(words: str, parts: list[str], refused: Refused) -> None:
+    line = refused("plan", *words.split())
+    assert all(part in line for part in parts), line
