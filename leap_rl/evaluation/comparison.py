@@ -37,7 +37,7 @@ from leap_rl.evaluation.statistics import (
     sign_flip_test,
 )
 from leap_rl.evaluation.summary import Comparison, Contrast, Effect, Game, Saved, Scope, Summary
-from leap_rl.evaluation.verdict import notes_of, verdict_of
+from leap_rl.evaluation.verdict import best_of, notes_of, verdict_of
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
@@ -82,7 +82,10 @@ def summarize(evaluation: EvaluationResults) -> Summary:
         contrasts=tuple(_contrasts(samples)),
         middles=dict(_middles(games, [reference, *samples])),
     )
-    return replace(summary, verdict=(*map(verdict_of, summary.comparisons), *notes_of(summary)))
+    first = best_of(summary)
+    answer = [first] if first else []
+    answer += map(verdict_of, summary.comparisons)
+    return replace(summary, verdict=(*answer, *notes_of(summary)))
 
 
 def _game(

@@ -72,16 +72,19 @@ def observe(learner: GameLearner, game: str, *, seed: int = 0) -> NDArray[Any]:
 
 
 def start_features(learner: GameLearner, start: Tensor, observations: NDArray[Any]) -> Features:
-    """Judge the features of a start, shared parameters float32 [P], over observations [N, ...]."""
+    """Judge the features of a start, shared parameters float32 [P], over observations [N, ...].
+
+    ValueError: it holds no whole encoder.
+    """
     import torch
 
     from leap_rl.networks.encoders import make_encoder
-    from leap_rl.networks.parameters import layout_of, load_parameters
+    from leap_rl.networks.parameters import load_parameters
+    from leap_rl.sharing.initialization import encoder_part
 
     encoder = make_encoder(learner.agent_config.encoder_spec, learner.observation_shape)
     named = learner.shared_layout().named(start)
-    names = [leaf.name for leaf in layout_of(encoder).leaves]
-    load_parameters(encoder, {name: named[name] for name in names})
+    load_parameters(encoder, encoder_part(named))
     with torch.no_grad():
         features = encoder(torch.from_numpy(observations))
     return judge(features.numpy().astype(np.float64))

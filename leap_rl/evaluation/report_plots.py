@@ -33,7 +33,7 @@ EVALUATION = {
     ),
     "saved": Plot(
         transfer_plots.saved_panels,
-        2,
+        3,
         "Agent steps saved",
         "By game and over all, with 95 % intervals, as a share of an agent's budget: right of the "
         "dashed line agents learn sooner than from a random start, left of it later.",

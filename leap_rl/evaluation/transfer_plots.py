@@ -68,22 +68,30 @@ def curve_panels(summary: Summary) -> list[Panel]:
 
 
 def saved_panels(summary: Summary) -> list[IntervalPanel]:
-    """Return the agent steps that are saved as shares of the budget, a panel an initialization."""
-    panels = []
-    budget = summary.evaluation.agent_steps
+    """Return the agent steps saved, as shares of the budget: a panel a game, and one of means."""
+    found: dict[str, dict[str, IntervalEstimate]] = {}
     for comparison in summary.comparisons:
-        rows = {
-            title_of(game): IntervalEstimate(*(each / budget for each in effect.saved))
-            for game, effect in comparison.games.items()
-            if effect.reference.learns and math.isfinite(effect.saved.value)
-        }
-        if len(comparison.games) > 1 and (over := comparison.over.get("all")) and over.games:
-            rows["all games"] = IntervalEstimate(*(each / budget for each in over.saved))
-        if rows:
-            name = comparison.initialization
-            label = "agent steps saved,\nas a share of the budget"
-            panels.append(IntervalPanel(rows, label, mark=0.0, title=name, group=name))
-    return panels
+        for game, effect in comparison.games.items():
+            if effect.reference.learns and math.isfinite(effect.saved.value):
+                found.setdefault(title_of(game), {})[comparison.initialization] = effect.saved
+        over = comparison.over.get("all")
+        if over is not None and len(over.games) > 1:
+            mean = f"mean over {len(over.games)} games"
+            found.setdefault(mean, {})[comparison.initialization] = over.saved
+    budget = summary.evaluation.agent_steps
+    label = "agent steps saved,\nas a share of the budget"
+    return [
+        IntervalPanel(
+            {
+                name: IntervalEstimate(*(each / budget for each in saved))
+                for name, saved in of.items()
+            },
+            label,
+            mark=0.0,
+            title=title,
+        )
+        for title, of in sorted(found.items(), key=lambda item: item[0].startswith("mean over"))
+    ]
 
 
 def agent_panels(summary: Summary) -> list[Panel]:

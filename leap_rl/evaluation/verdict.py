@@ -52,6 +52,33 @@ def verdict_of(comparison: Comparison) -> str:
     return f"{said} {_cost(comparison, comparison.pays_from(over.saved))}"
 
 
+def best_of(summary: Summary) -> str | None:
+    """Return which of several starts saves most, and by how much; none where there is one."""
+    scopes = {
+        each.initialization: each.over.get("new", each.over["all"])
+        for each in summary.comparisons
+        if "all" in each.over and math.isfinite(each.over["all"].saved.value)
+    }
+    if len(scopes) < 2:
+        return None
+    first, second = sorted(scopes, key=lambda name: -scopes[name].saved.value)[:2]
+    if not any(conclusion_of(each.saved) == "helps" for each in scopes.values()):
+        return f"None of {len(scopes)} starts is seen to help."
+    over = scopes[first]
+    where = " in games that it never saw" if len(over.games) < len(summary.games) else ""
+    said = (
+        f"Of {len(scopes)} starts {first} saves most{where}: {agent_steps(over.saved.value)} of at "
+        f"most {agent_steps(over.most)} agent steps a task"
+    )
+    for ours, theirs, saved in summary.contrasts:
+        if {ours, theirs} == {first, second} and where == "":
+            value, low, high = saved if ours == first else (-saved[0], -saved[2], -saved[1])
+            beyond = "beyond chance" if low > 0 else "which may be chance"
+            interval = f" ({agent_steps(low)} to {agent_steps(high)})" if math.isfinite(low) else ""
+            return f"{said}, {agent_steps(value)}{interval} more than {second}, {beyond}."
+    return f"{said}; {second} comes next."
+
+
 def agent_steps(value: float) -> str:
     """Return agent steps with three figures, and with a word for millions."""
     if not math.isfinite(value):

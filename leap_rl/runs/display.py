@@ -13,6 +13,7 @@ from leap_rl.learners.config import AgentConfig, ClassifierConfig
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.images.config import OmniglotConfig
+from leap_rl.tasks.suite import GameSuite
 
 
 def tell(text: str) -> None:
@@ -58,15 +59,16 @@ def next_step(task: TaskConfig, agent: AgentConfig, run: str) -> tuple[str, str]
         return None
     imports = [suite.imports(task), *agent.imports.values()]
     trust = f" {TRUST_IMPORTS}" if any(imports) else ""
-    game, what = quote(task.resolved_games[0]), "a game"
+    assert isinstance(suite, GameSuite), "others have no episodes to compare by"
+    unseen = suite.unseen(task)
+    what = "a game" if unseen else "a GAME of yours"
     agent_steps, each = task.agent_steps, task.agent_steps_per_update
     if suite.frames_per_agent_step(task):
-        what = "a game it never saw"
-        game = "breakout@mode=12" if "breakout" in task.resolved_games else "breakout"
         agent_steps = each * max(1, round(ATARI_AGENT_STEPS / each))
     return (
-        f"see whether agents learn {what} faster from this initialization",
-        f"evaluate --init {run} --games {game} --seeds 3 --agent_steps {agent_steps} --open{trust}",
+        f"see whether agents learn {what} that it never saw sooner from this initialization",
+        f"evaluate --init {run} --games {quote(unseen or 'GAME')} --seeds 5 "
+        f"--agent_steps {agent_steps} --open{trust}",
     )
 
 

@@ -27,6 +27,7 @@ from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.studies.arms import ARMS, RANDOM
 from leap_rl.studies.cells import Cell
 from leap_rl.studies.config import StudyConfig
+from leap_rl.studies.diagnosis import Diagnosis, diagnose
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.results import best_run, read_results, training_of
 
@@ -48,8 +49,9 @@ def write_page(
         OSError: A file cannot be written.
     """
     contents: dict[Path, bytes] = {}
+    diagnosis = None if summary is None else diagnose(cells, summary)
     with TemporaryDirectory(prefix="leap_rl-") as aside:
-        part = _part(folder, study, cells, summary, Path(aside))
+        part = _part(folder, study, cells, summary, diagnosis, Path(aside))
         for path in sorted(Path(aside).glob("*.*")):
             contents[folder.path / "figures" / path.name] = path.read_bytes()
     for table in part.tables:
@@ -57,7 +59,7 @@ def write_page(
     best = None if summary is None else best_initialization(summary, cells)
     document = {
         **({} if summary is None else estimates_document(summary, question=study.question)),
-        "answer": sentences(study, cells, summary),
+        "answer": sentences(study, cells, summary, diagnosis),
         "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
     }
     text = json.dumps(document, indent=1, allow_nan=False)
@@ -68,9 +70,15 @@ def write_page(
         write_atomically(path, content, root=folder.path)
 
 
-def sentences(study: StudyConfig, cells: Sequence[Cell], summary: Summary | None) -> list[str]:
+def sentences(
+    study: StudyConfig,
+    cells: Sequence[Cell],
+    summary: Summary | None,
+    diagnosis: Diagnosis | None = None,
+) -> list[str]:
     """Return the answer, and what limits it."""
     answer = [NOTHING] if summary is None else list(summary.verdict)
+    answer += diagnosis.sentences if diagnosis is not None else []
     if study.quick:
         answer.insert(
             1,
@@ -88,6 +96,7 @@ def _part(
     study: StudyConfig,
     cells: Sequence[Cell],
     summary: Summary | None,
+    diagnosis: Diagnosis | None,
     figures: Path,
 ) -> Part:
     named = (
@@ -99,11 +108,12 @@ def _part(
     return Part(
         title=study.question,
         subtitle=named,
-        verdict=sentences(study, cells, summary),
+        verdict=sentences(study, cells, summary, diagnosis),
         pictures=[] if summary is None else evaluation_pictures(summary, figures),
         tables=[
             _costs(study, cells),
             *([] if summary is None else summary_tables(summary)),
+            *([] if diagnosis is None else diagnosis.tables),
             _members(study),
             _cells(folder, cells),
             _options(study),

@@ -117,6 +117,10 @@ class GameSuite(Suite):
     def action_space(self, task: TaskOptions, game: str) -> ActionSpace:
         """Return a game's actions; ValueError if it cannot be made."""
 
+    def unseen(self, task: TaskOptions) -> str | None:
+        """Return a game that is learned like these and is none of them; none if none is known."""
+        return None
+
     def continuous_actions(self, task: TaskOptions) -> bool:
         """Return whether some game's actions are continuous."""
         return any(self.action_space(task, game).continuous for game in task.resolved_games)

@@ -39,6 +39,9 @@ class AtariSuite(GameSuite):
     def frames_per_agent_step(self, task: TaskOptions) -> int:
         return task.atari.settings.frameskip
 
+    def unseen(self, task: TaskOptions) -> str:
+        return "breakout@mode=12" if "breakout" in task.resolved_games else "breakout"
+
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
         return task.atari.settings.observation_shape
 
@@ -70,6 +73,11 @@ class GymnasiumSuite(GameSuite):
             )
         ids = tuple(parse_game(game).name for game in games)
         return check_games(self.kind, ids, ids)
+
+    def unseen(self, task: TaskOptions) -> str | None:
+        games, left_out = task.resolved_games, "MinAtar/Breakout-v1"
+        minatar = all(game.startswith("MinAtar/") for game in games)
+        return left_out if minatar and left_out not in games else None
 
     def imports(self, task: TaskOptions) -> tuple[str, ...]:
         modules = (parse_game(game).module for game in task.resolved_games)
@@ -128,6 +136,9 @@ class CatchSuite(GameSuite):
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
         return check_games(self.kind, tuple(games), CATCH_GAMES)
+
+    def unseen(self, task: TaskOptions) -> str | None:
+        return next((game for game in CATCH_GAMES if game not in task.resolved_games), None)
 
     def observation_shape(self, task: TaskOptions) -> tuple[int, ...]:
         return (84, 84, 3)

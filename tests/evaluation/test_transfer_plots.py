@@ -83,13 +83,14 @@ def test_a_level_that_is_never_reached_has_no_mark_and_none_is_drawn_without_a_g
 
 
 def test_what_is_saved_is_a_share_of_the_budget(summary: Summary) -> None:
-    (panel,) = saved_panels(summary)
+    panels = {panel.title: panel for panel in saved_panels(summary)}
     comparison = only(summary)
-    assert list(panel.rows) == ["Breakout", "Catch", "all games"]
+    assert list(panels) == ["Breakout", "Catch", "mean over 2 games"]
     saved = comparison.games["catch"].saved
-    assert panel.rows["Catch"] == pytest.approx([each / BUDGET for each in saved])
-    assert panel.rows["all games"].value == comparison.over["all"].saved.value / BUDGET
-    assert (panel.mark, panel.group) == (0.0, "leap")
+    assert panels["Catch"].rows["leap"] == pytest.approx([each / BUDGET for each in saved])
+    mean = panels["mean over 2 games"].rows["leap"]
+    assert mean.value == comparison.over["all"].saved.value / BUDGET
+    assert all(panel.mark == 0.0 for panel in panels.values())
 
 
 def test_every_agent_has_its_line_in_the_colour_of_its_initialization(summary: Summary) -> None:
