@@ -62,10 +62,10 @@ def best_of(summary: Summary) -> str | None:
     if len(scopes) < 2:
         return None
     first, second = sorted(scopes, key=lambda name: -scopes[name].saved.value)[:2]
-    if not any(conclusion_of(each.saved) == "helps" for each in scopes.values()):
-        return f"None of {len(scopes)} starts is seen to help."
     over = scopes[first]
     where = " in games that it never saw" if len(over.games) < len(summary.games) else ""
+    if not any(conclusion_of(each.saved) == "helps" for each in scopes.values()):
+        return f"None of {len(scopes)} starts is seen to help{where}."
     said = (
         f"Of {len(scopes)} starts {first} saves most{where}: {agent_steps(over.saved.value)} of at "
         f"most {agent_steps(over.most)} agent steps a task"
