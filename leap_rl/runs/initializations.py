@@ -254,10 +254,11 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
             return FoundInitialization(
                 given=given,
                 path=str(file),
+                file=file if trained is not None else None,  # it is one of its versions
                 name=name,
                 options=run.options,
                 run=str(path),
                 trained=trained,
             )
     name = checkpoint.name if file.name == INITIALIZATION else file.stem
-    return FoundInitialization(given=given, path=str(file), name=name, options=None)
+    return FoundInitialization(given=given, path=str(file), file=file, name=name, options=None)

@@ -82,7 +82,7 @@ def test_what_is_no_evaluation_is_said(run: Run) -> None:
 def test_an_encoder_is_that_of_its_run(run: Run, tmp_path: Path) -> None:
     saved = load_file(run.initialization)
     (run.path / "README.md").write_text("Mine.")  # a run it stays
-    for of in (run, run.place, f"{run.place}@2", run.path):
+    for of in (run, run.place, f"{run.place}@2", run.path, run.initialization):
         encoder = leap_rl.load_encoder(of)
         state = encoder.state_dict()
         assert state.keys() == saved.keys()

@@ -25,8 +25,8 @@ def load_encoder(of: str | Path | Run, *, trust_imports: bool = False) -> nn.Mod
 
     Args:
         of: What it is the encoder of: a run or its folder (its newest version), `RUN@12`,
-            `RUN@best`, a folder that `leap-rl export` wrote, `pretrained:NAME`, or
-            `hf://USER/REPO`, also with `@REVISION`.
+            `RUN@best`, the file of one of its versions, a folder that `leap-rl export` wrote,
+            `pretrained:NAME`, or `hf://USER/REPO`, also with `@REVISION`.
         trust_imports: Whether the module may be imported that defines an encoder which is none of
             leap_rl's.
 
