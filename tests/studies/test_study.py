@@ -166,7 +166,7 @@ def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:
     assert study.best.name == "initialization.safetensors"
     assert study.best.parent.name == "000002"
     assert study.best.exists()
-    assert leap_rl.load_encoder(study.best.parents[2])
+    assert leap_rl.load_encoder(study.best)
     assert study.config.runs == 1
     assert leap_rl.Study(straight.path).best == study.best
     with pytest.raises(ValueError, match="holds no study"):
