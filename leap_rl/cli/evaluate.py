@@ -35,8 +35,8 @@ Learn games from initializations and from random encoders, several agents each, 
                       pretrained:NAME (leap-rl pretrained lists them), hf://USER/REPO or
                       hf://USER/REPO@REVISION (leap-rl push makes them), or a file.
                       Tasks and agents are set as the first one's run had them.
-  --seeds             agents of each run in each game
-  --own_start true    compare with the runs' own random starts too, beside fresh ones
+  --seeds             agents of each run in each game; an interval takes five
+  --own_start true    learn from the runs' own random starts too, beside fresh ones
   --games             short for --task.games: a name, a pool, or '["pong", "qbert"]'; Atari's
                       pool held_out if nothing is said
   --agent_steps       short for --task.agent_steps
