@@ -36,8 +36,8 @@ Learn games from initializations and from random encoders, several agents each, 
                       hf://USER/REPO@REVISION (leap-rl push makes them), or a file. After any of
                       these @mix=0.5 starts agents from half of it and half of a random encoder.
                       Tasks and agents are set as the first one's run had them.
-  --seeds             agents of each run in each game
-  --own_start true    compare with the runs' own random starts too, beside fresh ones
+  --seeds             agents of each run in each game; an interval takes five
+  --own_start true    learn from the runs' own random starts too, beside fresh ones
   --games             short for --task.games: a name, a pool, or '["pong", "qbert"]'; Atari's
                       pool held_out if nothing is said
   --agent_steps       short for --task.agent_steps

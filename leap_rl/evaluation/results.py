@@ -57,7 +57,7 @@ class EvaluationResults:
     runs: Mapping[str, Sequence[str]]
     """Names of each initialization's runs. The baseline counts as one."""
     own_starts: Mapping[str, str]
-    """By initialization, the name of its runs' own random starts, where they are compared too."""
+    """By initialization, the name of its runs' own random starts, which join the baseline."""
     games: tuple[str, ...]
     agents_per_game: int
     """Of each run, once all are finished."""

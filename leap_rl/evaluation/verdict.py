@@ -41,7 +41,10 @@ def verdict_of(comparison: Comparison) -> str:
     """
     name = comparison.initialization
     if "all" not in comparison.over:
-        return f"{name}: no agent of it has finished an episode, so nothing can be said."
+        return (
+            f"{name}: in no game did agents of it and of {comparison.reference} finish episodes, "
+            "so nothing can be said."
+        )
     if len(comparison.games) == 1:
         ((game, effect),) = comparison.games.items()
         return f"{name}{_in_game(comparison, game, effect)}"
@@ -240,6 +243,8 @@ def notes_of(summary: Summary) -> list[str]:
             f"Initializations are set against {summary.reference}, not against a random one: "
             "whether they help at all is not shown."
         )
+        if len(evaluation.runs[summary.reference]) > 1:
+            notes.append(f"Intervals hold for these runs of {summary.reference}, not for others.")
     # A verdict on a single game says the rest itself.
     several = len(summary.games) > 1 or len(summary.comparisons) != 1
     notes += [

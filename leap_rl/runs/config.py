@@ -201,12 +201,12 @@ class EvaluateConfig(_Options):
     """Learn from random encoders as well: the baseline that the others are compared with."""
 
     own_start: bool = False
-    """Learn from each run's own random start as well (its version 0): a second baseline, whose
-    agents share a start as those of the run do. Costs as many agents as the runs themselves."""
+    """Learn from each run's own random start as well (its version 0), which is one more random
+    start of the baseline. Costs as many agents as the runs themselves."""
 
     seeds: int = 10
-    """Agents that learn each game from each run's initialization. Those of the same number share
-    everything but where they start."""
+    """Agents that learn each game from each run's initialization, and from random starts; an
+    interval takes five. Those of the same number share everything but where they start."""
 
     save_agents: bool = False
     """Keep the trained agents, heads and encoders, in RUN/agents."""

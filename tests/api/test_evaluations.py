@@ -43,6 +43,7 @@ def test_an_evaluation_says_what_its_folder_says(
     found = leap_rl.evaluate(
         {"leap": [run]},
         games=["catch_dark"],
+        agent_steps=240,
         seeds=2,
         run_dir=tmp_path / "one",
         options=LOCALLY,

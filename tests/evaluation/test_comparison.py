@@ -150,9 +150,11 @@ def test_random_agents_that_do_not_learn_leave_returns_alone() -> None:
 
 
 def test_an_uncertain_reference_has_neither_speed_up_nor_break_even() -> None:
-    summary = summarize(quick(luck=20.0))
+    curves = learners({RANDOM: 0.7, "leap": 0.15}, noise=60.0, luck=1.0, runs=4)
+    summary = summarize(evaluation(curves, training=TRAINED))
     reference = summary.games["breakout"].reference
     assert reference.verdict == "uncertain"
+    assert only(summary).games["breakout"].saved.low > 0
     more = reference.more_agents
     note = f"breakout: the reference is uncertain; {more} more random agent{'s' * (more > 1)}"
     assert f"{note} would settle it." in summary.verdict
@@ -287,7 +289,7 @@ def test_a_part_of_an_evaluation_is_judged_by_what_there_is() -> None:
     assert math.isinf(over.saved.low)
     without = summarize(replace(results, curves=tuple(random)))
     assert without.verdict[0] == (
-        "leap: no agent of it has finished an episode, so nothing can be said."
+        "leap: in no game did agents of it and of random finish episodes, so nothing can be said."
     )
     empty = summarize(replace(results, curves=()))
     assert summary_tables(empty) == []

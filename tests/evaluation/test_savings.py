@@ -218,6 +218,7 @@ def gains(values: Sequence[float], *, noise: float = 0.0, episodes: int = 200) -
         (gains([-10, -11, -12, -10, -11]), "no gain"),
         (gains([10, 11, 12, 10, 11], episodes=15), "long episodes"),
         (gains([10, 11]), "uncertain"),
+        (gains([10, 10.1, 10.2, 10]), "uncertain"),
         (gains([10]), "uncertain"),
         (gains([-10, -11]), "no gain"),
     ],
