@@ -168,7 +168,7 @@ def test_runs_of_a_method_are_one_group_beside_their_own_starts(
 ) -> None:
     out = tmp_path / "out"
     inits = ["--init", f"leap={trained},{other_seed}@1", "--own_start", "true"]
-    assert evaluate(*inits, "--agent_steps", "40", "--out", out) == 0
+    assert evaluate(*inits, "--agent_steps", "240", "--out", out) == 0
     evaluation = read_evaluation(RunFolder(out))
     assert evaluation.complete
     assert evaluation.agents == len(evaluation.curves) == (1 + 2 + 2) * 2 * 2
