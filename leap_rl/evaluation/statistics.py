@@ -86,16 +86,18 @@ def jackknife(left_out: FloatArray) -> Variance:
 def welch_interval(value: float, variances: Sequence[Variance]) -> IntervalEstimate:
     """Return Student's interval of an estimate whose variances add up.
 
-    The degrees of freedom are Welch's and Satterthwaite's: (Σ V)² / Σ V²/ν. Without a degree of
-    freedom, or a variance that is known, the interval is infinitely wide.
+    The degrees of freedom are Welch's and Satterthwaite's: (Σ V)² / Σ V²/ν. These make an interval
+    too narrow with a variance of one degree of freedom, as two runs have, which is often far too
+    small: such a one has Student's half-width of its own, and half-widths add up as deviations do.
+    Without a degree of freedom, or a variance that is known, the interval is infinitely wide.
     """
     if not variances or any(not (each.degrees > 0 and each.value >= 0) for each in variances):
         return IntervalEstimate(value, -math.inf, math.inf)
-    whole = sum(each.value for each in variances)
-    if whole == 0:
-        return IntervalEstimate(value, value, value)
-    degrees = whole**2 / sum(each.value**2 / each.degrees for each in variances)
-    half = student(degrees) * math.sqrt(whole)
+    half = math.hypot(*(student(1) * math.sqrt(one.value) for one in variances if one.degrees == 1))
+    rest = [one for one in variances if one.degrees > 1]
+    if whole := sum(one.value for one in rest):
+        degrees = whole**2 / sum(one.value**2 / one.degrees for one in rest)
+        half = math.hypot(half, student(degrees) * math.sqrt(whole))
     return IntervalEstimate(value, value - half, value + half)
 
 

@@ -138,8 +138,14 @@ def interval(value: float, variances: Sequence[tuple[float, int]]) -> tuple[floa
     whole = sum(v for v, _ in variances)
     if not whole:
         return value, value, value
-    degrees = whole**2 / sum(v**2 / d for v, d in variances)
-    half = stats.t.ppf(0.975, degrees) * math.sqrt(whole)
+    # Two runs: Student's half-width of their own.
+    half = sum(stats.t.ppf(0.975, 1) ** 2 * v for v, d in variances if d == 1)
+    others = [(v, d) for v, d in variances if d > 1]
+    whole = sum(v for v, _ in others)
+    if whole > 0:
+        degrees = whole**2 / sum(v**2 / d for v, d in others)
+        half += stats.t.ppf(0.975, degrees) ** 2 * whole
+    half = math.sqrt(half)
     return value, value - half, value + half
 
 

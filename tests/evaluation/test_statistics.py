@@ -113,11 +113,18 @@ def test_redrawing_a_single_agent_tells_nothing() -> None:
 
 
 def test_the_degrees_of_freedom_are_welchs() -> None:
-    found = welch_interval(5.0, [Variance(1.0, 1), Variance(50 / 3 / 4, 3)])
-    # By hand 3.7: between the tables' quantiles for 3 and 4.
+    found = welch_interval(5.0, [Variance(1.0, 2), Variance(50 / 3 / 4, 3)])
+    # By hand 4.2: between the tables' quantiles for 4 and 5.
     error = math.sqrt(1 + 50 / 3 / 4)
-    assert 2.776 < (found.high - 5.0) / error < 3.182
+    assert 2.571 < (found.high - 5.0) / error < 2.776
     assert found.low + found.high == pytest.approx(10.0)
+
+
+def test_one_degree_of_freedom_has_a_half_width_of_its_own() -> None:
+    # The tables' 12.71 and 3.182.
+    found = welch_interval(5.0, [Variance(1.0, 1), Variance(4.0, 3)])
+    assert found.high - 5.0 == pytest.approx(math.hypot(12.7062, 2 * 3.18245), rel=1e-4)
+    assert welch_interval(5.0, [Variance(0.0, 1)]) == (5.0, 5.0, 5.0)
     assert welch_interval(5.0, [Variance(0.0, 4)]) == (5.0, 5.0, 5.0)
     for unknown in ([], [Variance(1.0, 0)], [Variance(math.nan, 4), Variance(1.0, 4)]):
         assert welch_interval(5.0, unknown) == (5.0, -math.inf, math.inf)
