@@ -183,14 +183,14 @@ def test_what_was_changed_is_said_a_line_a_group(straight: StudyFolder, file: Pa
     assert lines(processes=7, question="why?") == []
     assert lines(agent_steps=800, runs=3) == [
         "the study was changed: runs = 3 (was 1), agent_steps = 800 (was None)",
-        "random: 0 of 2 evaluations are kept, 2 are computed",
-        "leap: 1 of 3 meta-training runs are kept, 2 are computed",
-        "leap: 0 of 3 evaluations are kept, 3 are computed",
+        "random, evaluations: 0 of 2 kept, 2 to compute",
+        "leap, meta-training runs: 1 of 3 kept, 2 to compute",
+        "leap, evaluations: 0 of 3 kept, 3 to compute",
     ]
     assert lines(arms=["reptile"])[1:] == [
-        "random: 2 of 2 evaluations are kept",
-        "reptile: 0 of 1 meta-training runs are kept, 1 are computed",
-        "reptile: 0 of 1 evaluations are kept, 1 are computed",
+        "random, evaluations: 2 of 2 kept",
+        "reptile, meta-training runs: 0 of 1 kept, 1 to compute",
+        "reptile, evaluations: 0 of 1 kept, 1 to compute",
         "leap: is asked for no more; what was computed of it stays in runs",
     ]
 
