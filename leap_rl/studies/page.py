@@ -73,7 +73,7 @@ def sentences(study: StudyConfig, cells: Sequence[Cell], summary: Summary | None
     answer = [NOTHING] if summary is None else list(summary.verdict)
     if study.quick:
         answer.insert(
-            1,
+            1 if summary is None else len(summary.comparisons),
             f"This is a quick study of {study.runs} meta-training runs and {study.agents} new "
             "agents each, on small budgets: it proves little. The same without --quick decides.",
         )

@@ -6,6 +6,7 @@ import hashlib
 import html
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -299,6 +300,19 @@ def test_a_cell_that_fails_is_named_and_computed_when_it_can_be(
     first.path.unlink()
     assert main(["study", str(file), "--out", str(folder.path)]) == 0
     assert digests(folder) == digests(straight)
+
+
+def test_a_quick_study_says_that_it_proves_little(
+    straight: StudyFolder, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "study"
+    shutil.copytree(straight.path, copy)
+    words = [str(file), "--quick", "--out", str(copy), "--report"]
+    assert main(["study", *words]) == 0  # all that it makes smaller is given in the file
+    answer = json.loads((copy / "estimates.json").read_text())["answer"]
+    assert answer[0].startswith("leap: ")
+    assert answer[1].startswith("This is a quick study of 1 meta-training runs and 2 new agents")
+    assert "it proves little" in html.unescape((copy / "index.html").read_text())
 
 
 def test_two_studies_do_not_work_in_one_folder(
