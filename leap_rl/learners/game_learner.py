@@ -95,11 +95,8 @@ class GameLearner(Learner):
         from leap_rl.networks.encoders import random_encoder, shared_part
         from leap_rl.networks.parameters import flatten_parameters
 
-        draws, gains, share = (
-            torch.Generator().manual_seed(seed),
-            self.agent.gains,
-            self.agent.share,
-        )
+        draws = torch.Generator().manual_seed(seed)
+        gains, share = self.agent.gains, self.agent.share
         encoder = module = random_encoder(
             self.agent_config.encoder_spec, self.observation_shape, draws, gain=gains["encoder"]
         )

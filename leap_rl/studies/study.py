@@ -164,11 +164,8 @@ def changes(before: StudyConfig, after: StudyConfig, cells: Sequence[Cell]) -> I
                 continue
             kept = sum(cell.folder.exists() for cell in group)
             what = "meta-training runs" if training else "evaluations"
-            rest = len(group) - kept
-            yield (
-                f"{arm}: {kept} of {len(group)} {what} are kept"
-                + (f", {rest} are computed" if rest else "")
-            )
+            rest = f", {len(group) - kept} to compute" if kept < len(group) else ""
+            yield f"{arm}, {what}: {kept} of {len(group)} kept{rest}"
     for arm in before.spelled_arms:
         if arm not in after.spelled_arms:
             yield f"{arm}: is asked for no more; what was computed of it stays in runs"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import leap_rl
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.cli.study import take_out
 from leap_rl.core.plain_yaml import dump, load
@@ -154,6 +156,25 @@ def test_what_cannot_be_is_one_line(
     assert main(["study", *words, "--out", str(tmp_path / "out")]) == EXIT_USAGE
     (error,) = capsys.readouterr().err.splitlines()
     assert error.startswith(f"leap-rl: {line}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_module_is_imported_that_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_mazes.py").write_text("raise SystemExit('was imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "mazes.yaml"
+    file.write_text("games: my_mazes:Maze-v0\nheld_out: my_mazes:Maze-v1\n")
+    with pytest.raises(ValueError, match="names the module my_mazes"):
+        leap_rl.study(file, out=tmp_path / "out")
+    task = replace(asked().task, games=["my_mazes:Maze-v0"])
+    study = StudyConfig(games=["my_mazes:Maze-v0"], held_out=["my_mazes:Maze-v1"], task=task)
+    with pytest.raises(ValueError, match="names the module my_mazes"):
+        leap_rl.study(study, out=tmp_path / "out")
+    arms = str({"mine": {"agent.encoder": "my_mazes:Encoder"}})
+    with pytest.raises(ValueError, match=r"arms\.mine: agent\.encoder: names the module my_mazes"):
+        asked(arms=arms).arm("mine")
     assert not (tmp_path / "out").exists()
 
 

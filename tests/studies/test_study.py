@@ -6,6 +6,7 @@ import hashlib
 import html
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,14 +184,14 @@ def test_what_was_changed_is_said_a_line_a_group(straight: StudyFolder, file: Pa
     assert lines(processes=7, question="why?") == []
     assert lines(agent_steps=800, runs=3) == [
         "the study was changed: runs = 3 (was 1), agent_steps = 800 (was None)",
-        "random: 0 of 2 evaluations are kept, 2 are computed",
-        "leap: 1 of 3 meta-training runs are kept, 2 are computed",
-        "leap: 0 of 3 evaluations are kept, 3 are computed",
+        "random, evaluations: 0 of 2 kept, 2 to compute",
+        "leap, meta-training runs: 1 of 3 kept, 2 to compute",
+        "leap, evaluations: 0 of 3 kept, 3 to compute",
     ]
     assert lines(arms=["reptile"])[1:] == [
-        "random: 2 of 2 evaluations are kept",
-        "reptile: 0 of 1 meta-training runs are kept, 1 are computed",
-        "reptile: 0 of 1 evaluations are kept, 1 are computed",
+        "random, evaluations: 2 of 2 kept",
+        "reptile, meta-training runs: 0 of 1 kept, 1 to compute",
+        "reptile, evaluations: 0 of 1 kept, 1 to compute",
         "leap: is asked for no more; what was computed of it stays in runs",
     ]
 
@@ -299,6 +300,19 @@ def test_a_cell_that_fails_is_named_and_computed_when_it_can_be(
     first.path.unlink()
     assert main(["study", str(file), "--out", str(folder.path)]) == 0
     assert digests(folder) == digests(straight)
+
+
+def test_a_quick_study_says_that_it_proves_little(
+    straight: StudyFolder, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "study"
+    shutil.copytree(straight.path, copy)
+    words = [str(file), "--quick", "--out", str(copy), "--report"]
+    assert main(["study", *words]) == 0  # all that it makes smaller is given in the file
+    answer = json.loads((copy / "estimates.json").read_text())["answer"]
+    assert answer[0].startswith("leap: ")
+    assert answer[1].startswith("This is a quick study of 1 meta-training runs and 2 new agents")
+    assert "it proves little" in html.unescape((copy / "index.html").read_text())
 
 
 def test_two_studies_do_not_work_in_one_folder(
