@@ -189,6 +189,7 @@ def common_shape(
     return shape
 
 
+@lru_cache(maxsize=64)
 def has_continuous_actions(game: str) -> bool:
     """Return whether a Gymnasium environment's actions are continuous."""
     games = make_games(game, count=1)

@@ -76,11 +76,13 @@ class GameLearner(Learner):
         from leap_rl.networks.encoders import random_encoder, shared_part
         from leap_rl.networks.parameters import flatten_parameters
 
+        agent = self.agent_config
+        assert agent.initial_weights != "auto", f"{self.name} has it among its options"
         encoder = random_encoder(
-            self.agent_config.encoder_spec,
+            agent.encoder_spec,
             self.observation_shape,
             torch.Generator().manual_seed(seed),
-            gain=GAINS[self.agent.initial_weights]["encoder"],
+            gain=GAINS[agent.initial_weights]["encoder"],
         )
         flat = flatten_parameters(encoder)
         return flat.vector[: shared_part(flat.layout, self.agent.share).size].clone()

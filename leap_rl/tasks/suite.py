@@ -11,7 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from leap_rl.core.choices import REWARD_CLIP
+from leap_rl.core.choices import REWARD_CLIP, Domain
 from leap_rl.tasks.options import TaskOptions
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ class GameSuite(Suite):
     def continuous_actions(self, task: TaskOptions) -> bool:
         """Return whether some game's actions are continuous."""
         return False
+
+    def domain(self, task: TaskOptions) -> Domain:
+        """Return what the games are like, by which an agent's defaults are chosen."""
+        return "atari"
 
     def life_loss_ends(self, task: TaskOptions) -> bool:
         """Return whether learning treats the loss of a life as an end, within an episode."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leap_rl.core.choices import Domain
 from leap_rl.envs.atari.games import resolve_games
 from leap_rl.envs.names import parse_game
 from leap_rl.tasks.images.config import POOLS, SOURCE
@@ -96,6 +97,11 @@ class GymnasiumSuite(GameSuite):
         from leap_rl.envs.games import has_continuous_actions
 
         return any(map(has_continuous_actions, task.resolved_games))
+
+    def domain(self, task: TaskOptions) -> Domain:
+        if len(self.observation_shape(task)) > 1:
+            return "images"
+        return "continuous" if self.continuous_actions(task) else "vectors"
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
         from leap_rl.envs.replayed import ReplayedEnvs

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from leap_rl.cli import main
+from leap_rl.learners.defaults import DEFAULTS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from tests.end_to_end.whole_runs import initializations, one_line, train_with_stops
@@ -39,6 +41,19 @@ def test_every_meta_step_moves_the_shared_encoder(calm: Path) -> None:
     assert config["task"]["gymnasium"]["observation_shape"] == [6]
     assert "atari" not in config["task"]
     assert config["agent"]["reward_clip"] == float("inf")
+
+
+def test_defaults_are_written_down_and_taken_over(calm: Path, tmp_path: Path) -> None:
+    settings = asdict(DEFAULTS["vectors"]).items()
+    assert RunFolder(calm).read_config()["agent"].items() >= settings
+    forked = ["fork", str(calm), "--at", "1", "--agent.lr", "auto", "--agent.gamma", "0.5", TRUST]
+    assert main([*forked, *LOCAL, "--run_dir", str(tmp_path / "fork")]) == 0
+    agent = RunFolder(tmp_path / "fork").read_config()["agent"]
+    assert agent.items() >= (dict(settings) | {"gamma": 0.5}).items()
+    argv = ["evaluate", "--init", str(tmp_path / "fork"), "--games", '["CartPole-v1"]', *LOCAL]
+    argv += ["--seeds", "1", "--agent_steps", "100", "--run_dir", str(tmp_path / "evaluation")]
+    assert main(argv) == 0
+    assert RunFolder(tmp_path / "evaluation").read_config()["agent"] == agent
 
 
 def test_a_stop_in_mid_task_and_a_resume_give_the_same_bits(
