@@ -7,8 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from leap_rl.cli import main
+from leap_rl.core.choices import Domain
 from leap_rl.learners.defaults import DEFAULTS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
@@ -89,6 +92,28 @@ def test_agents_learn_games_whose_names_have_a_slash(tmp_path: Path) -> None:
     assert main(["learn", *argv, "--run_dir", str(run)]) == 0
     assert (run / "agents/000_MinAtar+Breakout-v1.safetensors").exists()
     assert any("return/MinAtar/Breakout-v1/mean" in row for row in read_rows(run / "metrics.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("package", "game", "domain"),
+    [
+        ("Box2D", "LunarLander-v3@gravity=-9.0", "vectors"),
+        ("minigrid", "minigrid_layouts:Layout-v0@name=Empty-5x5", "images"),
+    ],
+)
+def test_environments_of_other_packages_are_learned(
+    package: str, game: str, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(package, reason="of the extra families: pip install 'leap-rl[families]'")
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    games = ["--task.kind", "gymnasium", "--task.games", f"['{game}']", TRUST]
+    run = RunFolder(tmp_path / "run")
+    assert main(["learn", *games, *SMALL[:4], *LOCAL, "--run_dir", str(run.path)]) == 0
+    assert run.read_config()["agent"].items() >= asdict(DEFAULTS[domain]).items()
+    start = load_file(run.path / "checkpoints/000000/initialization.safetensors")
+    end = load_file(next(run.path.glob("agents/*.safetensors")))
+    for name, part in start.items():
+        assert not torch.equal(end[f"encoder.{name}"], part), name
 
 
 # -- modules that a config names --------------------------------------------------------------
