@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 import docstring_parser
@@ -83,6 +84,13 @@ def test_help_says_what_auto_is(name: str) -> None:
         value = spelled(getattr(settings, name))
         named = f"{value} for {places.get(domain, domain)}"
         assert named in said or f"{value} for other games" in said, domain
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_of_environments_has_the_table(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text()
+    values = " | ".join(spelled(getattr(settings, name)) for settings in DEFAULTS.values())
+    assert f"| `agent.{name}` | {values} |" in page
 
 
 def spelled(value: object) -> str:
