@@ -99,5 +99,5 @@ format: setup
 
 lock: setup
 	@sed -n '/^#/p' requirements.lock > requirements.new
-	@$(BIN)/pip freeze --all --exclude-editable | sed -e '/^pip==/d' -e 's/^\(torch==[^+]*\)+.*/\1/' >> requirements.new
+	@$(BIN)/pip freeze --all --exclude-editable | sed -e '/^pip==/d' -e 's/^\(torch==[^+]*\)+.*/\1/' -e 's/^Box2D==.*/&; platform_machine != "aarch64"/' >> requirements.new
 	@mv requirements.new requirements.lock

@@ -24,6 +24,7 @@ from leap_rl.core import determinism
 from leap_rl.core.kernels import kernel
 from leap_rl.learners.a2c.rmsprop import RMSProp
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.defaults import PAPER
 from leap_rl.meta import Leap
 from leap_rl.networks.actor_critic import ActorCritic, ForwardBackward
 from leap_rl.networks.autograd import AutogradForwardBackward
@@ -35,7 +36,7 @@ from leap_rl.tasks.config import TaskConfig
 TASK, AGENT = TaskConfig(), AgentConfig()
 UNROLL, ENVIRONMENTS, ACTIONS = TASK.unroll_length, TASK.num_envs, 6
 SHAPE = TASK.atari.settings.observation_shape
-RATES = {"lr": AGENT.lr, "alpha": AGENT.rmsprop_alpha, "eps": AGENT.rmsprop_eps}
+RATES = {"lr": PAPER.lr, "alpha": AGENT.rmsprop_alpha, "eps": PAPER.rmsprop_eps}
 
 
 @dataclass(frozen=True)

@@ -15,3 +15,7 @@ Share = Literal["agent", "encoder", "convolutions"]
 
 OnDivergence = Literal["stop", "restart_task", "drop_task"]
 """What happens when a task's numbers are no longer finite."""
+
+Domain = Literal["atari", "images", "vectors", "continuous"]
+"""What games are like: Atari's screens, other images, vectors, and vectors with actions that are
+numbers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
@@ -93,11 +93,18 @@ LIBRARIES: Final = ("rllib",)
 
 InitialWeights = Literal["torch", "he"]
 
+AutoInitialWeights = Literal["auto", InitialWeights]
+
+AutoFloat = float | Literal["auto"]
+"""auto, resolved when a run is made: what `defaults.DEFAULTS` has for games of the kind."""
+
 GAINS: dict[InitialWeights, dict[str, float | None]] = {
     "torch": {"encoder": None, "value": None, "policy": None},
     "he": {"encoder": math.sqrt(2.0), "value": 1.0, "policy": 0.01},
 }
 """The gains of `networks.encoders.initialize`, by part of the network."""
+
+_Demand = tuple[Callable[[Any], bool], str]
 
 RMSPropStart = Literal["zero", "one", "bias_corrected"]
 
@@ -110,7 +117,12 @@ Device = Literal["auto", "cpu", "cuda"]
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """Who learns, and how. "Paper" is Leap's appendix "Experiment details: Atari"."""
+    """Who learns, and how. "Paper" is Leap's appendix "Experiment details: Atari".
+
+    Options that are auto are resolved when a run is made. Those of a2c then hang on what the games
+    are like: Atari, which stands for all but task.kind = gymnasium; images; vectors; or vectors
+    with continuous actions. Other learners take what Atari has.
+    """
 
     algorithm: str = "auto"
     """Who learns. a2c: advantage actor-critic, for games (paper). rllib:PPO: RLlib's PPO, for
@@ -140,26 +152,27 @@ class AgentConfig:
     encoder's but for its linear layer, which has most of them and may be thought of as each game's
     own; each task draws it as it draws its heads. Not given in the paper."""
 
-    initial_weights: InitialWeights = "torch"
+    initial_weights: AutoInitialWeights = "auto"
     """How random weights are drawn. torch: weights and biases uniform within 1/√inputs, torch's
     default. he: weights uniform with deviations of √2/√inputs in the encoder (He et al. 2015),
-    1/√inputs in the value's head and 0.01/√inputs in the policy's, biases zero; the gains are
-    those of OpenAI Baselines' A2C. Not given in the paper."""
+    1/√inputs in the value's head and 0.01/√inputs in the policy's, biases zero; the gains are those
+    of OpenAI Baselines' A2C. Not given in the paper. auto: torch for Atari, he for other games."""
 
-    value_gain: float | None = None
+    value_gain: AutoFloat | None = "auto"
     """Gain of the first weights of the value's head: near 0 its first errors do not reach the
-    encoder. None: as initial_weights has it."""
+    encoder. None: as initial_weights has it. auto: 0.001 for images, None for other games."""
 
-    lr: float = 1e-4
-    """Learning rate of the agent's RMSProp, or of the learner's own optimizer. Paper."""
+    lr: AutoFloat = "auto"
+    """Learning rate of the agent's RMSProp, or of the learner's own optimizer. auto: 0.0001 for
+    Atari (paper), 0.0007 for images, 0.002 for vectors, 0.002 for continuous actions."""
 
     rmsprop_alpha: float = 0.99
     """Decay, for each update, of the running mean of squared gradients. Paper. This and the next
     two options are of a2c alone; other algorithms leave them out."""
 
-    rmsprop_eps: float = 1e-4
-    """Added to the root of that mean, outside the root. The value is the paper's; the place, not
-    given there, is torch's."""
+    rmsprop_eps: AutoFloat = "auto"
+    """Added to the root of that mean, outside the root: the place, not given in the paper, is
+    torch's. auto: 0.0001 for Atari (paper), 1e-05 for other games."""
 
     rmsprop_start: RMSPropStart = "bias_corrected"
     """How that mean starts. bias_corrected: at zero, divided by 1 - alpha^t at update t, as in
@@ -167,17 +180,20 @@ class AgentConfig:
     first update is ten rates long in every coordinate and destroys an initialization. Not given in
     the paper."""
 
-    gamma: float = 0.99
-    """Discount for each agent step. Paper."""
+    gamma: AutoFloat = "auto"
+    """Discount for each agent step. auto: 0.99 for Atari (paper), 0.99 for images, 0.995 for
+    vectors, 0.995 for continuous actions."""
 
-    entropy_coefficient: float = 0.01
-    """Weight of the policy's entropy, which the loss rewards. Paper ("entropy cost")."""
+    entropy_coefficient: AutoFloat = "auto"
+    """Weight of the policy's entropy, which the loss rewards. auto: 0.01 for Atari (paper,
+    "entropy cost"), 0.01 for images, 0.001 for vectors, 0 for continuous actions."""
 
-    value_coefficient: float = 0.5
-    """Weight of the mean squared error of the values. Not given in the paper; 0.5 is
-    customary."""
+    value_coefficient: AutoFloat = "auto"
+    """Weight of the mean squared error of the values, not given in the paper. Where returns are
+    large, a large one leaves little of the policy's gradient in the encoder. auto: 0.5 for Atari
+    (customary), 0.5 for images, 0.02 for vectors, 0.02 for continuous actions."""
 
-    reward_clip: float | Literal["auto"] = "auto"
+    reward_clip: AutoFloat = "auto"
     """Rewards are clipped to [-reward_clip, reward_clip] for learning, never for reporting.
     Infinity clips nothing. auto, resolved when a run is made: 5 (paper), and infinity for
     task.kind = gymnasium."""
@@ -188,9 +204,10 @@ class AgentConfig:
     the agent itself has seen, and no part of the initialization. Not for images, nor with
     rllib:PPO."""
 
-    max_grad_norm: float = math.inf
+    max_grad_norm: AutoFloat = "auto"
     """The gradient that an update descends is scaled down to this norm where it is longer; the
-    gradient path's own is not. Infinity clips nothing. The paper mentions no clipping."""
+    gradient path's own is not. Infinity clips nothing. auto: infinity for Atari (the paper mentions
+    no clipping), 0.5 for other games."""
 
     precision: AutoPrecision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the
@@ -223,8 +240,10 @@ class AgentConfig:
     @property
     def gains(self) -> Mapping[str, float | None]:
         """The gains of `networks.encoders.initialize`, by part of the network."""
+        assert self.initial_weights != "auto", "`defaults.resolved` comes first"
         gains = GAINS[self.initial_weights]
-        return gains if self.value_gain is None else {**gains, "value": self.value_gain}
+        # A learner without a value head leaves its gain open.
+        return gains if self.value_gain in (None, "auto") else {**gains, "value": self.value_gain}
 
     @property
     def without_effect(self) -> tuple[str, ...]:
@@ -245,23 +264,10 @@ class AgentConfig:
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"agent.{name} = {value!r}: must be one of {', '.join(known)}")
-        rate = "be greater than 0 and finite, at most 1e6"
-        weight = "be at least 0 and finite, at most 1e6"
-        bound = "be greater than 0 (infinity clips nothing)"
-        gain = self.value_gain
-        for name, holds, demand in (
-            ("lr", 0 < self.lr <= LARGEST, rate),
-            ("rmsprop_alpha", 0 <= self.rmsprop_alpha < 1, "lie in [0, 1)"),
-            ("rmsprop_eps", 0 < self.rmsprop_eps <= LARGEST, rate),
-            ("gamma", 0 <= self.gamma <= 1, "lie in [0, 1]"),
-            ("entropy_coefficient", 0 <= self.entropy_coefficient <= LARGEST, weight),
-            ("value_coefficient", 0 <= self.value_coefficient <= LARGEST, weight),
-            ("value_gain", gain is None or 0 < gain <= LARGEST, f"{rate}, or null"),
-            ("reward_clip", self.reward_clip == "auto" or self.reward_clip > 0, bound),
-            ("max_grad_norm", self.max_grad_norm > 0, bound),
-        ):
-            if not holds:
-                raise ValueError(f"agent.{name} = {getattr(self, name)}: must {demand}")
+        for name, (holds, demand) in _NUMBERS.items():
+            number = getattr(self, name)
+            if number != "auto" and not holds(number):
+                raise ValueError(f"agent.{name} = {number}: must {demand}")
 
     def _check_encoder(self) -> None:
         if is_custom(self.encoder):
@@ -282,6 +288,24 @@ class AgentConfig:
                     f"agent.{name} = {value}: has no effect with agent.encoder = {self.encoder}; "
                     "leave it out"
                 )
+
+
+_RATE: _Demand = (lambda x: 0 < x <= LARGEST, "be greater than 0 and finite, at most 1e6")
+_WEIGHT: _Demand = (lambda x: 0 <= x <= LARGEST, "be at least 0 and finite, at most 1e6")
+_BOUND: _Demand = (lambda x: x > 0, "be greater than 0 (infinity clips nothing)")
+
+_NUMBERS: dict[str, _Demand] = {
+    "lr": _RATE,
+    "rmsprop_alpha": (lambda x: 0 <= x < 1, "lie in [0, 1)"),
+    "rmsprop_eps": _RATE,
+    "gamma": (lambda x: 0 <= x <= 1, "lie in [0, 1]"),
+    "entropy_coefficient": _WEIGHT,
+    "value_coefficient": _WEIGHT,
+    "value_gain": (lambda x: x is None or _RATE[0](x), f"{_RATE[1]}, or null"),
+    "reward_clip": _BOUND,
+    "max_grad_norm": _BOUND,
+}
+"""What a number must hold to, where it is not `auto`."""
 
 
 def is_own_learner(algorithm: str) -> bool:

@@ -96,9 +96,10 @@ class GameLearner(Learner):
         from leap_rl.networks.parameters import flatten_parameters
 
         draws = torch.Generator().manual_seed(seed)
-        gains, share = self.agent.gains, self.agent.share
+        agent = self.agent_config
+        gains, share = agent.gains, agent.share
         encoder = module = random_encoder(
-            self.agent_config.encoder_spec, self.observation_shape, draws, gain=gains["encoder"]
+            agent.encoder_spec, self.observation_shape, draws, gain=gains["encoder"]
         )
         if share == "agent":
             module = network = self._network()

@@ -9,12 +9,13 @@ import torch
 from leap_rl.core.choices import REWARD_CLIP
 from leap_rl.core.determinism import check_precision, has_bfloat16_units
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.defaults import PAPER, resolved
 from leap_rl.networks.custom import check_source, source_sha256
 
 
 def resolve(config: AgentConfig) -> AgentConfig:
     """Return the config with each `auto`, and a custom encoder's SHA-256, resolved; once a run."""
-    config = with_source(config)
+    config = resolved(with_source(config), PAPER)  # of an agent without games
     device, precision, clip = config.device, config.precision, config.reward_clip
     if device == "auto":
         device = "cpu"
@@ -25,7 +26,7 @@ def resolve(config: AgentConfig) -> AgentConfig:
         large = config.encoder not in ("minatar", "mlp") and not config.encoder_spec.is_custom
         fast = device == "cpu" and has_bfloat16_units() and large
         precision = "bfloat16" if fast else "float32"
-    clip = REWARD_CLIP if clip == "auto" else clip  # of an agent without games
+    clip = REWARD_CLIP if clip == "auto" else clip  # likewise
     return replace(config, device=device, precision=precision, reward_clip=clip)
 
 

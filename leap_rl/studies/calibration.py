@@ -18,7 +18,7 @@ from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.evaluation.verdict import agent_steps, number
 from leap_rl.runs.display import program, quoted, shown, tell
-from leap_rl.studies.cells import SEEN, Cell, evaluation_cell
+from leap_rl.studies.cells import SEEN, Cell, evaluation_cell, resolved
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import Execution
 from leap_rl.studies.folder import StudyFolder
@@ -123,6 +123,8 @@ def members_of(study: StudyConfig) -> tuple[str, ...]:
 def calibration_cells(study: StudyConfig, folder: StudyFolder) -> list[Cell]:
     """Return a cell of agents from random starts for each learning rate."""
     task = replace(study.task, games=list(members_of(study)))
+    agent = resolved(study).agent
+    assert agent.lr != "auto", "it is resolved"
     return [
         evaluation_cell(
             study,
@@ -131,7 +133,7 @@ def calibration_cells(study: StudyConfig, folder: StudyFolder) -> list[Cell]:
             run=number,
             members=SEEN,
             task=task,
-            agent=replace(study.agent, lr=float(f"{rate * study.agent.lr:.2g}")),
+            agent=replace(agent, lr=float(f"{rate * agent.lr:.2g}")),
             seeds=study.agents,
         )
         for number, rate in enumerate(RATES)
@@ -142,11 +144,12 @@ def judged(cells: Sequence[Cell]) -> Found:
     """Return what agents gained, by learning rate and budget."""
     found = {}
     for cell in cells:
-        results = read_evaluation(cell.folder)
+        results, lr = read_evaluation(cell.folder), cell.config.agent.lr
+        assert lr != "auto", "each cell has its own"
         for share in BUDGETS:
             budget = round(share * results.agent_steps)
             curves = [_until(curve, budget) for curve in results.curves if not curve.restarted]
-            found[cell.config.agent.lr, budget] = {
+            found[lr, budget] = {
                 game: _reference([c for c in curves if c.game == game], budget)
                 for game in results.games
             }

@@ -93,7 +93,7 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
         ValueError: Members cannot be learned together, or an arm cannot be; one line that names
             them.
     """
-    study = _resolved(study)
+    study = resolved(study)
     arms = {
         name: _of_arm(study, name, study.arm(name, trusts_imports=trusts_imports))
         for name in study.trained_arms
@@ -114,7 +114,7 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
     return cells
 
 
-def _resolved(study: StudyConfig) -> StudyConfig:
+def resolved(study: StudyConfig) -> StudyConfig:
     """Return the study with what all its members together say of observations and agents."""
     found = resolve(replace(study.base(), task=_every_member(study, study.task)))
     task = replace(found.task, games=list(study.members))

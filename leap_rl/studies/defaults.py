@@ -26,9 +26,9 @@ _NOT_TAKEN: Final = ("seed", "task.games", "task.kind", "meta.batch_size", "meta
 """Options of these configs that are about their own games."""
 
 _QUICK: Final[Mapping[str, Any]] = {
-    "runs": 2,
-    "agents": 3,
-    "random_agents": 6,
+    "runs": 1,
+    "agents": 5,
+    "random_agents": 10,
     "meta.meta_steps": 6,
 }
 _QUICK_AGENT_STEPS: Final[Mapping[Kind, int]] = {
@@ -102,8 +102,8 @@ def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
     for name in [name for name in taken if name.startswith("task.")]:
         if name.split(".")[1] in without_effect:
             del taken[name]
-    if kind == "images":
-        del taken["agent.encoder"]  # the one that fits the picture's size
+    if suite == "gymnasium":  # an agent's own defaults are by what its games are like
+        taken = {name: value for name, value in taken.items() if not name.startswith("agent.")}
     if quick:
         taken |= {**_QUICK, "task.agent_steps": _QUICK_AGENT_STEPS[kind]}
     return {**taken, "task.kind": suite, "runtime.kind": "local"}

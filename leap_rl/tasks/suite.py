@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
 
-from leap_rl.core.choices import REWARD_CLIP
+from leap_rl.core.choices import REWARD_CLIP, Domain
 from leap_rl.tasks.options import MIXED, TaskOptions
 
 if TYPE_CHECKING:
@@ -149,6 +149,10 @@ class GameSuite(Suite):
                 task, option="task.mix_games = true", instead="task.mix_games = false"
             )
         return task
+
+    def domain(self, task: TaskOptions) -> Domain:
+        """Return what the games are like, by which an agent's defaults are chosen."""
+        return "atari"
 
     def life_loss_ends(self, task: TaskOptions) -> bool:
         """Return whether learning treats the loss of a life as an end, within an episode."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leap_rl.core.choices import Domain
 from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode, resolve_games
 from leap_rl.envs.names import parse_game
 from leap_rl.tasks.images.config import POOLS, SOURCE
@@ -107,6 +108,11 @@ class GymnasiumSuite(GameSuite):
         from leap_rl.envs.games import actions_of
 
         return ActionSpace(*actions_of(game))
+
+    def domain(self, task: TaskOptions) -> Domain:
+        if len(self.observation_shape(task)) > 1:
+            return "images"
+        return "continuous" if self.continuous_actions(task) else "vectors"
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
         from leap_rl.envs.replayed import ReplayedEnvs

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from leap_rl import __version__
 from leap_rl.cli import COMMANDS, main
 from leap_rl.core.parsing import flatten
+from leap_rl.learners.defaults import PAPER
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
 from tests.commands import Refused, parsed
@@ -51,7 +53,7 @@ def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     text = " ".join(capsys.readouterr().out.split())
     for option in CONTRACT:
         assert f"--{option}" in text
-    assert "Learning rate of the agent's RMSProp, or of the learner's own optimizer. Paper." in text
+    assert "Learning rate of the agent's RMSProp, or of the learner's own optimizer. auto:" in text
 
 
 CONTRACT = [
@@ -93,6 +95,7 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
     """By default Leap measures in the optimizer's metric, and SGD takes the step that it means."""
     paper = parsed(TrainConfig, "--config", "atari_paper")
     ours, printed = flatten(to_mapping(TrainConfig())), flatten(to_mapping(paper))
+    ours |= {f"agent.{name}": value for name, value in asdict(PAPER).items()}  # what auto is
     assert {name: (ours[name], printed[name]) for name in ours if ours[name] != printed[name]} == {
         "agent.algorithm": ("auto", "a2c"),
         "agent.reward_clip": ("auto", 5.0),

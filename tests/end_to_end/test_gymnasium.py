@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from leap_rl.cli import main
+from leap_rl.core.choices import Domain
+from leap_rl.learners.defaults import DEFAULTS
 from leap_rl.storage.run_folder import RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from tests.commands import LOCALLY, QUIET, Refused
@@ -40,6 +45,19 @@ def test_every_meta_step_moves_the_shared_encoder(calm: Path) -> None:
     assert config["task"]["gymnasium"]["observation_shape"] == [6]
     assert "atari" not in config["task"]
     assert config["agent"]["reward_clip"] == float("inf")
+
+
+def test_defaults_are_written_down_and_taken_over(calm: Path, tmp_path: Path) -> None:
+    settings = asdict(DEFAULTS["vectors"]).items()
+    assert RunFolder(calm).read_config()["agent"].items() >= settings
+    forked = ["fork", str(calm), "--at", "1", "--agent.lr", "auto", "--agent.gamma", "0.5", TRUST]
+    assert main([*forked, *LOCAL, "--run_dir", str(tmp_path / "fork")]) == 0
+    agent = RunFolder(tmp_path / "fork").read_config()["agent"]
+    assert agent.items() >= (dict(settings) | {"gamma": 0.5}).items()
+    argv = ["evaluate", "--init", str(tmp_path / "fork"), "--games", '["CartPole-v1"]', *LOCAL]
+    argv += ["--seeds", "1", "--agent_steps", "100", "--run_dir", str(tmp_path / "evaluation")]
+    assert main(argv) == 0
+    assert RunFolder(tmp_path / "evaluation").read_config()["agent"] == agent
 
 
 def test_a_stop_in_mid_task_and_a_resume_give_the_same_bits(
@@ -89,6 +107,28 @@ def test_agents_learn_a_game_faster_from_what_was_meta_trained_on_it(tmp_path: P
     rows = read_rows(run / "metrics.jsonl")
     first, _, last = [row["return/MinAtar/Breakout-v1/mean"] for row in rows[:3]]
     assert last > 1.5 * first
+
+
+@pytest.mark.parametrize(
+    ("package", "game", "domain"),
+    [
+        ("Box2D", "LunarLander-v3@gravity=-9.0", "vectors"),
+        ("minigrid", "minigrid_layouts:Layout-v0@name=Empty-5x5", "images"),
+    ],
+)
+def test_environments_of_other_packages_are_learned(
+    package: str, game: str, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(package, reason="of the extra families: pip install 'leap-rl[families]'")
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    games = ["--task.kind", "gymnasium", "--task.games", f"['{game}']", TRUST]
+    run = RunFolder(tmp_path / "run")
+    assert main(["learn", *games, *SMALL[:4], *LOCALLY, "--run_dir", str(run.path)]) == 0
+    assert run.read_config()["agent"].items() >= asdict(DEFAULTS[domain]).items()
+    start = load_file(run.path / "checkpoints/000000/initialization.safetensors")
+    end = load_file(next(run.path.glob("agents/*.safetensors")))
+    for name, part in start.items():
+        assert not torch.equal(end[f"encoder.{name}"], part), name
 
 
 # -- modules that a config names --------------------------------------------------------------

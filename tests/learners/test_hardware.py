@@ -27,7 +27,9 @@ def test_auto_is_what_the_machine_has(
 
 def test_what_is_said_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True}, raising=False)
-    config = AgentConfig(device="cpu", precision="float32", lr=0.5, reward_clip=1.0)
+    given = AgentConfig(device="cpu", precision="float32", lr=0.5, reward_clip=1.0)
+    config = resolve(given)
+    assert (config.precision, config.lr, config.reward_clip) == ("float32", 0.5, 1.0)
     assert resolve(config) == config
 
 

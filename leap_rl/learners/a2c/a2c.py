@@ -29,6 +29,7 @@ from leap_rl.learners.a2c.loss import (
 from leap_rl.learners.a2c.returns import n_step_returns
 from leap_rl.learners.a2c.rmsprop import RMSProp, check_same_shape, norm
 from leap_rl.learners.config import AgentConfig, PathLoss
+from leap_rl.learners.defaults import settings_of
 from leap_rl.learners.hardware import resolve
 from leap_rl.networks.actor_critic import ActorCritic, Outputs
 from leap_rl.networks.autograd import make_forward_backward
@@ -93,6 +94,7 @@ class A2CLearner:
         assert config.precision != "auto"
         assert config.reward_clip != "auto"
         self._reward_clip = config.reward_clip
+        self._settings = settings = settings_of(config)
         self.policies = policies
         self.action_generator = action_generator
         self.network = ActorCritic(
@@ -115,14 +117,14 @@ class A2CLearner:
         self.step_length: float | None = None
         self.optimizer = RMSProp(
             self.flat,
-            lr=config.lr,
+            lr=settings.lr,
             alpha=config.rmsprop_alpha,
-            eps=config.rmsprop_eps,
+            eps=settings.rmsprop_eps,
             start=config.rmsprop_start,
         )
         self.passes = make_forward_backward(self.network, self.flat, precision=config.precision)
         self._weights: dict[PathLoss, Weights] = {
-            "total": Weights(1.0, config.value_coefficient, -config.entropy_coefficient),
+            "total": Weights(1.0, settings.value_coefficient, -settings.entropy_coefficient),
             "policy": Weights(policy=1.0),
             "value": Weights(value=1.0),
         }
@@ -204,7 +206,7 @@ class A2CLearner:
             truncated=truncated,
             truncation_values=truncation_values,
             bootstrap_values=self.passes.forward(next_observations).values.cpu(),
-            gamma=self.config.gamma,
+            gamma=self._settings.gamma,
         )
         targets = Targets(torch.stack(actions), returns=returns, advantages=returns - values)
         self._acted, self._outcomes = [], []
@@ -228,10 +230,11 @@ class A2CLearner:
 
     def step(self) -> None:
         scale = 1.0
-        if math.isfinite(self.config.max_grad_norm):
+        longest = self._settings.max_grad_norm
+        if math.isfinite(longest):
             length = norm(self.flat.grad)
-            if length > self.config.max_grad_norm:  # not if it is NaN, which the step finds
-                scale = self.config.max_grad_norm / length
+            if length > longest:  # not if it is NaN, which the step finds
+                scale = longest / length
         # The gradient itself stays as it is: a gradient path keeps a view of it.
         self.step_length = self.optimizer.step(self.shared_size, grad_scale=scale)
         self.passes.refresh()

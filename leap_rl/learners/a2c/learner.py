@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from leap_rl.learners.config import AgentConfig
+from leap_rl.learners.defaults import DEFAULTS, Settings
 from leap_rl.learners.game_learner import GameLearner
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class A2C(GameLearner):
         from leap_rl.learners.hardware import resolve
 
         return resolve(super().resolved_agent())
+
+    def defaults(self) -> Settings:
+        return DEFAULTS[self.suite.domain(self.task)]
 
     def check_processor(self) -> None:
         from leap_rl.learners.hardware import check_machine

@@ -27,7 +27,9 @@ class GradientDescent(Learner):
     def __call__(self, spec: TaskSpec) -> Task:
         from leap_rl.learners.gradient_descent.task import QuadraticTask
 
-        return QuadraticTask(spec, lr=self.agent.lr, **self.descent_arguments())
+        lr = self.resolved_agent().lr
+        assert lr != "auto"
+        return QuadraticTask(spec, lr=lr, **self.descent_arguments())
 
     def shared_layout(self) -> Layout:
         from leap_rl.learners.gradient_descent.task import DIMENSION

@@ -1,0 +1,93 @@
+"""What an agent's options come to where they are `auto`: one table, by what its games are like.
+
+Importing this imports no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from leap_rl.core.choices import Domain
+from leap_rl.learners.config import AgentConfig, InitialWeights
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """The options that hang on what the games are like, as `AgentConfig` names them."""
+
+    initial_weights: InitialWeights
+    value_gain: float | None
+    lr: float
+    rmsprop_eps: float
+    gamma: float
+    entropy_coefficient: float
+    value_coefficient: float
+    max_grad_norm: float
+
+
+PAPER: Final = Settings(
+    initial_weights="torch",
+    value_gain=None,
+    lr=1e-4,
+    rmsprop_eps=1e-4,
+    gamma=0.99,
+    entropy_coefficient=0.01,
+    value_coefficient=0.5,
+    max_grad_norm=math.inf,
+)
+"""Leap's appendix "Experiment details: Atari"; what it leaves open, `AgentConfig` says."""
+
+# OpenAI Baselines' A2C (Dhariwal et al. 2017), but for the value head's gain: configs/atari.yaml.
+_IMAGES: Final = Settings(
+    initial_weights="he",
+    value_gain=1e-3,
+    lr=7e-4,
+    rmsprop_eps=1e-5,
+    gamma=0.99,
+    entropy_coefficient=0.01,
+    value_coefficient=0.5,
+    max_grad_norm=0.5,
+)
+
+# Returns of hundreds are usual, so that a customary value_coefficient would leave little of the
+# policy's gradient in the encoder. docs/environments.md has what was measured.
+_VECTORS: Final = replace(
+    _IMAGES,
+    value_gain=None,
+    lr=2e-3,
+    gamma=0.995,
+    entropy_coefficient=0.001,
+    value_coefficient=0.02,
+)
+
+DEFAULTS: Final[Mapping[Domain, Settings]] = {
+    "atari": PAPER,
+    "images": _IMAGES,
+    "vectors": _VECTORS,
+    "continuous": replace(_VECTORS, entropy_coefficient=0.0),
+}
+"""A2C's, by what its games are like. Other learners take the paper's."""
+
+_NAMES: Final = tuple(one.name for one in fields(Settings))
+
+
+def open_options(agent: AgentConfig) -> tuple[str, ...]:
+    """Return the options of the table that are `auto`."""
+    return tuple(name for name in _NAMES if getattr(agent, name) == "auto")
+
+
+def resolved(
+    agent: AgentConfig, settings: Settings, *, options: Collection[str] = _NAMES
+) -> AgentConfig:
+    """Return the config with those of these options that are `auto` set."""
+    left = {name: getattr(settings, name) for name in open_options(agent) if name in options}
+    return replace(agent, **left) if left else agent
+
+
+def settings_of(agent: AgentConfig) -> Settings:
+    """Return the options of the table, none of which may be `auto`."""
+    assert not open_options(agent), f"resolved comes first: {open_options(agent)}"
+    return Settings(**{name: getattr(agent, name) for name in _NAMES})
