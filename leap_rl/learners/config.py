@@ -243,7 +243,8 @@ class AgentConfig:
         assert self.initial_weights != "auto", "`defaults.resolved` comes first"
         gains = GAINS[self.initial_weights]
         # A learner without a value head leaves its gain open.
-        return gains if self.value_gain in (None, "auto") else {**gains, "value": self.value_gain}
+        value_gain = None if self.value_gain == "auto" else self.value_gain
+        return gains if value_gain is None else {**gains, "value": value_gain}
 
     @property
     def without_effect(self) -> tuple[str, ...]:

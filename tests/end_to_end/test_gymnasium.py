@@ -51,7 +51,7 @@ def test_defaults_are_written_down_and_taken_over(calm: Path, tmp_path: Path) ->
     settings = asdict(DEFAULTS["vectors"]).items()
     assert RunFolder(calm).read_config()["agent"].items() >= settings
     forked = ["fork", str(calm), "--at", "1", "--agent.lr", "auto", "--agent.gamma", "0.5", TRUST]
-    assert main([*forked, *LOCAL, "--run_dir", str(tmp_path / "fork")]) == 0
+    assert main([*forked, *LOCALLY, "--run_dir", str(tmp_path / "fork")]) == 0
     agent = RunFolder(tmp_path / "fork").read_config()["agent"]
     assert agent.items() >= (dict(settings) | {"gamma": 0.5}).items()
     argv = ["evaluate", "--init", str(tmp_path / "fork"), "--games", '["CartPole-v1"]', *LOCAL]

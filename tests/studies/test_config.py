@@ -71,7 +71,7 @@ def test_what_is_played_is_known_by_its_name(
 
 def test_quick_is_small_where_nothing_is_said() -> None:
     quick = configure(take_out(["--quick", "--games", *POLES, "--held_out", LONG])[0])
-    assert (quick.runs, quick.agents, quick.baseline_agents, quick.meta.meta_steps) == (2, 3, 6, 6)
+    assert (quick.runs, quick.agents, quick.baseline_agents, quick.meta.meta_steps) == (1, 5, 10, 6)
     more = ["--games", *POLES, "--held_out", LONG, "--quick", "--runs", "3"]
     assert configure(take_out(more)[0]).runs == 3
 
