@@ -54,7 +54,7 @@ def test_defaults_are_written_down_and_taken_over(calm: Path, tmp_path: Path) ->
     assert main([*forked, *LOCALLY, "--run_dir", str(tmp_path / "fork")]) == 0
     agent = RunFolder(tmp_path / "fork").read_config()["agent"]
     assert agent.items() >= (dict(settings) | {"gamma": 0.5}).items()
-    argv = ["evaluate", "--init", str(tmp_path / "fork"), "--games", '["CartPole-v1"]', *LOCAL]
+    argv = ["evaluate", "--init", str(tmp_path / "fork"), "--games", '["CartPole-v1"]', *LOCALLY]
     argv += ["--seeds", "1", "--agent_steps", "100", "--run_dir", str(tmp_path / "evaluation")]
     assert main(argv) == 0
     assert RunFolder(tmp_path / "evaluation").read_config()["agent"] == agent
