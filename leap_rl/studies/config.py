@@ -15,7 +15,7 @@ from leap_rl.meta.config import MetaConfig
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
 from leap_rl.studies.arms import RANDOM, arm_config, check_arm, flat_options
-from leap_rl.studies.defaults import defaults_of, refuse_without_episodes, resolved
+from leap_rl.studies.defaults import defaults_of, quick_sizes, refuse_without_episodes, resolved
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.config import TrackingConfig
 from leap_rl.training.config import RuntimeConfig
@@ -67,8 +67,8 @@ class StudyConfig:
     """Budget of each new agent. None: task.agent_steps."""
 
     quick: bool = False
-    """A first answer in minutes: few meta-steps, runs and agents, and a small budget, where these
-    are not given. It proves little."""
+    """A first answer in minutes, which proves little: one run, few meta-steps and a small budget,
+    half of a study file's, where the command line does not say otherwise."""
 
     processes: int | Literal["auto"] = "auto"
     """Cells at a time, each in a process of its own. auto: one for each core; with runtime.kind =
@@ -263,6 +263,15 @@ def _spelled_arms(arms: Mapping[str, Any] | Sequence[str]) -> dict[str, dict[str
     return found
 
 
+def _without_file(argv: Sequence[str]) -> list[str]:
+    """Return a command line's own options."""
+    words = list(argv)
+    if "--config" in words:
+        at = words.index("--config")
+        del words[at : at + 2]
+    return words
+
+
 def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConfig:
     """Return the study that a command line and its files ask for.
 
@@ -270,5 +279,8 @@ def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConf
         ValueError: Something in it cannot be; one line.
     """
     given = dict(options_given(StudyConfig, argv))
+    typed = options_given(StudyConfig, _without_file(argv))
+    if typed.get("quick"):
+        given |= quick_sizes(given, typed)
     defaults = defaults_of(given, trusts_imports=trusts_imports)
     return parse_options(StudyConfig, {**defaults, **given}, trusts_imports=trusts_imports)

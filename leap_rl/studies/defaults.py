@@ -34,8 +34,8 @@ _QUICK: Final[Mapping[str, Any]] = {
 _QUICK_AGENT_STEPS: Final[Mapping[Kind, int]] = {
     "atari": 120_000,
     "catch": 16_000,
-    "vectors": 16_000,
-    "images": 48_000,
+    "vectors": 32_000,
+    "images": 64_000,
 }
 
 
@@ -64,6 +64,20 @@ def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> di
         for name, value in found.items()
         if name not in given and not (own_learner and name.startswith("agent."))
     }
+
+
+def quick_sizes(given: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes of a quick study, over those of its file but not of the command line.
+
+    Args:
+        given: All options that are given, by dotted name.
+        typed: Those of the command line.
+    """
+    sizes = {**_QUICK, "agent_steps": None}
+    if "task.agent_steps" in given:
+        update = int(given.get("task.num_envs", 16)) * int(given.get("task.unroll_length", 5))
+        sizes["task.agent_steps"] = max(1, given["task.agent_steps"] // 2 // update) * update
+    return {name: value for name, value in sizes.items() if name not in typed}
 
 
 def _suite_of(games: Sequence[str]) -> str:
