@@ -22,6 +22,9 @@ _CONFIGS: Final[Mapping[Kind, str]] = {
 }
 """Configs that come with leap_rl, whose options a study takes where none are given."""
 
+VECTORS_AGENT_STEPS: Final = 100_000
+"""Of an agent that learns a member whose observations are vectors."""
+
 _NOT_TAKEN: Final = ("seed", "task.games", "task.kind", "meta.batch_size", "meta.meta_lr")
 """Options of these configs that are about their own games."""
 
@@ -116,6 +119,8 @@ def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
     for name in [name for name in taken if name.startswith("task.")]:
         if name.split(".")[1] in without_effect:
             del taken[name]
+    if kind == "vectors":  # the config's are for CartPole, which takes few
+        taken["task.agent_steps"] = VECTORS_AGENT_STEPS
     if suite == "gymnasium":  # an agent's own defaults are by what its games are like
         taken = {name: value for name, value in taken.items() if not name.startswith("agent.")}
     if quick:

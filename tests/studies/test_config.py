@@ -46,7 +46,8 @@ def test_members_alone_suffice() -> None:
     assert list(study.arms) == [RANDOM, "leap", "pretraining"]
     assert (study.task.kind, study.members, study.evaluated) == ("gymnasium", (*POLES,), (LONG,))
     # Those of gymnasium_classic_control.yaml, but for what is about its own games.
-    assert (study.task.agent_steps, study.agent.encoder, study.agent.lr) == (16_000, "mlp", 0.003)
+    assert (study.task.agent_steps, study.meta.meta_steps) == (100_000, 20)
+    assert study.agent.lr == "auto", "which a run resolves by what its games are like"
     assert (study.meta.batch_size, study.meta.meta_lr) == (2, None)
 
 
@@ -250,7 +251,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(
 
 def test_quick_halves_a_file_but_not_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "poles.yaml"
-    file.write_text(f"games: {POLES}\nheld_out: [{LONG}]\nruns: 6\ntask: {{agent_steps: 40000}}\n")
+    file.write_text(f"games: {POLES}\nheld_out: ["{LONG}"]\nruns: 6\ntask: {{agent_steps: 40000}}\n")
     quick = configure(take_out([str(file), "--quick", "--agents", "7"])[0])
     assert (quick.runs, quick.agents, quick.task.agent_steps) == (1, 7, 20_000)
     file.write_text(dump(quick.to_mapping()))
