@@ -17,7 +17,7 @@ from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
 from leap_rl.runs.process import STOP_WITHIN_S, Request, RunProcess, check_status
 from leap_rl.studies.cells import Cell
-from leap_rl.training.interrupts import Interrupts
+from leap_rl.training.interrupts import LATECOMER_S, Interrupts
 
 LOOK_EVERY_S: Final = 0.5
 
@@ -112,6 +112,8 @@ class Execution:
         except queue.Empty:
             self.on_look()
             return
+        if error is not None:  # a batch system ends all processes, and this one maybe last
+            time.sleep(LATECOMER_S)
         self.interrupts.check()  # a cell that was interrupted with this process has not failed
         del self.running[cell]
         if error is None:

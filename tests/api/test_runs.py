@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import leap_rl
 from leap_rl import LearnConfig, Run, RunFailedError, StopRun, TrainConfig
 from leap_rl.cli import main
+from leap_rl.runs.header import read_run
 from leap_rl.runs.process import Ended, Request, RowLogged, call, decode_event, encode_event
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.object_store import StoreError
@@ -195,3 +197,37 @@ def test_an_error_is_of_the_class_that_the_run_raised(error: type[Exception], an
     with pytest.raises(error, match=r"^mine: is damaged$") as raised:
         call(ASKED)
     assert raised.type is error
+
+
+CALLER = """
+import os, sys
+from leap_rl import TrainConfig
+from leap_rl.runs.header import to_mapping
+from leap_rl.runs.process import Request, call
+place, stops = sys.argv[1:]
+options = {"runtime.kind": "local", "tracking.console": "quiet", "meta.meta_steps": 1000000}
+call(Request(
+    action="make", command="train", place=place,
+    config=to_mapping(TrainConfig.from_yaml("debug", options)),
+    stops_with=os.getpid() if stops == "stops" else None,
+))
+"""
+
+
+@pytest.mark.parametrize("stops", ["stops", "continues"])
+def test_a_run_stops_with_its_caller_if_that_is_asked_for(stops: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    caller = subprocess.Popen([sys.executable, "-c", CALLER, str(folder.path), stops])
+    while not folder.latest():
+        assert caller.poll() is None
+        time.sleep(0.05)
+    (child,) = psutil.Process(caller.pid).children()
+    caller.kill()
+    caller.wait()
+    until_s = time.monotonic() + (30.0 if stops == "stops" else 3.0)
+    while (is_at_work := folder.worker() is not None) and time.monotonic() < until_s:
+        time.sleep(0.05)
+    if stops == "continues":
+        child.kill()
+    assert is_at_work == (stops == "continues")
+    assert folder.fall_back(read_run(folder).header.fingerprint) is None  # it can be resumed

@@ -251,7 +251,8 @@ def test_a_folder_that_holds_something_else_is_left_alone(
 
 def test_quick_halves_a_file_but_not_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "poles.yaml"
-    file.write_text(f"games: {POLES}\nheld_out: ["{LONG}"]\nruns: 6\ntask: {{agent_steps: 40000}}\n")
+    members = f"games: {POLES}\nheld_out: ['{LONG}']\n"
+    file.write_text(members + "runs: 6\ntask: {agent_steps: 40000}\n")
     quick = configure(take_out([str(file), "--quick", "--agents", "7"])[0])
     assert (quick.runs, quick.agents, quick.task.agent_steps) == (1, 7, 20_000)
     file.write_text(dump(quick.to_mapping()))
