@@ -255,9 +255,9 @@ def test_no_command_escapes_in_a_block_that_is_not_read() -> None:
     assert {language for language, _ in found} <= LANGUAGES
 
 
-def test_the_example_of_ones_own_environments_is_fifteen_lines() -> None:
+def test_the_example_of_ones_own_environments_is_short() -> None:
     (example,) = blocks("yaml")
-    assert len(example.splitlines()) == 15
+    assert len(example.splitlines()) <= 11
 
 
 def test_there_are_commands_to_check() -> None:
