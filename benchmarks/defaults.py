@@ -46,7 +46,7 @@ BUDGETS: Final = {
 """Agent steps of each game."""
 
 ENVIRONMENTS: Final = 16
-RANDOM_SHARE: Final = 0.05
+RANDOM_SHARE: Final = 0.1
 """Of the budget, that random actions play."""
 
 

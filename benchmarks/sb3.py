@@ -117,7 +117,8 @@ def peers_a2c(cell: Cell) -> Any:
     from leap_rl.envs.single import GameEnv
 
     config = config_of(cell["game"], cell["agent_steps"])
-    task, agent = config.task, config.agent
+    task = config.task
+    agent = make_learner(task=task, agent=config.agent).resolved_agent()
     if task.kind == "atari":
         how: dict[str, Any] = {"atari": task.atari.settings, "reward_clip": agent.reward_clip}
     else:

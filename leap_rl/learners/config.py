@@ -164,7 +164,7 @@ class AgentConfig:
 
     lr: AutoFloat = "auto"
     """Learning rate of the agent's RMSProp, or of the learner's own optimizer. auto: 0.0001 for
-    Atari (paper), 0.0007 for images, 0.002 for vectors, 0.002 for continuous actions."""
+    Atari (paper), 0.0007 for images, 0.002 for vectors, 0.001 for continuous actions."""
 
     rmsprop_alpha: float = 0.99
     """Decay, for each update, of the running mean of squared gradients. Paper. This and the next
@@ -181,12 +181,11 @@ class AgentConfig:
     the paper."""
 
     gamma: AutoFloat = "auto"
-    """Discount for each agent step. auto: 0.99 for Atari (paper), 0.99 for images, 0.995 for
-    vectors, 0.995 for continuous actions."""
+    """Discount for each agent step. auto: 0.99 for Atari (paper), 0.99 for images, 0.97 for
+    vectors, 0.9 for continuous actions."""
 
-    entropy_coefficient: AutoFloat = "auto"
-    """Weight of the policy's entropy, which the loss rewards. auto: 0.01 for Atari (paper,
-    "entropy cost"), 0.01 for images, 0.001 for vectors, 0 for continuous actions."""
+    entropy_coefficient: float = 0.01
+    """Weight of the policy's entropy, which the loss rewards. Paper ("entropy cost")."""
 
     value_coefficient: AutoFloat = "auto"
     """Weight of the mean squared error of the values, not given in the paper. Where returns are
@@ -206,8 +205,8 @@ class AgentConfig:
 
     max_grad_norm: AutoFloat = "auto"
     """The gradient that an update descends is scaled down to this norm where it is longer; the
-    gradient path's own is not. Infinity clips nothing. auto: infinity for Atari (the paper mentions
-    no clipping), 0.5 for other games."""
+    gradient path's own is not. Infinity clips nothing. The paper mentions no clipping. auto:
+    0.5 for images, infinity for other games."""
 
     precision: AutoPrecision = "auto"
     """Weights and activations within the network; parameters, their gradients, the loss and the

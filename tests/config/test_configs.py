@@ -109,7 +109,6 @@ def _changed(name: str, value: object) -> list[str] | None:
         "agent.gamma": "0.9",
         "agent.lr": "0.5",
         "agent.rmsprop_eps": "0.5",
-        "agent.entropy_coefficient": "0.5",
         "agent.value_coefficient": "0.25",
         "agent.rmsprop_alpha": "0.9",
         "runtime.kind": "local",

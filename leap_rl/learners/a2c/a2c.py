@@ -124,7 +124,7 @@ class A2CLearner:
         )
         self.passes = make_forward_backward(self.network, self.flat, precision=config.precision)
         self._weights: dict[PathLoss, Weights] = {
-            "total": Weights(1.0, settings.value_coefficient, -settings.entropy_coefficient),
+            "total": Weights(1.0, settings.value_coefficient, -config.entropy_coefficient),
             "policy": Weights(policy=1.0),
             "value": Weights(value=1.0),
         }
