@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from leap_rl.core.errors import RunFailedError
@@ -79,7 +79,7 @@ def carry_out(
         first, *others = failures
         more = f" (and {len(others)} more)" if others else ""
         raise RunFailedError(
-            f"{shown(first.cell.path)}: {first.reason}{more}; once that is mended, "
+            f"{first.cell.name}: {first.reason}{more}; once that is mended, "
             f"`{program()} study {quoted(folder.path)}` computes what is missing"
         )
     return Outcome(status=0, answer=answer)
@@ -117,13 +117,14 @@ def _compute(
 ) -> list[Failure]:
     """Carry out the cells, and tell how far it is."""
     quiet = study.tracking.console == "quiet"
-    progress = Progress(cells=cells, tell=(lambda text: None) if quiet else tell)
+    say: Callable[[str], object] = (lambda text: None) if quiet else tell
+    progress = Progress(cells=cells, tell=say)
 
     def on_finished(cell: Cell) -> None:
         progress.say(f"{cell.name} is finished")
         if not quiet:
             for line in _newest(study, cells, cell):
-                tell(line)
+                say(line)
 
     return Execution(
         cells=cells,
@@ -132,7 +133,7 @@ def _compute(
         interrupts=interrupts,
         on_look=progress.look,
         on_finished=on_finished,
-        on_failure=lambda failure: tell(f"{failure.cell.name} failed: {failure.reason}"),
+        on_failure=lambda failure: say(f"{failure.cell.name} failed: {failure.reason}"),
     ).run()
 
 
