@@ -7,10 +7,18 @@ next meta-step starts when all tasks are done.
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from leap_rl.core.determinism import processor_kind
+from leap_rl.core.machine import cores
+
+if TYPE_CHECKING:
+    from leap_rl.learners.learner import Learner
+    from leap_rl.meta.gradient_path import Method
 
 HOUR_S = 3600.0
 
@@ -94,6 +102,29 @@ def plan_run(
     }
 
 
+def agent_steps_per_s(learner: Learner, method: Method, game: str, seconds: float) -> float:
+    """Return the agent steps a second of an agent that meta-trains alone; the first are left out.
+
+    ValueError: the learner cannot learn the game.
+    """
+    from leap_rl.core.determinism import configure_torch
+    from leap_rl.learners.task import TaskSpec
+
+    configure_torch()
+    task = learner(TaskSpec(game=game, seed=0))
+    theta0 = learner.random_initialization(0)
+    try:
+        task.start(theta0)
+        path = method.start(theta0.to(task.device), borrow=True)
+        made = task.advance(path.visit).agent_steps  # which compiles, and reserves memory
+        began_s, before = time.monotonic(), made
+        while not task.done and (made == before or time.monotonic() < began_s + seconds):
+            made = task.advance(path.visit).agent_steps
+        return max(made - before, 1) / (time.monotonic() - began_s + 1e-9)
+    finally:
+        task.close()
+
+
 def spread(games: Sequence[str], count: int) -> list[str]:
     """Return `count` of the games, evenly spread over the list, or all if there are fewer."""
     if len(games) <= count:
@@ -130,19 +161,17 @@ def table(metrics: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def assumptions(rates: Mapping[str, float], measured: Mapping[str, Any] | None) -> list[str]:
-    """Return the assumptions of a plan, one a line; `measured` is None if the rate was given."""
+def assumptions(rates: Mapping[str, float], *, given: bool) -> list[str]:
+    """Return the assumptions of a plan, one a line; ``given`` says that nothing was measured."""
     lines = ["the server, snapshots and the cluster's start take no time"]
-    if measured is None:
+    if given:
         (rate,) = rates.values()
         return [f"every trainer makes {rate:,.0f} agent steps/s in any game, as given", *lines]
     speeds = ", ".join(f"{game} {rate:,.0f}" for game, rate in rates.items())
     return [
         f"one trainer makes, in agent steps/s: {speeds}; other games are like these",
-        f"every core is like one of this machine ({measured['processor']}, {measured['cores']} "
-        f"cores), on which {measured['trainers']} trainers of {measured['env_processes']} "
-        "environment processes each were measured at the same time",
-        f"others used {measured['others_cpu_share']:.1%} of this machine meanwhile",
+        f"every core is like one of this machine ({processor_kind()}, {cores()} cores), on which an "
+        "agent was measured alone, for seconds: leap-rl bench throughput measures several at a time",
         "policies are as fast late in training as at its start",
         *lines,
     ]

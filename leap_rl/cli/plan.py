@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
-from leap_rl.bench.config import ThroughputConfig, check_count, check_seconds, trainers_here
-from leap_rl.cli.bench import bench_parser, print_metrics, tell
+from leap_rl.bench.config import check_count, check_seconds, trainers_here
+from leap_rl.cli.bench import bench_parser, print_metrics
 from leap_rl.core.parsing import parse
 from leap_rl.runs.config import TrainConfig
+from leap_rl.runs.display import tell
 from leap_rl.runs.invocation import Invocation
 
 MEASURED_GAMES = 3
@@ -20,8 +21,8 @@ MEASURED_GAMES = 3
 class PlanConfig(TrainConfig):
     """Predict a meta-training run's hours and core-hours from how fast agents learn here.
 
-    Takes every option of `leap-rl train`. Unless the speed is given, a few of the config's games
-    are measured, as the config sets them, with as many trainers as this machine has cores for.
+    Takes every option of `leap-rl train`. Unless the speed is given, an agent learns a few of the
+    config's games for seconds each, as the config sets them.
     """
 
     command: ClassVar[str] = "plan"
@@ -33,8 +34,8 @@ class PlanConfig(TrainConfig):
     agent_steps_per_s: float | None = None
     """Agent steps a second of one trainer. None measures it."""
 
-    seconds: float = 60.0
-    """Time to measure for."""
+    seconds: float = 6.0
+    """Time to measure for, besides what it takes to begin; divided among the games."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,11 +69,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 
     from leap_rl.bench import plan
 
-    measured: dict[str, Any] | None = None
-    if config.agent_steps_per_s is not None:
-        rates = {"any game": config.agent_steps_per_s}
-    else:
-        rates, measured = _measured_rates(config)
+    given = config.agent_steps_per_s
+    rates = _measured_rates(config) if given is None else {"any game": given}
     every, validation = config.validation.every_meta_steps, {}
     if every is not None:
         games = config.validation.of(config.task).resolved_games
@@ -89,49 +87,22 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         env_processes=config.runtime.env_processes,
         **validation,
     )
-    metrics["assumed"] = plan.assumptions(rates, measured)
+    metrics["assumed"] = plan.assumptions(rates, given=given is not None)
     print_metrics(metrics, plan.table, argv)
     return 0
 
 
-def _measured_rates(config: PlanConfig) -> tuple[dict[str, float], dict[str, Any]]:
-    """Measure some of the games, with as many trainers as this machine has cores for.
+def _measured_rates(config: PlanConfig) -> dict[str, float]:
+    """Return the agent steps a second of one trainer in some of the games, measured one by one."""
+    from leap_rl.bench import plan
+    from leap_rl.runs.kinds import make_tasks
 
-    Returns:
-        Agent steps a second of one trainer by game, and the last measurement's metrics.
-    """
-    from leap_rl.bench import plan, throughput
-    from leap_rl.learners.registry import algorithm_of, make_game_learner
-
-    task, meta, env_processes = config.task, config.meta, config.runtime.env_processes
-    algorithm = algorithm_of(task, config.agent)
-    if algorithm != "a2c" or not task.suite.spreads_environments:
-        raise ValueError(
-            f"task.kind = {task.kind}, agent.algorithm = {algorithm}: only Atari games and "
-            "Gymnasium environments are measured, with a2c; give --agent_steps_per_s, the speed of "
-            "one trainer"
-        )
-    gymnasium = task.gymnasium
-    if task.suite.frames_per_agent_step(task) == 0:
-        shape = make_game_learner(task=task, agent=config.agent).observation_shape
-        gymnasium = replace(gymnasium, observation_shape=list(shape))
-    rates: dict[str, float] = {}
-    metrics: dict[str, Any] = {}
-    games = plan.spread(task.resolved_games, MEASURED_GAMES)
+    groups = {one.name: getattr(config, one.name) for one in fields(TrainConfig)}
+    learner = make_tasks(TrainConfig(**groups))
+    games = plan.spread(config.task.task_games, MEASURED_GAMES)
+    rates = {}
     for game in games:
-        measured = ThroughputConfig(
-            game=game,
-            seconds=config.seconds / len(games),
-            envs=task.num_envs,
-            unroll=task.unroll_length,
-            atari=task.atari,
-            gymnasium=gymnasium,
-            agent=config.agent,
-            trainers=min(config.planned_trainers, trainers_here(env_processes)),
-            env_processes=env_processes,
-        )
-        metrics = throughput.measure(
-            measured, tell, method=meta.build(), loss_difference=meta.loss_difference
-        )
-        rates[game] = metrics["agent_steps_per_s"] / metrics["trainers"]
-    return rates, metrics
+        tell(f"measuring {game}")
+        seconds = config.seconds / len(games)
+        rates[game] = plan.agent_steps_per_s(learner, config.meta.build(), game, seconds)
+    return rates

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from leap_rl.bench.plan import HOUR_S, spread
-from leap_rl.core.determinism import configure_torch
-from leap_rl.learners.task import TaskSpec
+from leap_rl.bench.plan import HOUR_S, agent_steps_per_s, spread
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.kinds import make_tasks
 from leap_rl.studies.cells import Cell, cells_of
@@ -104,29 +102,12 @@ def _measured(cells: Sequence[Cell], *, until_s: float) -> Speed:
     """Return how fast agents learn here, by learning some members for a few seconds each."""
     config = next(cell.config for cell in cells if isinstance(cell.config, TrainConfig))
     games = spread(config.task.resolved_games, MEASURED_MEMBERS)
-    configure_torch()
     rates = []
     for number, game in enumerate(games):
         left_s = (until_s - time.monotonic()) / (len(games) - number)
-        rates.append(_agent_steps_per_s(config, game, min(MEASURE_S, max(LEAST_S, left_s))))
+        seconds = min(MEASURE_S, max(LEAST_S, left_s))
+        rates.append(agent_steps_per_s(make_tasks(config), config.meta.build(), game, seconds))
     mean = len(rates) / sum(1 / rate for rate in rates)  # as much is learned of each
     return Speed(
         agent_steps_per_s=mean, found=f"measured for seconds, alone, in {', '.join(games)}"
     )
-
-
-def _agent_steps_per_s(config: TrainConfig, game: str, seconds: float) -> float:
-    """Return the agent steps a second of one agent that meta-trains; the first are left out."""
-    learner = make_tasks(config)
-    task = learner(TaskSpec(game=game, seed=0))
-    theta0 = learner.random_initialization(0)
-    try:
-        task.start(theta0)
-        path = config.meta.build().start(theta0.to(task.device), borrow=True)
-        made = task.advance(path.visit).agent_steps  # which compiles, and reserves memory
-        began_s, before = time.monotonic(), made
-        while not task.done and (made == before or time.monotonic() < began_s + seconds):
-            made = task.advance(path.visit).agent_steps
-        return max(made - before, 1) / (time.monotonic() - began_s + 1e-9)
-    finally:
-        task.close()

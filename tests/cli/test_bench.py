@@ -11,8 +11,9 @@ import pytest
 
 from leap_rl.bench import config
 from leap_rl.bench.agent import PARTS
-from leap_rl.bench.config import ThroughputConfig
 from leap_rl.cli import main
+from leap_rl.learners.learner import Learner
+from leap_rl.meta.gradient_path import Method
 from leap_rl.meta.leap import Leap
 from tests.commands import Refused
 
@@ -178,20 +179,16 @@ def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> 
     assert "on 12 trainers and 48 cores" in capsys.readouterr().out
 
 
-def test_what_is_measured_is_what_the_config_says(
+def test_games_are_measured_as_the_config_sets_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[tuple[ThroughputConfig, Leap, str]] = []
+    seen: list[tuple[Learner, Method, str, float]] = []
 
-    def measure(
-        config: ThroughputConfig, progress: object, *, method: Leap, loss_difference: str
-    ) -> dict[str, Any]:
-        seen.append((config, method, loss_difference))
-        names = ("processor", "cores", "env_processes", "others_cpu_share")
-        return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
+    def measure(learner: Learner, method: Method, game: str, seconds: float) -> float:
+        seen.append((learner, method, game, seconds))
+        return 100.0
 
-    monkeypatch.setattr("leap_rl.bench.throughput.measure", measure)
-    monkeypatch.setattr(config, "cores", lambda: 6)
+    monkeypatch.setattr("leap_rl.bench.plan.agent_steps_per_s", measure)
     words = (
         "plan --task.games [pong] --task.atari.preset machado --task.atari.frameskip 2 "
         "--task.num_envs 8 --task.unroll_length 4 --runtime.env_processes 2 --meta.p 1 "
@@ -199,41 +196,14 @@ def test_what_is_measured_is_what_the_config_says(
         "--seconds 9 --json"
     )
     assert main(words.split()) == 0
-    ((measured, method, loss_difference),) = seen
-    assert measured.task.atari.settings.sticky == 0.25
-    assert measured.task.atari.settings.frameskip == 2
-    assert (measured.env_processes, measured.trainers_counted) == (2, 3)
-    assert (measured.envs, measured.unroll, measured.agent.encoder) == (8, 4, "nature")
-    assert measured.seconds == 9.0
+    ((learner, method, game, seconds),) = seen
+    assert (game, seconds, learner.env_processes) == ("pong", 9.0, 2)
+    assert (learner.task.atari.settings.sticky, learner.task.atari.settings.frameskip) == (0.25, 2)
+    assert (learner.task.num_envs, learner.task.unroll_length) == (8, 4)
+    assert (learner.agent.encoder, learner.loss_difference) == ("nature", "same_batch")
     assert method == Leap(p=1, stabilizer=False, metric="optimizer", task_unit=True)
-    assert loss_difference == "same_batch"
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["agent_steps_per_s_per_trainer"] == {"pong": 100.0}
-    # A run of one trainer is not measured in the company of others.
-    assert main([*words.split(), "--trainers", "1"]) == 0
-    assert seen[-1][0].trainers_counted == 1
-
-
-def test_gymnasium_environments_are_measured_as_the_config_sets_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seen: list[ThroughputConfig] = []
-
-    def measure(config: ThroughputConfig, *_: object, **__: object) -> dict[str, Any]:
-        seen.append(config)
-        names = ("processor", "cores", "env_processes", "others_cpu_share")
-        return {**dict.fromkeys(names, 0), "agent_steps_per_s": 300.0, "trainers": 3}
-
-    monkeypatch.setattr("leap_rl.bench.throughput.measure", measure)
-    games = "[MinAtar/Breakout-v1,MinAtar/Seaquest-v1@sticky_action_prob=0.0]"
-    words = f"plan --task.kind gymnasium --task.games {games} --task.gymnasium.pad zeros --json"
-    assert main(words.split()) == 0
-    assert [config.task.kind for config in seen] == ["gymnasium"] * 2
-    assert seen[1].task.resolved_games == ("MinAtar/Seaquest-v1@sticky_action_prob=0.0",)
-    # Of all the config's games, though each is measured alone.
-    assert {config.task.gymnasium.shape for config in seen} == {(10, 10, 10)}
-    rates = json.loads(capsys.readouterr().out)["agent_steps_per_s_per_trainer"]
-    assert set(rates.values()) == {100.0}
 
 
 @pytest.mark.slow
@@ -249,8 +219,7 @@ def test_the_speed_is_measured_where_it_is_not_given() -> None:
     (rate,) = metrics["agent_steps_per_s_per_trainer"].values()
     assert metrics["hours"] == pytest.approx(100 * 5e6 / rate / 3600, rel=0.01)
     assert metrics["core_hours"] == pytest.approx(32 * metrics["hours"])
-    assert any("of 2 environment processes each" in line for line in metrics["assumed"])
-    assert any("others used" in line for line in metrics["assumed"])
+    assert any("an agent was measured alone" in line for line in metrics["assumed"])
 
 
 @pytest.mark.parametrize(
@@ -260,7 +229,6 @@ def test_the_speed_is_measured_where_it_is_not_given() -> None:
         ("--agent_steps_per_s 0", ["agent_steps_per_s = 0.0", "greater than 0"]),
         ("--runtime.kind local --trainers 2", ["trainers = 2", "local", "ray"]),
         ("--seconds -1", ["seconds = -1.0"]),
-        ("--task.kind catch", ["task.kind = catch", "--agent_steps_per_s"]),
         ("--task.kind gymnasium --task.games [No-v0]", ["task.games: 'No-v0' cannot be made"]),
         ("--meta.meta_stepps 3", ["meta.meta_stepps", "meta.meta_steps"]),
     ],
