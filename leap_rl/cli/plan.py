@@ -99,6 +99,7 @@ def _measured_rates(config: PlanConfig) -> dict[str, float]:
 
     groups = {one.name: getattr(config, one.name) for one in fields(TrainConfig)}
     learner = make_tasks(TrainConfig(**groups))
+    learner.shared_layout()  # which refuses games that cannot be learned
     games = plan.spread(config.task.task_games, MEASURED_GAMES)
     rates = {}
     for game in games:
