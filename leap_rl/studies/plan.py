@@ -13,6 +13,7 @@ from leap_rl.runs.kinds import make_tasks
 from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
+from leap_rl.studies.progress import clock_of
 from leap_rl.tracking.jsonl import read_rows
 
 ANSWER_WITHIN_S: Final = 15.0
@@ -74,7 +75,7 @@ def _lines(cells: Sequence[Cell], processes: int, speed: Speed) -> list[str]:
     lines.append(f"\n{len(left)} cells with {rest:,.0f} agent steps are left")
     seconds = seconds_of(left, processes, speed.agent_steps_per_s)
     each = f"{speed.agent_steps_per_s:,.0f} agent steps a second of a process"
-    hours = f"{seconds / HOUR_S:,.2f} hours on {processes} processes"
+    hours = f"{seconds / HOUR_S:,.2f} hours ({clock_of(seconds)}) on {processes} processes"
     return [*lines, f"{hours}, by {each}, {speed.found}"]
 
 
