@@ -171,7 +171,7 @@ def assumptions(rates: Mapping[str, float], *, given: bool) -> list[str]:
     return [
         f"one trainer makes, in agent steps/s: {speeds}; other games are like these",
         f"every core is like one of this machine ({processor_kind()}, {cores()} cores), on which "
-        "an agent was measured alone for seconds; leap-rl bench throughput measures several at once",
+        "an agent was measured alone for seconds; `leap-rl bench throughput` measures several",
         "policies are as fast late in training as at its start",
         *lines,
     ]

@@ -22,6 +22,11 @@ MEMBERS: Final = "members"
 """Stands for the number of members that are learned from."""
 
 
+MIX: Final = "mix"
+"""An arm's option besides those of leap-rl train: the share of what was learned in its starts, as
+of `--init RUN@mix=0.5`."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """An arm of the registry."""
@@ -29,7 +34,7 @@ class Arm:
     says: str
     """What it is, for the page."""
     options: Mapping[str, Any]
-    """Of `leap-rl train`, by dotted name, over those of the study."""
+    """Of `leap-rl train`, by dotted name, over those of the study; and `MIX`."""
 
 
 ARMS: Final[Mapping[str, Arm]] = MappingProxyType(
@@ -42,6 +47,11 @@ ARMS: Final[Mapping[str, Arm]] = MappingProxyType(
         "leap_agent": Arm(
             "Leap over the whole agent, heads too",
             {"meta.method": "leap", "agent.share": "agent"},
+        ),
+        "leap_mixed": Arm(
+            "new agents start from half of leap's start and half of a random one (shrink and "
+            "perturb, Ash and Adams 2020)",
+            {"meta.method": "leap", MIX: 0.5},
         ),
         "reptile": Arm(
             "Reptile: to the mean of where agents from the initialization end",
@@ -89,6 +99,17 @@ def check_arm(name: str) -> None:
     )
 
 
+def mix_of(name: str, own: Mapping[str, Any]) -> float | None:
+    """Return the share of what was learned in an arm's starts; none where that is all.
+
+    ValueError: it is no share.
+    """
+    mix = own.get(MIX, ARMS[name].options.get(MIX) if name in ARMS else None)
+    if mix is not None and not (isinstance(mix, int | float) and 0 < mix <= 1):
+        raise ValueError(f"arms.{name}: mix = {mix}: must be above 0 and at most 1")
+    return None if mix in (None, 1) else float(mix)
+
+
 def arm_config(
     name: str,
     own: Mapping[str, Any],
@@ -110,6 +131,7 @@ def arm_config(
         ValueError: An option cannot be, or meta-steps of such tasks do not add up to the total.
     """
     options = {**(ARMS[name].options if name in ARMS else {}), **own}
+    options.pop(MIX, None)
     members = len(base.task.resolved_games)
     batch = options.get("meta.batch_size", base.meta.batch_size)
     if options.get("meta.method", base.meta.method) == "pretraining" and batch != MEMBERS:

@@ -21,7 +21,7 @@ from leap_rl.runs.creation import resolve
 from leap_rl.runs.header import fingerprint
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.studies.arms import RANDOM, total_agent_steps
+from leap_rl.studies.arms import RANDOM, mix_of, total_agent_steps
 from leap_rl.studies.config import StudyConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.live import read_live
@@ -99,18 +99,23 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
         for name in study.trained_arms
     }
     cells = list(_baseline(study, out))
+    trained: dict[str, Cell] = {}
     for run in range(study.runs):
         for name, config in arms.items():
             one = replace(config, seed=config.seed + run)  # an arm may have its own first seed
-            trained = Cell(
-                arm=name,
-                run=run,
-                members=None,
-                config=one,
-                path=out / "runs" / f"{name}-{run}-{fingerprint(one, None)[:DIGITS]}",
-                agent_steps=total_agent_steps(one),
-            )
-            cells += [trained, *_new_agents(study, out, trained)]
+            content = fingerprint(one, None)
+            if content not in trained:  # arms that differ in their mixes alone share their runs
+                trained[content] = Cell(
+                    arm=name,
+                    run=run,
+                    members=None,
+                    config=one,
+                    path=out / "runs" / f"{name}-{run}-{content[:DIGITS]}",
+                    agent_steps=total_agent_steps(one),
+                )
+                cells.append(trained[content])
+            mix = mix_of(name, study.spelled_arms[name])
+            cells += _new_agents(study, out, trained[content], arm=name, run=run, mix=mix)
     return cells
 
 
@@ -156,8 +161,11 @@ def _baseline(study: StudyConfig, out: Path) -> Iterator[Cell]:
             yield _cell(out, RANDOM, run, members, config)
 
 
-def _new_agents(study: StudyConfig, out: Path, trained: Cell) -> Iterator[Cell]:
-    """Yield the cells of new agents that start from a run's initialization."""
+def _new_agents(
+    study: StudyConfig, out: Path, trained: Cell, *, arm: str, run: int, mix: float | None
+) -> Iterator[Cell]:
+    """Yield the cells of new agents that start from a run's initialization, mixed or as it is."""
+    mark = "" if mix is None else f"@mix={mix}"
     assert isinstance(trained.config, TrainConfig)
     agent = _agent(study, trained.config)
     start = trained.folder.checkpoint(trained.rounds).absolute() / INITIALIZATION
@@ -168,11 +176,11 @@ def _new_agents(study: StudyConfig, out: Path, trained: Cell) -> Iterator[Cell]:
             agent,
             seed=study.seed,
             seeds=study.agents,
-            init=[f"{trained.arm}={start}"],
+            init=[f"{arm}={start}{mark}"],
             random=False,
         )
-        content = f"{fingerprint(trained.config, None)}@{trained.rounds}"
-        yield _cell(out, trained.arm, trained.run, members, config, content, after=trained)
+        content = f"{fingerprint(trained.config, None)}@{trained.rounds}{mark}"
+        yield _cell(out, arm, run, members, config, content, after=trained)
 
 
 def _tasks(study: StudyConfig) -> Iterator[tuple[str, TaskConfig]]:

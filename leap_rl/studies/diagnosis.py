@@ -143,8 +143,8 @@ def _features(
     found = {}
     seen: dict[str, Any] = {}
     for cell in cells:
-        if cell.after is None or cell.run or not cell.after.finished:
-            continue
+        if cell.after is None or cell.run or cell.arm != cell.after.arm or not cell.after.finished:
+            continue  # a mix has its own features for each agent
         learner = make_tasks(cell.config)
         if not isinstance(learner, GameLearner):
             continue

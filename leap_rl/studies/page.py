@@ -202,7 +202,7 @@ def best_initialization(summary: Summary, cells: Sequence[Cell]) -> Path | None:
     best = best_run(summary)
     if best is None:
         return None
-    cell = next(c for c in cells if c.members is None and (c.arm, f"{c.arm}-{c.run}") == best)
+    cell = next(c.after for c in cells if c.after and (c.arm, f"{c.arm}-{c.run}") == best)
     return cell.folder.checkpoint(cell.rounds) / INITIALIZATION
 
 

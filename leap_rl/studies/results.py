@@ -21,11 +21,11 @@ def training_of(cells: Sequence[Cell]) -> dict[str, Training]:
     """Return by arm what each of its runs was trained on; nothing is for random starts."""
     return {
         cell.arm: Training(
-            agent_steps=float(total_agent_steps(cell.config)),
-            games=cell.config.task.resolved_games,
+            agent_steps=float(total_agent_steps(cell.after.config)),
+            games=cell.after.config.task.resolved_games,
         )
         for cell in cells
-        if isinstance(cell.config, TrainConfig)
+        if cell.after is not None and isinstance(cell.after.config, TrainConfig)
     }
 
 

@@ -14,8 +14,11 @@ import leap_rl
 from leap_rl.cli import EXIT_USAGE, main
 from leap_rl.cli.study import take_out
 from leap_rl.core.plain_yaml import dump, load
+from leap_rl.runs.config import EvaluateConfig
 from leap_rl.studies.arms import ARMS, RANDOM, total_agent_steps
+from leap_rl.studies.cells import cells_of
 from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.results import training_of
 
 POLES = ["leap_rl/CartPole-v1@gravity=5.0", "leap_rl/CartPole-v1@gravity=20.0"]
 LONG = "leap_rl/CartPole-v1@length=1.0,masscart=2.0"
@@ -257,3 +260,22 @@ def test_quick_halves_a_file_but_not_the_command_line(tmp_path: Path) -> None:
     assert (quick.runs, quick.agents, quick.task.agent_steps) == (1, 7, 20_000)
     file.write_text(dump(quick.to_mapping()))
     assert configure(take_out([str(file)])[0]) == quick, "resumed, it is not halved again"
+
+
+def test_arms_that_differ_in_their_mix_share_their_runs(tmp_path: Path) -> None:
+    words = words_of({**SMALL, "arms": ["leap", "leap_mixed"], "runs": "2"})
+    cells = cells_of(configure(take_out(words)[0]), tmp_path)
+    trained = [cell for cell in cells if cell.members is None]
+    assert [(cell.arm, cell.run) for cell in trained] == [("leap", 0), ("leap", 1)]
+    mixed = [cell for cell in cells if cell.arm == "leap_mixed"]
+    assert [cell.after for cell in mixed] == trained
+    for cell in mixed:
+        assert isinstance(cell.config, EvaluateConfig)
+        (init,) = cell.config.init
+        assert init.startswith("leap_mixed=")
+        assert init.endswith("@mix=0.5")
+    assert len({cell.path for cell in cells}) == len(cells)
+    assert training_of(cells)["leap_mixed"] == training_of(cells)["leap"]
+    study = configure(take_out(words_of({**SMALL, "arms": "{half: {mix: 2}}"}))[0])
+    with pytest.raises(ValueError, match=r"arms\.half: mix = 2: must be above 0 and at most 1"):
+        cells_of(study, tmp_path)
