@@ -104,20 +104,20 @@ def find(config: str) -> Path:
 def to_cli_args(options: Mapping[str, Any]) -> list[str]:
     """Return options by dotted name as the command line has them."""
     return [
-        f"--{name}={value if isinstance(value, str | Path) else _spelled(value)}"
+        f"--{name}={value if isinstance(value, str | Path) else spelled(value)}"
         for name, value in options.items()
     ]
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
     """Return a value as JSON, but for infinity, which is spelled as in YAML."""
     if isinstance(value, float) and math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
     if isinstance(value, Mapping):
-        inner = (f"{json.dumps(name)}: {_spelled(one)}" for name, one in value.items())
+        inner = (f"{json.dumps(name)}: {spelled(one)}" for name, one in value.items())
         return f"{{{', '.join(inner)}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_spelled, value))}]"
+        return f"[{', '.join(map(spelled, value))}]"
     return json.dumps(value, default=str)
 
 

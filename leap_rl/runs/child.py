@@ -30,6 +30,8 @@ def main() -> int:
     started_s = time.monotonic()
     try:
         document = json.load(sys.stdin)
+        # Until the run's own handlers are there, nothing has to be put in order.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
         pipe: int = document["events"]
         os.set_inheritable(pipe, False)  # or processes that outlive this one would hold it open
         prepare_environment()  # before anything imports torch

@@ -308,7 +308,7 @@ def _of_file(given: str, file: Path) -> FoundInitialization:
             return FoundInitialization(
                 given=given,
                 path=str(file),
-                file=file if trained is not None else None,  # it is one of its versions
+                file=file,
                 name=name,
                 options=run.options,
                 run=str(path),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import webbrowser
 from collections import Counter
@@ -13,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from leap_rl.core.parsing import flatten
+from leap_rl.core.parsing import flatten, spelled
 from leap_rl.core.version import __version__
 from leap_rl.evaluation.comparison import read_summary
 from leap_rl.evaluation.meta_run import closed_slots, game_rows, history_sentence, run_verdict
@@ -228,4 +227,4 @@ def _defaults(kind: type[Config]) -> Mapping[str, Any]:
 
 
 def _spelled(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else spelled(value)

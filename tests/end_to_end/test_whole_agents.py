@@ -32,6 +32,7 @@ GYMNASIUM = ["--task.kind", "gymnasium", "--task.games", str(POLES)]
 AGENT = [
     *["--agent.lr", "0.003", "--agent.initial_weights", "he", "--agent.rmsprop_eps", "1e-5"],
     *["--agent.max_grad_norm", "0.5", "--agent.value_coefficient", "0.02"],
+    *["--agent.gamma", "0.99", "--agent.entropy_coefficient", "0.01"],
 ]
 ONE_AGENT = [
     *["--task.mix_games", "true", "--agent.share", "agent"],

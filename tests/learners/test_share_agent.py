@@ -19,6 +19,7 @@ from leap_rl.learners.a2c.a2c import A2CLearner
 from leap_rl.learners.a2c.distributions import Categorical
 from leap_rl.learners.a2c.task import ActorCriticTask
 from leap_rl.learners.config import AgentConfig, InitialWeights, RllibConfig
+from leap_rl.learners.defaults import settings_of
 from leap_rl.learners.learner import Learner
 from leap_rl.learners.registry import make_learner
 from leap_rl.learners.task import TaskSpec
@@ -137,6 +138,7 @@ def test_the_sum_has_the_heads_gradient_as_autograd_has_it(kind: str) -> None:
     encoder = {"minatar": "minatar", "catch": "mnih2013"}.get(kind, "mlp")
     tasks = make(kind, encoder=encoder, reward_clip=5.0)
     task = begin(tasks)
+    settings = settings_of(task.learner.config)
     theta0 = task.learner.shared.clone()
     path = Leap(p=2, metric="euclidean").start(theta0, borrow=True)
     literal: list[tuple[Tensor, float, Tensor]] = []
@@ -146,7 +148,10 @@ def test_the_sum_has_the_heads_gradient_as_autograd_has_it(kind: str) -> None:
         network = in_float64(task, theta)
         logits, values = network(torch.cat(batch.observations))
         again = literal_loss(
-            Outputs(logits, values), batch.targets, value_coefficient=0.5, entropy_coefficient=0.01
+            Outputs(logits, values),
+            batch.targets,
+            value_coefficient=settings.value_coefficient,
+            entropy_coefficient=settings.entropy_coefficient,
         )
         torch.autograd.backward([again.total])
         grads = {name: part.grad for name, part in network.named_parameters()}

@@ -6,6 +6,7 @@ import torch
 
 from leap_rl.core.determinism import Precision, has_bfloat16_units
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.envs.atari.games import ACTION_COUNTS
 from leap_rl.envs.atari.settings import AtariConfig, AtariSettings
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.learner import Learner
@@ -44,8 +45,8 @@ def test_what_acts_is_the_network_that_learned(precision: Precision) -> None:
     player = Player(
         make.agent,
         task.named_parameters(),
-        game="breakout",
-        settings=SETTINGS,
+        observation_shape=SETTINGS.observation_shape,
+        num_actions=ACTION_COUNTS["breakout"],
         seed=seed,
         greedy=False,
     )
@@ -71,7 +72,14 @@ def player(
     parameters = task.named_parameters()
     parameters["policy.bias"][1] += bias
     task.close()
-    return Player(make.agent, parameters, game=game, settings=SETTINGS, seed=seed, greedy=greedy)
+    return Player(
+        make.agent,
+        parameters,
+        observation_shape=SETTINGS.observation_shape,
+        num_actions=ACTION_COUNTS[game],
+        seed=seed,
+        greedy=greedy,
+    )
 
 
 def test_a_greedy_agent_takes_the_likeliest_action() -> None:
