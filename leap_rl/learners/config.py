@@ -120,9 +120,9 @@ Device = Literal["auto", "cpu", "cuda"]
 class AgentConfig:
     """Who learns, and how. "Paper" is Leap's appendix "Experiment details: Atari".
 
-    Options that are auto are resolved when a run is made. Those of a2c then hang on what the games
-    are like: Atari, which stands for all but task.kind = gymnasium; images; vectors; or vectors
-    with continuous actions. Other learners take what Atari has.
+    Options that are auto are resolved when a run is made. Those of a2c then depend on the
+    kind of game: Atari, which stands for all but task.kind = gymnasium; images; vectors; or vectors
+    with continuous actions. Other learners take the values of Atari.
     """
 
     algorithm: str = "auto"
