@@ -59,7 +59,7 @@ _VECTORS: Final = Settings(
     lr=2e-3,
     rmsprop_eps=1e-5,
     gamma=0.97,
-    value_coefficient=0.02,
+    value_coefficient=0.005,
     max_grad_norm=math.inf,
 )
 
@@ -67,7 +67,7 @@ DEFAULTS: Final[Mapping[Domain, Settings]] = {
     "atari": PAPER,
     "images": _IMAGES,
     "vectors": _VECTORS,
-    "continuous": replace(_VECTORS, lr=1e-3, gamma=0.9),
+    "continuous": replace(_VECTORS, lr=1e-3, gamma=0.9, value_coefficient=0.02),
 }
 """A2C's, by kind of game. Other learners take the paper's."""
 
