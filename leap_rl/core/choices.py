@@ -17,5 +17,4 @@ OnDivergence = Literal["stop", "restart_task", "drop_task"]
 """What happens when a task's numbers are no longer finite."""
 
 Domain = Literal["atari", "images", "vectors", "continuous"]
-"""What games are like: Atari's screens, other images, vectors, and vectors with actions that are
-numbers."""
+"""Kinds of games: Atari's screens, other images, vectors, and vectors with continuous actions."""

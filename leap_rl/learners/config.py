@@ -119,9 +119,9 @@ Device = Literal["auto", "cpu", "cuda"]
 class AgentConfig:
     """Who learns, and how. "Paper" is Leap's appendix "Experiment details: Atari".
 
-    Options that are auto are resolved when a run is made. Those of a2c then hang on what the games
-    are like: Atari, which stands for all but task.kind = gymnasium; images; vectors; or vectors
-    with continuous actions. Other learners take what Atari has.
+    Options that are auto are resolved when a run is made. Those of a2c then depend on the
+    kind of game: Atari, which stands for all but task.kind = gymnasium; images; vectors; or vectors
+    with continuous actions. Other learners take the values of Atari.
     """
 
     algorithm: str = "auto"
@@ -190,7 +190,7 @@ class AgentConfig:
     value_coefficient: AutoFloat = "auto"
     """Weight of the mean squared error of the values, not given in the paper. Where returns are
     large, a large one leaves little of the policy's gradient in the encoder. auto: 0.5 for Atari
-    (customary), 0.5 for images, 0.02 for vectors, 0.02 for continuous actions."""
+    (customary), 0.5 for images, 0.005 for vectors, 0.02 for continuous actions."""
 
     reward_clip: AutoFloat = "auto"
     """Rewards are clipped to [-reward_clip, reward_clip] for learning, never for reporting.

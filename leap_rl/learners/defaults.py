@@ -1,4 +1,4 @@
-"""What an agent's options come to where they are `auto`: one table, by what its games are like.
+"""The values of an agent's options that are `auto`: one table, by kind of game.
 
 Importing this imports no torch.
 """
@@ -16,7 +16,7 @@ from leap_rl.learners.config import AgentConfig, InitialWeights
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The options that hang on what the games are like, as `AgentConfig` names them."""
+    """The options whose default depends on the kind of game, as `AgentConfig` names them."""
 
     initial_weights: InitialWeights
     value_gain: float | None
@@ -59,7 +59,7 @@ _VECTORS: Final = Settings(
     lr=2e-3,
     rmsprop_eps=1e-5,
     gamma=0.97,
-    value_coefficient=0.02,
+    value_coefficient=0.005,
     max_grad_norm=math.inf,
 )
 
@@ -67,14 +67,14 @@ DEFAULTS: Final[Mapping[Domain, Settings]] = {
     "atari": PAPER,
     "images": _IMAGES,
     "vectors": _VECTORS,
-    "continuous": replace(_VECTORS, lr=1e-3, gamma=0.9),
+    "continuous": replace(_VECTORS, lr=1e-3, gamma=0.9, value_coefficient=0.02),
 }
-"""A2C's, by what its games are like. Other learners take the paper's."""
+"""A2C's, by kind of game. Other learners take the paper's."""
 
 _NAMES: Final = tuple(one.name for one in fields(Settings))
 
 
-def open_options(agent: AgentConfig) -> tuple[str, ...]:
+def auto_options(agent: AgentConfig) -> tuple[str, ...]:
     """Return the options of the table that are `auto`."""
     return tuple(name for name in _NAMES if getattr(agent, name) == "auto")
 
@@ -83,11 +83,11 @@ def resolved(
     agent: AgentConfig, settings: Settings, *, options: Collection[str] = _NAMES
 ) -> AgentConfig:
     """Return the config with those of these options that are `auto` set."""
-    left = {name: getattr(settings, name) for name in open_options(agent) if name in options}
+    left = {name: getattr(settings, name) for name in auto_options(agent) if name in options}
     return replace(agent, **left) if left else agent
 
 
 def settings_of(agent: AgentConfig) -> Settings:
     """Return the options of the table, none of which may be `auto`."""
-    assert not open_options(agent), f"resolved comes first: {open_options(agent)}"
+    assert not auto_options(agent), f"resolved comes first: {auto_options(agent)}"
     return Settings(**{name: getattr(agent, name) for name in _NAMES})

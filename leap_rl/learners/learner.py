@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from leap_rl.core.choices import LossDifference
 from leap_rl.learners.config import AgentConfig
-from leap_rl.learners.defaults import PAPER, Settings, open_options, resolved
+from leap_rl.learners.defaults import PAPER, Settings, auto_options, resolved
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tasks.suite import Suite
 
@@ -120,12 +120,12 @@ class Learner(ABC):
         """
         named = self.agent.algorithm != "auto"
         agent = self.agent if named else replace(self.agent, algorithm=self.name)
-        if not open_options(agent):
+        if not auto_options(agent):
             return agent
         return resolved(agent, self.defaults(), options=self.options)
 
     def defaults(self) -> Settings:
-        """Return what the options of `Settings` come to where they are `auto`."""
+        """Return the values of the options of `Settings` that are `auto`."""
         return PAPER
 
     def check_processor(self) -> None:  # noqa: B027 - some compute on any

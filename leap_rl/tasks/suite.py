@@ -151,7 +151,7 @@ class GameSuite(Suite):
         return task
 
     def domain(self, task: TaskOptions) -> Domain:
-        """Return what the games are like, by which an agent's defaults are chosen."""
+        """Return the kind of game, by which an agent's defaults are chosen."""
         return "atari"
 
     def life_loss_ends(self, task: TaskOptions) -> bool:
