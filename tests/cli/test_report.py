@@ -55,7 +55,7 @@ def test_a_report_tells_of_run_and_evaluation(
         "In validation, version 1 gains ",
         "4 tasks count; each was done in one go.",
         "6 tasks count; each was done in one go.",
-        "mine --games catch_mirrored --seeds 5 --agent_steps 120 --open",
+        "mine --games GAME --seeds 5 --agent_steps 120 --open",
         "task.num_envs",
         "Machines",
         "2.13.0",

@@ -138,7 +138,7 @@ def test_the_sum_has_the_heads_gradient_as_autograd_has_it(kind: str) -> None:
     encoder = {"minatar": "minatar", "catch": "mnih2013"}.get(kind, "mlp")
     tasks = make(kind, encoder=encoder, reward_clip=5.0)
     task = begin(tasks)
-    settings = settings_of(task.learner.config)
+    config = task.learner.config
     theta0 = task.learner.shared.clone()
     path = Leap(p=2, metric="euclidean").start(theta0, borrow=True)
     literal: list[tuple[Tensor, float, Tensor]] = []
@@ -150,8 +150,8 @@ def test_the_sum_has_the_heads_gradient_as_autograd_has_it(kind: str) -> None:
         again = literal_loss(
             Outputs(logits, values),
             batch.targets,
-            value_coefficient=settings.value_coefficient,
-            entropy_coefficient=settings.entropy_coefficient,
+            value_coefficient=settings_of(config).value_coefficient,
+            entropy_coefficient=config.entropy_coefficient,
         )
         torch.autograd.backward([again.total])
         grads = {name: part.grad for name, part in network.named_parameters()}
