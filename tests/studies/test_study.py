@@ -87,7 +87,7 @@ def test_the_page_has_question_answer_costs_and_commands(straight: StudyFolder) 
     assert costs[1].startswith("random,nothing is trained,0,0")
     assert costs[2].endswith(',"6,400",1')
     document = json.loads(straight.estimates.read_text())
-    assert document["answer"][0].startswith("leap ")
+    assert document["answer"][0].startswith("leap")
     assert all(sentence in html.unescape(page) for sentence in document["answer"])
     assert document["question"] == "Does it help with other gravity?"
     assert document["budget_agent_steps"] == 1600
@@ -163,7 +163,7 @@ def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:
     assert {"arm", "member", "measure", "estimate", "low", "high"} <= set(rows.columns)
     assert set(rows["arm"]) == {"leap"}
     assert study.page == straight.page
-    assert study.verdict.startswith("leap ")
+    assert study.verdict.startswith("leap")
     assert study.best.name == "initialization.safetensors"
     assert study.best.parent.name == "000002"
     assert study.best.exists()
@@ -312,7 +312,7 @@ def test_a_quick_study_says_that_it_proves_little(
     quick.write_text(f"{file.read_text()}\nquick: true\n")
     assert main(["study", str(quick), "--out", str(copy), "--report"]) == 0
     answer = json.loads((copy / "estimates.json").read_text())["answer"]
-    assert answer[0].startswith("leap ")
+    assert answer[0].startswith("leap")
     assert answer[1].startswith("This is a quick study of 1 meta-training runs and 2 new agents")
     assert "it proves little" in html.unescape((copy / "index.html").read_text())
 
