@@ -1,4 +1,4 @@
-"""A budget of lines, which only ever falls: whoever adds takes out elsewhere."""
+"""A budget of lines: whoever adds takes out elsewhere, or says in the commit what the lines buy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 32_500, "tests": 31_900, "benchmarks": 4_850}
-"""Lines of Python. Lower a number by hand when lines have gone; never raise one."""
+BUDGETS = {"leap_rl": 32_410, "tests": 31_800, "benchmarks": 4_850}
+"""Lines of Python. Lower a number by hand when lines have gone. They were raised once, for studies:
+the room itself, the measure, whole agents, mixed games, normalised observations, defaults."""
 LONGEST = 430
 """Lines of a file in the package."""
 
