@@ -81,7 +81,7 @@ def sentences(
     answer += diagnosis.sentences if diagnosis is not None else []
     if study.quick:
         answer.insert(
-            1 if summary is None else len(summary.comparisons),
+            1,
             f"This is a quick study of {study.runs} meta-training runs and {study.agents} new "
             "agents each, on small budgets: it proves little. The same without --quick decides.",
         )

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import main
+from leap_rl.training.runtime.ray.environment import LOCAL as LOCAL_CLUSTER
+from leap_rl.training.runtime.ray.environment import make_ray_runtime
 from tests.tasks.omniglot_images import write_folder
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +87,7 @@ def test_a_pair_runs_or_is_refused_in_these_words(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    make_ray_runtime(trainers=1, address=LOCAL_CLUSTER)  # what Ray must find when it is imported
     monkeypatch.syspath_prepend(ROOT / "examples" / "reinforce")
     words = [*TASKS[pair[0]], *LEARNERS[pair[1]], *LOCAL, "--run_dir", str(tmp_path / "run")]
     if pair[0] == "`omniglot`":
