@@ -279,3 +279,16 @@ def test_arms_that_differ_in_their_mix_share_their_runs(tmp_path: Path) -> None:
     study = configure(take_out(words_of({**SMALL, "arms": "{half: {mix: 2}}"}))[0])
     with pytest.raises(ValueError, match=r"arms\.half: mix = 2: must be above 0 and at most 1"):
         cells_of(study, tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(Path("studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_studies_that_come_along_can_be(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, package in {"lander": "Box2D", "minigrid": "minigrid"}.items():
+        if path.stem.startswith(name):
+            pytest.importorskip(package, reason="of the extra families")
+    monkeypatch.syspath_prepend(Path("examples").absolute())
+    study = StudyConfig.from_yaml(path, trust_imports=True)
+    assert study.question.endswith("?")
+    assert len(path.read_text().splitlines()) <= 25
+    cells = cells_of(study, Path("runs/none"), trusts_imports=True)
+    assert len({total_agent_steps(c.config) for c in cells if c.members is None}) == 1

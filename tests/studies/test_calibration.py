@@ -1,0 +1,77 @@
+"""Which learning rate and budget a calibration chooses, and what it says where none will do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leap_rl.cli import EXIT_FAILED, main
+from leap_rl.evaluation.measures import measure, windows_of
+from leap_rl.evaluation.savings import Reference, make_reference
+from leap_rl.studies.calibration import BUDGETS, RATES, Choice, choose
+from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.folder import StudyFolder
+from tests.commands import Refused
+from tests.evaluation.agents import flat, learner
+
+BUDGET = 100_000
+WORDS = [
+    *["--games", "CartPole-v1", "leap_rl/CartPole-v1@gravity=5.0"],
+    *["--held_out", "leap_rl/CartPole-v1@gravity=20.0", "--agents", "5"],
+    *["--task.num_envs", "8", "--tracking.tensorboard", "false"],
+]
+
+
+def reference(*, end: float, half: float = 0.3, budget: int = BUDGET) -> Reference:
+    """Agents whose returns rise from 10 to ``end``; none that learn where it is 10."""
+    curves = [
+        learner("random", "maze", seed, end=end, half=half, budget=budget, luck=0.5, noise=1.0)
+        if end != 10
+        else flat(10.0, seed=seed, budget=budget)
+        for seed in range(5)
+    ]
+    windows = windows_of(curves, budget)
+    return make_reference(measure(curves, budget, windows), budget, windows)
+
+
+def test_the_best_rate_at_the_end_and_the_least_budget_that_shows_a_gain() -> None:
+    still, rises, higher = reference(end=10), reference(end=40), reference(end=60)
+    budgets = (25_000, 50_000, 100_000)
+    found = {(lr, budget): {"a": still, "b": still} for lr in (0.001, 0.003) for budget in budgets}
+    found[0.001, 100_000] = {"a": rises, "b": rises}
+    found[0.003, 25_000] = {"a": rises, "b": still}
+    found[0.003, 50_000] = {"a": rises, "b": rises}
+    found[0.003, 100_000] = {"a": higher, "b": rises}
+    assert choose(found) == Choice(lr=0.003, agent_steps=50_000)
+    nothing = {key: dict.fromkeys(members, still) for key, members in found.items()}
+    assert choose(nothing) is None
+
+
+def test_a_calibration_writes_the_study_that_it_speaks_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+) -> None:
+    out = tmp_path / "study"
+    words = ["study", *WORDS, "--task.agent_steps", "16000", "--calibrate", "--out", str(out)]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert said.count("CartPole-v1: ") == len(RATES) * len(BUDGETS) * 2 // 2
+    written = StudyFolder(out).read()
+    assert isinstance(written, StudyConfig)
+    assert (
+        f"agent.lr = {written.agent.lr:g} and task.agent_steps = {written.task.agent_steps}" in said
+    )
+    assert written.task.agent_steps in {4_000, 8_000, 16_000}
+    assert configure(["--config", str(out / "study.yaml")]) == written, "which is carried out next"
+    assert "holds a study already; calibrate in a new folder" in refused(*words)
+
+
+def test_members_that_nobody_learns_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["study", *WORDS, "--agent.lr", "1e-9", "--task.agent_steps", "8000", "--calibrate"]
+    assert main([*words, "--out", str(tmp_path / "study")]) == EXIT_FAILED
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "agents learn CartPole-v1 and leap_rl/CartPole-v1@gravity=5.0 in no budget up to" in line
+    assert line.endswith("--task.agent_steps 32000")
+    assert not (tmp_path / "study" / "study.yaml").exists()
