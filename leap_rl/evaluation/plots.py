@@ -20,7 +20,7 @@ FORMATS = ("png", "svg")
 MOST_CELL_TEXTS = 12
 """Rows of a heat map whose cells show their numbers."""
 DPI = 150
-TITLE_WIDTH, LABEL_WIDTH = 32, 26
+TITLE_WIDTH, LABEL_WIDTH = 28, 26
 """Characters of a line of a panel's title, and of a row's label; longer ones are wrapped."""
 
 # Okabe and Ito 2008, "Color Universal Design": told apart with any kind of color vision. Their
