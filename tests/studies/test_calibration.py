@@ -66,6 +66,7 @@ def test_a_calibration_writes_the_study_that_it_speaks_for(
     assert "holds a study already; calibrate in a new folder" in refused(*words)
 
 
+@pytest.mark.slow
 def test_members_that_nobody_learns_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -235,14 +235,14 @@ def some_cell(folder: StudyFolder, pattern: str) -> bool:
     return any(folder.path.glob(f"runs/{pattern}"))
 
 
-WHEN = {
-    "a cell is being made": "*/checkpoints/000000",
-    "meta-training": "leap-*/checkpoints/000001",
-    "new agents": "leap-*-held_out-*/checkpoints/000000",
-}
+WHEN = [
+    pytest.param("*/checkpoints/000000", marks=pytest.mark.slow, id="a cell is being made"),
+    pytest.param("leap-*/checkpoints/000001", id="meta-training"),
+    pytest.param("leap-*-held_out-*/checkpoints/000000", marks=pytest.mark.slow, id="new agents"),
+]
 
 
-@pytest.mark.parametrize("pattern", WHEN.values(), ids=WHEN)
+@pytest.mark.parametrize("pattern", WHEN)
 def test_killed_at_any_moment_it_resumes_to_the_same_bits(
     pattern: str, straight: StudyFolder, file: Path, tmp_path: Path
 ) -> None:
