@@ -235,9 +235,10 @@ def some_cell(folder: StudyFolder, pattern: str) -> bool:
     return any(folder.path.glob(f"runs/{pattern}"))
 
 
+TRAINING = "leap-*/checkpoints/000001"
 WHEN = [
     pytest.param("*/checkpoints/000000", marks=pytest.mark.slow, id="a cell is being made"),
-    pytest.param("leap-*/checkpoints/000001", id="meta-training"),
+    pytest.param(TRAINING, id="meta-training"),
     pytest.param("leap-*-held_out-*/checkpoints/000000", marks=pytest.mark.slow, id="new agents"),
 ]
 
@@ -252,7 +253,7 @@ def test_killed_at_any_moment_it_resumes_to_the_same_bits(
     children = descendants(process.pid)
     assert children
     process.kill()
-    if pattern == WHEN["meta-training"]:  # as when the machine's memory is full
+    if pattern == TRAINING:  # as when the machine's memory is full
         for child in children:
             os.kill(child, signal.SIGKILL)
     process.communicate()
