@@ -18,7 +18,6 @@ from leap_rl.evaluation.diagnosis import (
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.registry import make_learner
-from leap_rl.sharing.initialization import encoder_part
 from leap_rl.tasks.config import TaskConfig
 
 
@@ -45,18 +44,7 @@ def test_features_are_the_encoders_over_random_play() -> None:
         np.testing.assert_array_equal(seen, observe(learner, "catch"))
         start = learner.random_initialization(0)
         found[share] = start_features(learner, start, seen)
-        named = encoder_part(learner.shared_layout().named(torch.zeros_like(start)))
-        dead = start_features(
-            learner,
-            learner.shared_layout().pack(
-                {
-                    name: torch.zeros_like(part)
-                    for name, part in learner.shared_layout().named(start).items()
-                }
-            ),
-            seen,
-        )
-        assert named
+        dead = start_features(learner, torch.zeros_like(start), seen)
         assert (dead.dead, dead.rank) == (1.0, 0.0)
     assert found["encoder"] == found["agent"], "the encoder is drawn first"
     assert 1.0 < found["encoder"].rank < found["encoder"].units
