@@ -32,7 +32,7 @@ class Arm:
     """An arm of the registry."""
 
     says: str
-    """What it is, for the page."""
+    """A description, which the page shows."""
     options: Mapping[str, Any]
     """Of `leap-rl train`, by dotted name, over those of the study; and `MIX`."""
 

@@ -13,22 +13,18 @@ from typing import Final
 import numpy as np
 
 from leap_rl.core.errors import RunFailedError
-from leap_rl.evaluation.measures import measure, windows_of
 from leap_rl.evaluation.results import LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.evaluation.verdict import agent_steps, number
-from leap_rl.runs.display import program, quoted, shown, tell
+from leap_rl.runs.display import program, quoted, shown
 from leap_rl.studies.cells import SEEN, Cell, evaluation_cell, resolved
 from leap_rl.studies.config import StudyConfig
-from leap_rl.studies.execution import Execution
 from leap_rl.studies.folder import StudyFolder
-from leap_rl.studies.progress import Progress
+from leap_rl.studies.study import compute
 from leap_rl.training.interrupts import Interrupts, StopReason
 
 CALIBRATION: Final = "calibration"
 """The arm of its cells."""
-MEMBERS: Final = 2
-"""Members that are learned from scratch."""
 RATES: Final = (1 / 3, 1.0, 3.0)
 """Learning rates that are tried, times the study's."""
 BUDGETS: Final = (0.25, 0.5, 1.0)
@@ -82,16 +78,7 @@ def calibrate(
     )
     try:
         with folder.lock(), interrupts:
-            progress = Progress(cells=cells)
-            failures = Execution(
-                cells=cells,
-                processes=study.processes_here,
-                trusts_imports=trusts_imports,
-                interrupts=interrupts,
-                on_look=progress.look,
-                on_finished=lambda cell: progress.say(f"{cell.name} is finished"),
-                on_failure=lambda failure: tell(f"{failure.cell.name} failed: {failure.reason}"),
-            ).run()
+            failures = compute(study, cells, interrupts, trusts_imports=trusts_imports)
             if failures:
                 raise RunFailedError(f"{failures[0].cell.name}: {failures[0].reason}")
             found = judged(cells)
@@ -117,7 +104,7 @@ def calibrate(
 
 def members_of(study: StudyConfig) -> tuple[str, ...]:
     """Return the members that are learned from scratch: seen ones, the first and the last."""
-    return tuple(dict.fromkeys((study.members[0], study.members[-1])))[:MEMBERS]
+    return tuple(dict.fromkeys((study.members[0], study.members[-1])))
 
 
 def calibration_cells(study: StudyConfig, folder: StudyFolder) -> list[Cell]:
@@ -150,7 +137,7 @@ def judged(cells: Sequence[Cell]) -> Found:
             budget = round(share * results.agent_steps)
             curves = [_until(curve, budget) for curve in results.curves if not curve.restarted]
             found[lr, budget] = {
-                game: _reference([c for c in curves if c.game == game], budget)
+                game: make_reference([c for c in curves if c.game == game], budget)
                 for game in results.games
             }
     return found
@@ -165,11 +152,6 @@ def _until(curve: LearningCurve, budget: int) -> LearningCurve:
         interval_ends=curve.interval_ends[intervals],
         rewards=curve.rewards[intervals],
     )
-
-
-def _reference(curves: Sequence[LearningCurve], budget: int) -> Reference:
-    windows = windows_of(curves, budget)
-    return make_reference(measure(curves, budget, windows), budget, windows)
 
 
 def choose(found: Found) -> Choice | None:

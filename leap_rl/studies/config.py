@@ -279,8 +279,9 @@ def configure(argv: Sequence[str], *, trusts_imports: bool = False) -> StudyConf
         ValueError: Something in it cannot be; one line.
     """
     given = dict(options_given(StudyConfig, argv))
-    typed = options_given(StudyConfig, _without_file(argv))
-    if typed.get("quick"):
-        given |= quick_sizes(given, typed)
+    if given.get("quick"):
+        typed = options_given(StudyConfig, _without_file(argv))
+        if typed.get("quick"):  # or a file says it, which leaves its own sizes
+            given |= quick_sizes(given, typed)
     defaults = defaults_of(given, trusts_imports=trusts_imports)
     return parse_options(StudyConfig, {**defaults, **given}, trusts_imports=trusts_imports)

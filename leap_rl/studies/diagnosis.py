@@ -148,11 +148,11 @@ def _features(
         learner = make_tasks(cell.config)
         if not isinstance(learner, GameLearner):
             continue
+        starts = [_start(cell.after, learner, number) for number in (cell.after.rounds, 0)]
         for member in cell.config.task.resolved_games:
             try:
                 if member not in seen:
                     seen[member] = observe(learner, member)
-                starts = [_start(cell.after, learner, n) for n in (cell.after.rounds, 0)]
                 last, first = (start_features(learner, each, seen[member]) for each in starts)
             except (ValueError, RuntimeError):  # no whole encoder, or no such environment here
                 continue

@@ -34,32 +34,44 @@ from leap_rl.studies.results import best_run, read_results, training_of
 NOTHING = "No agents from random starts are finished yet: there is nothing to compare with."
 
 
-def judged(study: StudyConfig, cells: Sequence[Cell]) -> Summary | None:
-    """Return the summary of the finished cells; none before any agents from random starts are."""
-    results = read_results(study, cells)
-    return summarize(results) if RANDOM in results.initializations else None
-
-
-def write_page(
-    folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell], summary: Summary | None
-) -> None:
+def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -> tuple[str, ...]:
     """Write index.html, a CSV of each of its tables, its figures, and estimates.json.
+
+    Returns:
+        The answer, in sentences.
 
     Raises:
         OSError: A file cannot be written.
     """
+    results = read_results(study, cells)
+    summary = summarize(results) if RANDOM in results.initializations else None
     contents: dict[Path, bytes] = {}
     diagnosis = None if summary is None else diagnose(cells, summary)
+    answer = _sentences(study, cells, summary, diagnosis)
+    best = None if summary is None else best_initialization(summary, cells)
     with TemporaryDirectory(prefix="leap_rl-") as aside:
-        part = _part(folder, study, cells, summary, diagnosis, Path(aside))
+        part = Part(
+            title=study.question,
+            subtitle=_subtitle(study),
+            verdict=answer,
+            pictures=[] if summary is None else evaluation_pictures(summary, Path(aside)),
+            tables=[
+                _costs(study, cells),
+                *([] if summary is None else summary_tables(summary)),
+                *([] if diagnosis is None else diagnosis.tables),
+                _members(study),
+                _cells(folder, cells),
+                _options(study),
+            ],
+            commands=_commands(folder, cells, best),
+        )
         for path in sorted(Path(aside).glob("*.*")):
             contents[folder.path / "figures" / path.name] = path.read_bytes()
     for table in part.tables:
         contents[folder.path / "tables" / f"{_stem(table.title)}.csv"] = _csv(table)
-    best = None if summary is None else best_initialization(summary, cells)
     document = {
         **({} if summary is None else estimates_document(summary, question=study.question)),
-        "answer": sentences(study, cells, summary, diagnosis),
+        "answer": answer,
         "best_start": None if best is None else best.relative_to(folder.path).as_posix(),
     }
     text = json.dumps(document, indent=1, allow_nan=False)
@@ -68,13 +80,14 @@ def write_page(
     contents[folder.page] = render([part], made=made).encode()  # last: it shows all the others
     for path, content in contents.items():
         write_atomically(path, content, root=folder.path)
+    return tuple(answer)
 
 
-def sentences(
+def _sentences(
     study: StudyConfig,
     cells: Sequence[Cell],
     summary: Summary | None,
-    diagnosis: Diagnosis | None = None,
+    diagnosis: Diagnosis | None,
 ) -> list[str]:
     """Return the answer, and what limits it."""
     answer = [NOTHING] if summary is None else list(summary.verdict)
@@ -91,34 +104,12 @@ def sentences(
     return answer
 
 
-def _part(
-    folder: StudyFolder,
-    study: StudyConfig,
-    cells: Sequence[Cell],
-    summary: Summary | None,
-    diagnosis: Diagnosis | None,
-    figures: Path,
-) -> Part:
-    named = (
+def _subtitle(study: StudyConfig) -> str:
+    return (
         f"{len(study.members)} members to learn from, {len(study.held_out_members)} held out; "
         f"{study.runs} meta-training runs an arm, {study.agents} new agents a run, "
         f"{study.baseline_agents} from random starts; "
         f"{study.new_agents_task().agent_steps:,} agent steps each"
-    )
-    return Part(
-        title=study.question,
-        subtitle=named,
-        verdict=sentences(study, cells, summary, diagnosis),
-        pictures=[] if summary is None else evaluation_pictures(summary, figures),
-        tables=[
-            _costs(study, cells),
-            *([] if summary is None else summary_tables(summary)),
-            *([] if diagnosis is None else diagnosis.tables),
-            _members(study),
-            _cells(folder, cells),
-            _options(study),
-        ],
-        commands=_commands(folder, cells, summary),
     )
 
 
@@ -182,10 +173,9 @@ def _in_words(value: object) -> str:
 
 
 def _commands(
-    folder: StudyFolder, cells: Sequence[Cell], summary: Summary | None
+    folder: StudyFolder, cells: Sequence[Cell], best: Path | None
 ) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {"This study": [f"leap-rl study {quoted(folder.path)}"]}
-    best = None if summary is None else best_initialization(summary, cells)
     if best is not None:
         start = shlex.quote(shown(best))
         found["The best start"] = [f"leap-rl export {start} --out exported"]

@@ -36,7 +36,7 @@ class Speed:
 
     agent_steps_per_s: float
     found: str
-    """How it was found, in words."""
+    """A description of the measurement."""
 
 
 def plan(

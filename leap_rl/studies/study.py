@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from leap_rl.core.errors import RunFailedError
@@ -15,7 +15,7 @@ from leap_rl.studies.cells import Cell, cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import Execution, Failure
 from leap_rl.studies.folder import StudyFolder
-from leap_rl.studies.page import judged, sentences, write_page
+from leap_rl.studies.page import write_page
 from leap_rl.studies.progress import Progress
 from leap_rl.studies.results import of_arms, read_results
 from leap_rl.training.interrupts import Interrupts, StopReason
@@ -69,8 +69,14 @@ def carry_out(
                 for line in changes(before, study, cells):
                     tell(line)
             folder.write(study)
-            failures = _compute(study, cells, interrupts, trusts_imports=trusts_imports)
-            answer = _write(folder, study, cells)
+            failures = compute(
+                study,
+                cells,
+                interrupts,
+                trusts_imports=trusts_imports,
+                newest=lambda cell: _newest(study, cells, cell),
+            )
+            answer = write_page(folder, study, cells)
     except KeyboardInterrupt:
         if not quiet:
             print(resume, file=sys.stderr)
@@ -98,24 +104,18 @@ def report(
     if not folder.file.exists():
         raise ValueError(f"{shown(folder.path)}: holds no study yet; leave --report out")
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
-    return _write(folder, study, cells)
+    return write_page(folder, study, cells)
 
 
-def _write(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Write the page; return the answer in sentences."""
-    summary = judged(study, cells)
-    write_page(folder, study, cells, summary)
-    return tuple(sentences(study, cells, summary))
-
-
-def _compute(
+def compute(
     study: StudyConfig,
     cells: Sequence[Cell],
     interrupts: Interrupts,
     *,
     trusts_imports: bool,
+    newest: Callable[[Cell], Iterable[str]] = lambda cell: (),
 ) -> list[Failure]:
-    """Carry out the cells, and tell how far it is."""
+    """Carry out the cells, and tell how far it is; ``newest`` says what a finished cell shows."""
     quiet = study.tracking.console == "quiet"
     say: Callable[[str], object] = (lambda text: None) if quiet else tell
     progress = Progress(cells=cells, tell=say)
@@ -123,7 +123,7 @@ def _compute(
     def on_finished(cell: Cell) -> None:
         progress.say(f"{cell.name} is finished")
         if not quiet:
-            for line in _newest(study, cells, cell):
+            for line in newest(cell):
                 say(line)
 
     return Execution(

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from leap_rl.cli import EXIT_FAILED, main
-from leap_rl.evaluation.measures import measure, windows_of
 from leap_rl.evaluation.savings import Reference, make_reference
 from leap_rl.studies.calibration import BUDGETS, RATES, Choice, choose
 from leap_rl.studies.config import StudyConfig, configure
@@ -31,8 +30,7 @@ def reference(*, end: float, half: float = 0.3, budget: int = BUDGET) -> Referen
         else flat(10.0, seed=seed, budget=budget)
         for seed in range(5)
     ]
-    windows = windows_of(curves, budget)
-    return make_reference(measure(curves, budget, windows), budget, windows)
+    return make_reference(curves, budget)
 
 
 def test_the_best_rate_at_the_end_and_the_least_budget_that_shows_a_gain() -> None:
