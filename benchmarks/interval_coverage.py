@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.harness.tables import markdown
-from leap_rl.evaluation.measures import means_of, measure, windows_of
+from leap_rl.evaluation.measures import means_of, measure
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.savings import (
     Reference,
@@ -76,7 +76,7 @@ class Setting:
     length: float = 1 / 500
     """Of an episode, as a share of the budget."""
     unequal: bool = False
-    """Whether lengths are drawn from an exponential distribution, longer with higher returns."""
+    """Draw lengths from an exponential distribution, and double them once an agent has learned."""
     scale: float = 1.0
     offset: float = 0.0
     """Added to returns."""
@@ -176,17 +176,11 @@ def noise_of(setting: Setting, random_agents: int) -> float:
     return setting.reference_noise * float(np.sqrt(episodes * random_agents))
 
 
-def reference_of(curves: Sequence[LearningCurve]) -> Reference:
-    """Return what agents from random starts do."""
-    windows = windows_of(curves, BUDGET)
-    return make_reference(measure(curves, BUDGET, windows), BUDGET, windows)
-
-
 def truth_of(setting: Setting, kind: Kind, rng: np.random.Generator) -> float:
     """Return what endlessly many runs of endlessly many agents save in the mean."""
     quiet = replace(setting, length=1 / 400, unequal=False)
     draw = partial(agents, rng, setting=quiet, noise=0.0)
-    random = reference_of(draw(setting.random, count=TRUTH_RANDOM, shift=0.0))
+    random = make_reference(draw(setting.random, count=TRUTH_RANDOM, shift=0.0), BUDGET)
     # Runs at the middles of equally likely parts, whose mean is exact.
     shifts = stats.norm.ppf((np.arange(TRUTH_RUNS) + 0.5) / TRUTH_RUNS)
     runs = [
@@ -204,7 +198,7 @@ def evaluate(
     for member in setting.members or (setting,):
         noise = noise_of(member, 3 * count)
         draw = partial(agents, rng, setting=member, noise=noise)
-        reference = reference_of(draw(member.random, count=3 * count, shift=0.0))
+        reference = make_reference(draw(member.random, count=3 * count, shift=0.0), BUDGET)
         saved = partial(agent_steps_saved, budget=BUDGET)
         sides: list[Sampled | None] = []
         for kind, own in zip((member.arm, member.other), shifts, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 32_410, "tests": 31_965, "benchmarks": 4_850}
+BUDGETS = {"leap_rl": 32_361, "tests": 31_956, "benchmarks": 4_832}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised once, for studies:
 the room itself, the measure, whole agents, mixed games, normalised observations, defaults."""
 LONGEST = 430

@@ -20,7 +20,6 @@ from leap_rl.evaluation.summary import Summary
 from leap_rl.evaluation.summary_tables import summary_tables
 from leap_rl.evaluation.transfer_plots import curve_panels
 from leap_rl.learners.task import Task
-from leap_rl.runs.initializations import Trained
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 INTERVALS: Final = 100
@@ -67,7 +66,7 @@ def summary_of(
     results: experiment.Results,
     *,
     group: Callable[[Cell], str],
-    trained: Trained | None = None,
+    trained: Training | None = None,
 ) -> Summary:
     """Summarize agents; their reference is the group of the first cell.
 
@@ -90,9 +89,7 @@ def summary_of(
             agents_per_game=len({cell["seed"] for cell in cells}),
             agent_steps=cells[0]["agent_steps"],
             curves=tuple(curves),
-            training={}
-            if trained is None
-            else dict.fromkeys(names[1:], Training(**trained._asdict())),
+            training={} if trained is None else dict.fromkeys(names[1:], trained),
         )
     )
 

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.evaluation.measures import Agents, Means, measure, windows_of
+from leap_rl.evaluation.measures import Agents, Means, measure
 from leap_rl.evaluation.normalization import human_scale
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, read_evaluation
 from leap_rl.evaluation.savings import (
@@ -101,13 +101,12 @@ def _game(
     found = [curve for each in baseline for of in curves.pop(each, {}).values() for curve in of]
     if not found:
         return None
-    windows = windows_of(found, budget)
-    whole = measure(found, budget, windows)
+    made = make_reference(found, budget)
     return Game(
-        reference=make_reference(whole, budget, windows),
-        runs={reference: [whole]}
+        reference=made,
+        runs={reference: [made.agents]}
         | {
-            each: [measure(of, budget, windows) for of in runs.values()]
+            each: [measure(of, budget, made.windows) for of in runs.values()]
             for each, runs in curves.items()
         },
         human=human_scale(name),

@@ -10,7 +10,7 @@ Dimensions: E episodes of an agent, G points of a grid, A agents of a run, R run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -122,8 +122,8 @@ class Agents:
 
     def without(self, agent: int) -> Agents:
         """Return all but one agent."""
-        names = ("curves", "variances", "first", "final", "rates")
-        return replace(self, **{n: np.delete(getattr(self, n), agent, axis=0) for n in names})
+        names = [one.name for one in fields(self)]
+        return Agents(**{n: np.delete(getattr(self, n), agent, axis=0) for n in names})
 
     @property
     def areas(self) -> FloatArray:

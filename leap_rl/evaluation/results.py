@@ -45,7 +45,7 @@ class Training:
     agent_steps: float
     """Of one run, all its agents together; the mean over runs."""
     games: tuple[str, ...]
-    """That its agents learned."""
+    """That its agents learned; none of version 0, which nothing was learned for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from leap_rl.evaluation.measures import Agents, Means, Windows, grid, means_of
+from leap_rl.evaluation.measures import Agents, Means, Windows, grid, means_of, measure, windows_of
+from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.statistics import (
     LEAST_REFERENCE,
     FloatArray,
@@ -61,12 +62,14 @@ class Reference:
 
     @property
     def learns(self) -> bool:
-        """Whether there is a gain that agent steps can be measured by."""
+        """Whether agents are known to gain something."""
         return self.verdict in ("sound", "uncertain")
 
 
-def make_reference(agents: Agents, budget: int, windows: Windows) -> Reference:
+def make_reference(curves: Sequence[LearningCurve], budget: int) -> Reference:
     """Return what n agents gain, and whether that is known well enough to measure by."""
+    windows = windows_of(curves, budget)
+    agents = measure(curves, budget, windows)
     means = means_of([agents])
     gains = (agents.final - agents.first)[np.isfinite(agents.final)]
     nothing = IntervalEstimate(math.nan, -math.inf, math.inf)
@@ -138,6 +141,11 @@ def most_that_can_be_saved(reference: Reference) -> float:
     return float(reference.budget / len(missing) * missing[known].sum())
 
 
+def level_at(share: float, reference: Means) -> float:
+    """Return the return at which a share of the reference's gain is reached."""
+    return reference.first + share * (reference.final - reference.first)
+
+
 class Reached(NamedTuple):
     """When a curve reaches a level, in agent steps."""
 
@@ -192,7 +200,7 @@ def speed_up(runs: Sequence[Agents], reference: Reference, share: float) -> Spee
 
 
 def _ratio(ours: Means, theirs: Means, budget: int, share: float) -> SpeedUp | None:
-    level = theirs.first + share * (theirs.final - theirs.first)
+    level = level_at(share, theirs)
     at, then = (reached(each.curve, level, budget) for each in (ours, theirs))
     of_ours: dict[Bound, Bound] = {"": "", "at most": "at least", "at least": "at most"}
     bounds = {bound for bound in (then.bound, of_ours[at.bound]) if bound}

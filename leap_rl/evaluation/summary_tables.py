@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from leap_rl.evaluation.page import Table
 from leap_rl.evaluation.savings import SpeedUp
 from leap_rl.evaluation.statistics import IntervalEstimate, shown
 from leap_rl.evaluation.summary import Comparison, Game, Summary
-from leap_rl.evaluation.verdict import about_reference, agent_steps, number
+from leap_rl.evaluation.verdict import about_reference, agent_steps, number, whole_tasks
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 
@@ -168,7 +169,7 @@ def _pays(comparison: Comparison, game: str) -> str:
     pays = comparison.pays_in(game)
     if pays is None:
         return "not known to pay" if comparison.trained else "–"
-    tasks, least, most = (max(1, math.ceil(each)) for each in pays)
+    tasks, least, most = whole_tasks(pays)
     return f"{tasks:,} ({least:,} to {most:,})"
 
 
@@ -192,15 +193,11 @@ def _ratio(found: IntervalEstimate | None) -> str:
 
 
 def _steps(found: IntervalEstimate) -> str:
-    value = agent_steps(found.value)
-    if not math.isfinite(found.low):
-        return value
-    return f"{value} ({agent_steps(found.low)} to {agent_steps(found.high)})"
+    return _value(found, agent_steps)
 
 
-def _value(found: IntervalEstimate) -> str:
+def _value(found: IntervalEstimate, spelled: Callable[[float], str] = number) -> str:
     if math.isnan(found.value):
         return "–"
-    if not math.isfinite(found.low):
-        return number(found.value)
-    return f"{number(found.value)} ({number(found.low)} to {number(found.high)})"
+    value, low, high = map(spelled, found)
+    return f"{value} ({low} to {high})" if math.isfinite(found.low) else value

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from leap_rl.core.seeding import Purpose, derive_seed
-from leap_rl.evaluation.measures import Agents, grid, mean_curve
+from leap_rl.evaluation.measures import Agents, grid, mean_curve, means_of
 from leap_rl.evaluation.plots import IntervalPanel, Line, Panel, title_of
-from leap_rl.evaluation.savings import reached
+from leap_rl.evaluation.savings import level_at, reached
 from leap_rl.evaluation.statistics import (
     FloatArray,
     IntervalEstimate,
@@ -45,24 +46,15 @@ def curve_panels(summary: Summary) -> list[Panel]:
         yield name, _mean_line(game.runs[name], game.reference.budget)
 
     panels = []
-    for panel, game in zip(_by_game(summary, lines, "mean return"), _played(summary), strict=True):
+    drawn = _by_game(summary, lines, "mean return")
+    for panel, game in zip(drawn, summary.games.values(), strict=True):
         if game.reference.learns:
-            means = game.reference.means
-            level = means.first + LEVEL * (means.final - means.first)
-            marks = {}
+            level, marks = level_at(LEVEL, game.reference.means), {}
             for name, runs in game.runs.items():
-                curve = np.mean([mean_curve(agents.curves) for agents in runs], axis=0)
-                at = reached(curve, level, game.reference.budget)
+                at = reached(means_of(runs).curve, level, game.reference.budget)
                 if at.bound != "at least":
                     marks[name] = (at.agent_steps, level)
-            panel = Panel(
-                panel.lines,
-                panel.x_label,
-                panel.y_label,
-                title=panel.title,
-                level=level,
-                marks=marks,
-            )
+            panel = replace(panel, level=level, marks=marks)
         panels.append(panel)
     return panels
 
@@ -134,10 +126,6 @@ def profile_panels(summary: Summary) -> list[Panel]:
         )
         lines[name] = Line(thresholds.tolist(), *(part.tolist() for part in found))
     return [Panel(lines, "final return τ, random's gain = 1", "share of agents above τ")]
-
-
-def _played(summary: Summary) -> Sequence[Game]:
-    return list(summary.games.values())
 
 
 def _by_game(

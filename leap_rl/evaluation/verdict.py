@@ -97,26 +97,21 @@ def agent_steps(value: float) -> str:
 def saves(saved: IntervalEstimate, most: float) -> str:
     """Return what is saved in words: "saves 72,000 of at most 90,000 agent steps a task (...)"."""
     value, low, high = saved
+    if value < 0:
+        amount = f"costs {agent_steps(-value)} agent steps a task"
+        low, high = -high, -low
+    else:
+        amount = f"saves {agent_steps(value)} of at most {agent_steps(most)} agent steps a task"
     interval = f" (95 % interval {agent_steps(low)} to {agent_steps(high)})"
-    of_most = f" of at most {agent_steps(most)}"
     match conclusion_of(saved):
         case "helps":
-            return f"saves {agent_steps(value)}{of_most} agent steps a task{interval}"
+            return f"{amount}{interval}"
         case "hurts":
-            ends = f" (95 % interval {agent_steps(-high)} to {agent_steps(-low)})"
-            return f"does harm: it costs {agent_steps(-value)} agent steps a task{ends}"
+            return f"does harm: it {amount}{interval}"
         case "open":
-            verb, size = ("saves", value) if value >= 0 else ("costs", -value)
-            bounds = (low, high) if value >= 0 else (-high, -low)
-            ends = f"95 % interval {' to '.join(map(agent_steps, bounds))}"
-            of_most = of_most if value >= 0 else ""
-            said = f"{verb} {agent_steps(size)}{of_most} agent steps a task ({ends})"
-            return f"is not seen to help: it {said}"
+            return f"is not seen to help: it {amount}{interval}"
         case _:
-            amount = f"saves {agent_steps(value)}{of_most}"
-            if value < 0:
-                amount = f"costs {agent_steps(-value)}"
-            return f"{amount} agent steps a task, without an interval"
+            return f"{amount}, without an interval"
 
 
 def about_reference(game: str, reference: Reference) -> str | None:
@@ -194,21 +189,26 @@ def _final_returns(comparison: Comparison) -> str:
 def _cost(comparison: Comparison, pays: IntervalEstimate | None) -> str:
     parts, new = [], "new" in comparison.over
     seen = _seen(comparison)
-    if comparison.trained:
+    if comparison.trained is None:
+        parts.append("What its meta-training took is not known")
+    elif comparison.trained:
         took = f"Meta-training took {agent_steps(comparison.trained)} agent steps"
         if pays is None:
             parts.append(f"{took} and is not known to pay{' in new games' * new}")
         else:
-            tasks, least, most = (max(1, math.ceil(each)) for each in pays)
+            tasks, least, most = whole_tasks(pays)
             parts.append(
                 f"{took}, so it pays from the {_ordinal(tasks)} new task on ({_ordinal(least)} to "
                 f"{_ordinal(most)}){' in new games' * new}"
             )
-    if comparison.trained is None:
-        parts.append("What its meta-training took is not known")
     if seen:
         parts.append(seen)
     return "; ".join(parts) + "."
+
+
+def whole_tasks(pays: IntervalEstimate) -> Sequence[int]:
+    """Return the task from which meta-training pays, counted from 1: estimate, least and most."""
+    return [max(1, math.ceil(each)) for each in pays]
 
 
 def _seen(comparison: Comparison) -> str:

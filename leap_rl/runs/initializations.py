@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from leap_rl.core.urls import file_in, is_url, redacted, refuse_password
+from leap_rl.evaluation.results import Training
 from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import LoadedRun, read_run, to_mapping
@@ -25,15 +26,6 @@ from leap_rl.storage.run_folder import BEST, INITIALIZATION, LONGEST_NUMBER, Run
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 """Of a group: what stands before the first `=` is a name if it is one, and a path otherwise."""
 _MIX = re.compile(r"(?P<plain>.+)@mix=(?P<share>[^@/]*)")
-
-
-class Trained(NamedTuple):
-    """What made an initialization."""
-
-    agent_steps: int
-    """Of all its agents together."""
-    games: tuple[str, ...]
-    """That they learned; none of version 0, which nothing was learned for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +46,7 @@ class FoundInitialization:
     """Agents a game that RUN@best was chosen from; none where it was named otherwise."""
     run: str | None = None
     """The run's folder or its URL; none for a file that lies in no run."""
-    trained: Trained | None = None
+    trained: Training | None = None
     """None where it is not known."""
     mix: float | None = None
     """The share of it in what agents start from, below 1; the rest is drawn at random. None where
@@ -269,7 +261,7 @@ def _of_run(given: str, folder: RunFolder, version: str) -> FoundInitialization:
     )
 
 
-def _check(run: LoadedRun, number: int) -> Trained:
+def _check(run: LoadedRun, number: int) -> Training:
     """Return what made a version.
 
     Raises:
@@ -278,7 +270,8 @@ def _check(run: LoadedRun, number: int) -> Trained:
     state = run.folder.read_state(number)
     run.folder.refuse_foreign(state, run.header.fingerprint)
     run.folder.read_file(INITIALIZATION, state)
-    return Trained(state["agent_steps"], run.config.task.resolved_games if number else ())
+    games = run.config.task.resolved_games if number else ()
+    return Training(agent_steps=state["agent_steps"], games=games)
 
 
 def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization:
@@ -289,7 +282,7 @@ def _of_export(given: str, exported: pretrained.Exported) -> FoundInitialization
         name=exported.name,
         # Reading imports nothing.
         options=to_mapping(TrainConfig.from_yaml(exported.folder / OPTIONS)),
-        trained=Trained(exported.card.agent_steps, exported.card.games),
+        trained=Training(agent_steps=exported.card.agent_steps, games=exported.card.games),
     )
 
 

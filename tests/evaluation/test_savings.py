@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from leap_rl.evaluation.measures import Agents, grid, means_of, measure, smoothed, windows_of
+from leap_rl.evaluation.measures import Agents, grid, means_of, measure, smoothed
 from leap_rl.evaluation.results import LearningCurve
 from leap_rl.evaluation.savings import (
     Reference,
@@ -51,8 +51,7 @@ def plain(curves: Sequence[LearningCurve]) -> list[oracle.Agent]:
 
 
 def reference_of(curves: Sequence[LearningCurve], budget: int = BUDGET) -> Reference:
-    windows = windows_of(curves, budget)
-    return make_reference(measure(curves, budget, windows), budget, windows)
+    return make_reference(curves, budget)
 
 
 def agents_of(curves: Sequence[LearningCurve], reference: Reference) -> Agents:
