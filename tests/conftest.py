@@ -87,6 +87,19 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _no_wandb_left() -> Iterator[None]:
+    """End wandb's own process, which keeps the environment that it was started in for later tests.
+
+    A test that takes the address of an earlier one's process out of the environment, and puts it
+    back in the end, would leave that of a dead one.
+    """
+    yield
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()
+        os.environ.pop("WANDB_SERVICE", None)
+
+
+@pytest.fixture(autouse=True)
 def _rays_environment() -> Iterator[None]:
     """Leave what Ray reads from the environment as it was: a run prepares it for its own cluster.
 

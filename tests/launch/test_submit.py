@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import runpy
 import socket
@@ -34,6 +35,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JobServe
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which is not to be sent the token
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "elsewhere")
+    # Ray's logger writes to the stderr of the test that imported it first, which is closed by now.
+    monkeypatch.setattr(logging, "raiseExceptions", False)
     # Both remember what they found first: a token, and a proxy.
     monkeypatch.setattr(urllib.request, "_opener", None)
     from ray._private.authentication_test_utils import reset_auth_token_state
