@@ -280,6 +280,13 @@ def test_an_episode_can_be_cut_off() -> None:
         ("MinAtar/Breakout-v1@max_episode_steps=0", "max_episode_steps = 0: must be at least 1"),
         ("MinAtar/Breakout-v1@orientation=8", "orientation = 8: must be a whole number from 0"),
         ("MinAtar/Breakout-v1@orientation=true", "orientation = True: must be a whole number"),
+        (
+            "MinAtar/Breakout-v1@permutation=6",
+            "permutation = 6: must be a whole number from 0 to 5",
+        ),
+        ("MinAtar/Breakout-v0@permutation=720", "permutation = 720: must be a whole number"),
+        ("MinAtar/Breakout-v1@permutation=-1", "permutation = -1: must be a whole number"),
+        ("MinAtar/Breakout-v1@permutation=true", "permutation = True: must be a whole number"),
         ("MinAtar/Breakout-v1@sticky=0.5", "have no sticky; they have sticky_action_prob, diff"),
     ],
 )
@@ -334,6 +341,25 @@ def test_nothing_is_drawn_beyond_the_cells_even_after_the_end(name: str) -> None
         GAMES[name].draw(games._games, cells[20:21])
         assert not np.delete(cells, 20, axis=0).any()
     assert ended or name in ("Freeway", "Asterix")
+
+
+def test_permutations_are_all_orders_of_what_the_actions_do() -> None:
+    each = [
+        MinAtarGames(f"MinAtar/Breakout-v1@permutation={number}", count=1, palette=True)
+        for number in range(6)
+    ]
+    orders = [tuple(games._actions.tolist()) for games in each]
+    nothing, left, right = GAMES["Breakout"].ACTIONS
+    assert orders[0] == (nothing, left, right)
+    assert orders == sorted(set(orders))
+    assert len(orders) == 6
+    # What an action is called is all that differs.
+    for action in (left, right) * 5:
+        for games, order in zip(each, orders, strict=True):
+            if action == left:
+                begun(games, 7)
+            games.step(np.array([order.index(action)]))
+        assert len({seen_of(games).tobytes() for games in each}) == 1
 
 
 @pytest.mark.parametrize("orientation", range(1, 8))

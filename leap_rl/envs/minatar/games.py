@@ -8,8 +8,10 @@ role have the same color, for an encoder that games share.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
 from types import ModuleType
 from typing import Any
 
@@ -86,6 +88,16 @@ class GameOptions:
     """Whether the actions that do nothing are left out."""
     orientation: int = 0
     """How the cells are turned, one of `ORIENTATIONS`; minatar has no such option."""
+    permutation: int = 0
+    """How the actions are ordered: the number, from 0, of that order among all orders, which begin
+    with the game's own and go on lexicographically; minatar has no such option."""
+
+    def actions_of(self, module: ModuleType) -> NDArray[np.int64]:
+        """Return what each action does, as numbers of minatar's actions."""
+        actions = module.ACTIONS if self.use_minimal_action_set else range(ALL_ACTIONS)
+        order = next(islice(permutations(actions), self.permutation, None))
+        return np.array(order, dtype=np.int64)
+
     max_episode_steps: int | None = None
     """Agent steps after which an episode is truncated, an argument of `gymnasium.make`."""
 
@@ -116,6 +128,12 @@ def options_of(game: str) -> tuple[str, GameOptions]:
             f"task.games: {game!r}: orientation = {options.orientation}: must be a whole number "
             f"from 0 to {ORIENTATIONS[-1]}"
         )
+    orders = math.factorial(len(replace(options, permutation=0).actions_of(GAMES[name])))
+    if type(options.permutation) is not int or not 0 <= options.permutation < orders:
+        raise ValueError(
+            f"task.games: {game!r}: permutation = {options.permutation}: must be a whole number "
+            f"from 0 to {orders - 1}"
+        )
     return name, options
 
 
@@ -125,8 +143,7 @@ class MinAtarGames:
     def __init__(self, game: str, *, count: int, palette: bool) -> None:
         name, options = options_of(game)
         module = self._module = GAMES[name]
-        minimal = options.use_minimal_action_set
-        self._actions = np.array(module.ACTIONS if minimal else range(ALL_ACTIONS), dtype=np.int64)
+        self._actions = options.actions_of(module)
         self.num_actions, self.continuous = len(self._actions), False
         self._sticky = float(options.sticky_action_prob)
         self._ramps = bool(options.difficulty_ramping)
