@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.machine import MB
+from leap_rl.bench.roofline import Rate, Work, highest_rate, work_of
 from leap_rl.core.choices import LossDifference
 from leap_rl.core.machine import cpu_s, resident_bytes
 from leap_rl.core.seeding import Purpose, derive_seed
@@ -125,6 +129,7 @@ class BenchAgent:
         self.task.start(tasks.random_initialization(derive_seed(index, Purpose.INITIALIZATION)))
         self.path: GradientPath = method.start(task.learner.shared.clone(), borrow=True)
         self._agent_steps_per_update = config.agent_steps_per_update
+        self._unroll = config.unroll_length
         self._envs = self.task.envs._envs
         self._has_emulators = config.suite.frames_per_agent_step(config) > 0
         self.env_processes: list[int] = []
@@ -181,18 +186,31 @@ class BenchAgent:
             taken_s["waiting"] -= asleep_s
         return {part: 1e6 * taken_s[part] / window.agent_steps for part in PARTS}
 
+    @cached_property
+    def work(self) -> Work:
+        """Operations of an agent step, and the matrix products of an update."""
+        network = copy.deepcopy(self.task.learner.network).to("cpu").requires_grad_(True)
+        return work_of(network, self.task._observations, unroll=self._unroll)
+
+    def peak(self, seconds: float) -> Rate:
+        """Measure how fast the processor multiplies matrices of the layers' shapes."""
+        config = self.task.learner.config
+        dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
+        return highest_rate(self.work.products, dtype=dtype, device=config.device, seconds=seconds)
+
     def cpu_s(self) -> float:
         """Return the CPU time so far of this process and its environment processes."""
         return time.process_time() + cpu_s(self.env_processes)
 
     def report(self) -> dict[str, Any]:
-        """Return the resolved encoder, precision and device, and the resident memory."""
+        """Return the resolved encoder, precision and device, resident memory, and operations."""
         resolved = self.task.learner.config
         return {
             "encoder": resolved.encoder,
             "precision": resolved.precision,
             "device": resolved.device,
             "resident_mb": resident_bytes([os.getpid(), *self.env_processes]) / MB,
+            "operations": self.work.operations,
         }
 
 

@@ -94,13 +94,15 @@ class AgentBench:
 class ThroughputConfig(AgentBench):
     """Measure how fast trainers learn a game, against the bare emulator, and where the time goes.
 
-    Windows of learning, of the bare emulator and of learning with timers on take turns; each
-    figure is the median over its windows. For Gymnasium's ids bare environments, stepped with
-    random actions, take the emulator's place.
+    Windows of learning, of the bare emulator, of matrix products and of learning with timers on
+    take turns; each figure is the median over its windows. The roofline is the bare emulator's time
+    and that of the network's operations at the processor's highest rate. For Gymnasium's ids bare
+    environments, stepped with random actions, take the emulator's place.
     """
 
     seconds: float = 30.0
-    """Time to measure for: half of it learning, a quarter each the bare emulator and the split."""
+    """Time to measure for: half of it learning, a quarter the bare emulator, a fifth the split, and
+    the rest matrix products."""
 
     trainers: int | Literal["auto"] = "auto"
     """Trainers that learn at the same time, each of one thread beside its env_processes. auto: as

@@ -1,11 +1,12 @@
 """``bench throughput``: how fast trainers learn, compared with bare emulators.
 
-All trainers learn at the same time, each in its own process. Windows of three kinds alternate, so
+All trainers learn at the same time, each in its own process. Windows of four kinds alternate, so
 that a drift of the machine's speed affects all of them:
 
 * *agent*: learning without timers; its rate is the one that is reported first;
 * *limit*: bare emulators with random actions and no screen, in as many processes as the trainers'
   emulators have;
+* *peak*: matrix products of the layers' shapes, in every trainer's process;
 * *split*: learning with timers on.
 """
 
@@ -20,6 +21,7 @@ from typing import Any, Final
 from leap_rl.bench.agent import PARTS, BenchAgent, Window, make_limit
 from leap_rl.bench.config import ThroughputConfig
 from leap_rl.bench.machine import Quiet, circumstances
+from leap_rl.bench.roofline import Rate, roofline
 from leap_rl.bench.worker_pool import WorkerPool
 from leap_rl.core.choices import LossDifference
 from leap_rl.core.machine import cpu_s, descendants
@@ -57,6 +59,7 @@ def measure(
     """
     rates: dict[str, list[float]] = {"agent": [], "limit": []}
     cpu_rates: dict[str, list[float]] = {"agent": [], "limit": []}
+    peaks: list[Rate] = []
     splits: list[dict[str, float]] = []
     tasks = make_learner(task=config.task, agent=config.agent)
     tasks.check_machine()
@@ -86,9 +89,22 @@ def measure(
                 rates[kind].append(sum(window.agent_steps_per_s for window in windows))
                 agent_steps = sum(window.agent_steps for window in windows)
                 cpu_rates[kind].append(agent_steps / sum(window.cpu_s for window in windows))
-            splits += agents.call("split", 0.25 * config.seconds / ROUNDS)
+            peaks += agents.call("peak", 0.05 * config.seconds / ROUNDS)
+            splits += agents.call("split", 0.2 * config.seconds / ROUNDS)
         others = quiet.others_share(own_s + _own_cpu_s())
     agent, limit = median(rates["agent"]), median(rates["limit"])
+    operations: float = reports[0]["operations"]
+    rooflines = {
+        "wall": roofline(
+            agent / trainers, limit / trainers, [one.wall for one in peaks], operations
+        ),
+        "cpu": roofline(
+            median(cpu_rates["agent"]),
+            median(cpu_rates["limit"]),
+            [one.cpu for one in peaks],
+            operations,
+        ),
+    }
     # Means, so that the parts add up to the mean of the whole.
     split = {part: sum(one[part] for one in splits) / len(splits) for part in PARTS}
     return {
@@ -106,6 +122,8 @@ def measure(
         "emulator_limit_per_s": round(limit, 1),
         "fraction_of_limit": round(agent / limit, 4),
         "fraction_by_cpu_time": round(median(cpu_rates["agent"]) / median(cpu_rates["limit"]), 4),
+        "roofline": rooflines["wall"],
+        "roofline_by_cpu_time": rooflines["cpu"],
         "split_us": {part: round(value, 2) for part, value in split.items()},
         "agent_step_us": round(sum(split.values()), 2),
         "windows": {kind: [round(rate, 1) for rate in of] for kind, of in rates.items()},
@@ -127,6 +145,7 @@ def table(metrics: Mapping[str, Any]) -> str:
     spread = f" over {processes} processes" if processes > 1 else ""
     preset = f"{metrics['atari']['preset']}, " if metrics["atari"] else ""
     bare = "emulator" if metrics["atari"] else "environment"
+    bound = metrics["roofline"]
     lines = [
         f"{metrics['game']}, {metrics['trainers']} trainers, {metrics['envs']} environments "
         f"each{spread}, {preset}unroll {metrics['unroll']}, "
@@ -138,6 +157,9 @@ def table(metrics: Mapping[str, Any]) -> str:
         f"  {bare:<11}{metrics['emulator_limit_per_s']:>9,.0f} agent steps/s, bare: the limit",
         f"  fraction   {metrics['fraction_of_limit']:>9.3f} of the limit; "
         f"{metrics['fraction_by_cpu_time']:.3f} by CPU time",
+        f"  roofline   {1e6 * metrics['trainers'] / bound['least_us']:>9,.0f} agent steps/s",
+        f"  reached    {bound['fraction']:>9.3f} of the roofline; "
+        f"{metrics['roofline_by_cpu_time']['fraction']:.3f} by CPU time",
         f"  memory     {metrics['resident_mb']:>9,.0f} MB resident, each trainer",
         "",
         "  an agent step of one trainer, in microseconds",
@@ -146,6 +168,11 @@ def table(metrics: Mapping[str, Any]) -> str:
             for part, value in metrics["split_us"].items()
         ),
         f"  {'all':<14} {whole:>8.1f}",
+        "",
+        f"  the roofline's: {bound['emulator_us']:.1f} for the bare {bare}, and "
+        f"{bound['products_us']:.1f} for {bound['operations'] / 1e6:.2f} million operations",
+        f"  at {bound['gflops']:,.0f} a nanosecond, as this processor multiplies the layers' "
+        "matrices at best",
     ]
     if processes > 1:
         lines += [

@@ -35,6 +35,9 @@ def test_throughput_prints_one_object_and_nothing_else() -> None:
     assert 0 < metrics["agent_steps_per_s"] < metrics["emulator_limit_per_s"]
     ratio = metrics["agent_steps_per_s"] / metrics["emulator_limit_per_s"]
     assert metrics["fraction_of_limit"] == pytest.approx(ratio, rel=1e-3)
+    for roofline in (metrics["roofline"], metrics["roofline_by_cpu_time"]):
+        assert 0 < roofline["emulator_us"] < roofline["least_us"]
+        assert 0 < roofline["fraction"] < 1
     assert tuple(metrics["split_us"]) == PARTS
     # All that a run does takes time; and the parts add up to the time of an agent step.
     assert all(metrics["split_us"][part] > 0 for part in PARTS if part != "waiting")
