@@ -21,7 +21,7 @@ from leap_rl.runs.creation import resolve
 from leap_rl.runs.header import fingerprint
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.studies.arms import RANDOM, mix_of, total_agent_steps
+from leap_rl.studies.arms import RANDOM, has_run_for_each_member, mix_of, total_agent_steps
 from leap_rl.studies.config import StudyConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.live import read_live
@@ -51,6 +51,9 @@ class Cell:
     agent_steps: int
     after: Cell | None = None
     """The meta-training run whose initialization new agents start from."""
+    alone: str | None = None
+    """The one member that this is learned from, of an arm with a run for each; new agents choose
+    among their starts."""
 
     @property
     def name(self) -> str:
@@ -94,14 +97,15 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
             them.
     """
     study = resolved(study)
-    arms = {
-        name: _of_arm(study, name, study.arm(name, trusts_imports=trusts_imports))
+    arms = [
+        (name, alone, config)
         for name in study.trained_arms
-    }
+        for alone, config in _of_arm(study, name, study.arm(name, trusts_imports=trusts_imports))
+    ]
     cells = list(_baseline(study, out))
     trained: dict[str, Cell] = {}
     for run in range(study.runs):
-        for name, config in arms.items():
+        for name, alone, config in arms:
             one = replace(config, seed=config.seed + run)  # an arm may have its own first seed
             content = fingerprint(one, None)
             if content not in trained:  # arms that differ in their mixes alone share their runs
@@ -112,10 +116,12 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
                     config=one,
                     path=out / "runs" / f"{name}-{run}-{content[:DIGITS]}",
                     agent_steps=total_agent_steps(one),
+                    alone=alone,
                 )
                 cells.append(trained[content])
             mix = mix_of(name, study.spelled_arms[name])
-            cells += _new_agents(study, out, trained[content], arm=name, run=run, mix=mix)
+            evaluations = _new_agents(study, out, trained[content], arm=name, run=run, mix=mix)
+            cells += (replace(cell, alone=alone) for cell in evaluations)
     return cells
 
 
@@ -130,15 +136,25 @@ def _every_member(study: StudyConfig, task: TaskConfig) -> TaskConfig:
     return replace(task, mix_games=False, games=[*study.members, *study.held_out_members])
 
 
-def _of_arm(study: StudyConfig, name: str, config: TrainConfig) -> TrainConfig:
-    """Return what an arm trains, resolved, once new agents can start from it in all members."""
+def _of_arm(
+    study: StudyConfig, name: str, config: TrainConfig
+) -> list[tuple[str | None, TrainConfig]]:
+    """Return what an arm trains, resolved, once new agents can start from it in all members.
+
+    Where each member has a run of its own, there is one of each, with the member's name.
+    """
     try:
         found = resolve(config)
         if (agent := _agent(study, found)) != study.agent:
             resolve(_evaluation(study, _every_member(study, study.task), agent))
+        if has_run_for_each_member(name, study.spelled_arms[name]):
+            return [
+                (member, replace(found, task=replace(found.task, games=[member])))
+                for member in study.members
+            ]
     except ValueError as error:
         raise ValueError(f"arms.{name}: {error}") from None
-    return found
+    return [(None, found)]
 
 
 def _agent(study: StudyConfig, trained: TrainConfig) -> AgentConfig:

@@ -110,9 +110,11 @@ def test_infinity_is_an_option_of_a_study_and_of_an_arm() -> None:
 
 @pytest.mark.parametrize("name", ARMS)
 @pytest.mark.parametrize("batch", [1, 2])
-def test_all_arms_get_the_same_agent_steps(name: str, batch: int) -> None:
+def test_all_arms_get_the_same_agent_steps(name: str, batch: int, tmp_path: Path) -> None:
     study = asked(arms=[name], meta__batch_size=batch, meta__meta_steps=4)
-    assert total_agent_steps(study.arm(name)) == total_agent_steps(study.base()) == 4 * batch * 400
+    trained = training_of(cells_of(study, tmp_path))[name]
+    assert trained.agent_steps == total_agent_steps(study.base()) == 4 * batch * 400
+    assert sorted(trained.games) == sorted(POLES)
 
 
 def test_arms_are_options_of_train() -> None:
@@ -189,6 +191,11 @@ OF_ARMS = [
     ({"task.games": "CartPole-v1"}, "arms.mine: task.games: all arms learn from the study's games"),
     ({"task.agent_steps": 890}, "arms.mine: task.agent_steps = 890: must be a whole number of"),
     ({"task.agent_steps": 1000}, "arms.mine: a meta-step has 2,000 agent steps, which do not"),
+    (
+        {"each_member": True, "meta.batch_size": 7},
+        "arms.mine: a meta-step has 5,600 agent steps in 2 members' runs, which do not divide",
+    ),
+    ({"each_member": 3}, "arms.mine: each_member = 3: must be true or false"),
 ]
 
 
@@ -213,14 +220,15 @@ def test_members_of_other_shapes_are_named_before_anything_is_computed(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("arm", ["domain_randomised", "nearest"])
 def test_arms_that_share_whole_agents_name_the_members_that_differ_in_actions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--games", "MinAtar/Breakout-v1", "MinAtar/Freeway-v1", "--arms", "domain_randomised"]
+    words = ["--games", "MinAtar/Breakout-v1", "MinAtar/Freeway-v1", "--arms", arm]
     held_out = ["--held_out", "MinAtar/SpaceInvaders-v1"]  # the one with other actions
     assert main(["study", *words, *held_out, "--out", str(tmp_path / "out")]) == EXIT_USAGE
     (error,) = capsys.readouterr().err.splitlines()
-    assert error.startswith("leap-rl: arms.domain_randomised: ")
+    assert error.startswith(f"leap-rl: arms.{arm}: ")
     assert "MinAtar/SpaceInvaders-v1" in error
     assert not (tmp_path / "out").exists()
 
