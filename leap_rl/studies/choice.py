@@ -24,7 +24,7 @@ from leap_rl.studies.cells import Cell
 RULE: Final = (
     "Each member has a start of its own; together they learned from as many agent steps as the "
     "start of any other arm. A new agent learns from all of them in turns, for "
-    f"{LEAST_PARTS / PARTS:.0%} of its budget, longer (up to {MOST_PARTS / PARTS:.0%}) until it has "
+    f"{LEAST_PARTS / PARTS:.0%} of its budget, longer (to {MOST_PARTS / PARTS:.0%}) until it has "
     f"ended {LEAST_EPISODES} episodes from each, and goes on from the one with the highest mean "
     "return by then. Its curve has the episodes of all these probes, and the agent steps of those "
     "that are not chosen are charged: they are of its budget, and what was learned in them is lost."

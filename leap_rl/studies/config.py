@@ -98,6 +98,12 @@ class StudyConfig:
         # Derived, or spelled in one way; a frozen dataclass is set through object.
         object.__setattr__(self, "arms", _spelled_arms(self.arms))
         self._check_members()
+        if not self.task.is_sized:
+            raise ValueError(
+                f"task.num_envs = {self.task.num_envs}, task.agent_steps = {self.task.agent_steps}:"
+                " a study is planned before its games are made; leave them to StudyConfig.from_yaml"
+                " or the command line, or give numbers"
+            )
         object.__setattr__(self, "task", replace(self.task, games=list(self.members)))
         if self.agent_steps is not None:
             self.new_agents_task()  # which refuses a budget that cannot be

@@ -18,6 +18,7 @@ from leap_rl.runs.config import EvaluateConfig
 from leap_rl.studies.arms import ARMS, RANDOM, total_agent_steps
 from leap_rl.studies.cells import cells_of
 from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.plan import refuse_slow
 from leap_rl.studies.results import training_of
 
 POLES = ["leap_rl/CartPole-v1@gravity=5.0", "leap_rl/CartPole-v1@gravity=20.0"]
@@ -78,6 +79,26 @@ def test_quick_is_small_where_nothing_is_said() -> None:
     assert (quick.runs, quick.agents, quick.baseline_agents, quick.meta.meta_steps) == (1, 5, 10, 6)
     more = ["--games", *POLES, "--held_out", LONG, "--quick", "--runs", "3"]
     assert configure(take_out(more)[0]).runs == 3
+
+
+def test_a_quick_study_of_ataris_games_is_quick_or_says_what_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--games", "breakout", "freeway", "boxing", "pong", "qbert", "--held_out", "assault"]
+    quick = [*words, "--quick", "--processes", "2"]
+    study = configure(take_out([*quick, "--arms", "leap"])[0])
+    assert (study.runs, study.agents, study.baseline_agents) == (1, 3, 6)
+    assert (study.task.agent_steps, study.meta.batch_size) == (100_000, 4)
+    cells = cells_of(study, tmp_path)
+    refuse_slow(study, cells)  # 2.5 million agent steps: 13 minutes on two cores
+    slow = [*quick, "--arms", "leap", "reptile", "fomaml", "pretraining"]
+    assert main(["study", *slow, "--out", str(tmp_path / "out")]) == EXIT_USAGE
+    (error,) = capsys.readouterr().err.splitlines()
+    # 4 arms of 1.6 million and 3 agents, and 6 random ones, at 3,200 a second; and starts of cells.
+    assert error.startswith("leap-rl: quick = true: would take about 0:43:")
+    assert "8,200,000 agent steps in 2 processes" in error
+    assert not (tmp_path / "out").exists()
+    refuse_slow(replace(study, quick=False, meta=replace(study.meta, meta_steps=9)), cells * 9)
 
 
 def test_a_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
