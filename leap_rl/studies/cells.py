@@ -5,7 +5,8 @@
     OUT/runs/random-0-held_out-5d10ee42  agents from random starts
 
 The last part of a name is of the fingerprint of the run's config, so that another option, or
-another default of it, makes another cell.
+another default of it, makes another cell. Where there is none of that name, one that an earlier
+leap_rl made of the same options, which had fewer of them, is the cell.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any, Final
 from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.runs.creation import resolve
-from leap_rl.runs.header import fingerprint
+from leap_rl.runs.header import fingerprint, read_run
+from leap_rl.runs.resumption import computes
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.studies.arms import RANDOM, has_run_for_each_member, mix_of, total_agent_steps
@@ -114,7 +116,7 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
                     run=run,
                     members=None,
                     config=one,
-                    path=out / "runs" / f"{name}-{run}-{content[:DIGITS]}",
+                    path=_place(out, f"{name}-{run}", content, one),
                     agent_steps=total_agent_steps(one),
                     alone=alone,
                 )
@@ -196,7 +198,7 @@ def _new_agents(
             random=False,
         )
         content = f"{fingerprint(trained.config, None)}@{trained.rounds}{mark}"
-        yield _cell(out, arm, run, members, config, content, after=trained)
+        yield _cell(out, arm, run, members, config, content, after=trained, mark=mark)
 
 
 def _tasks(study: StudyConfig) -> Iterator[tuple[str, TaskConfig]]:
@@ -240,15 +242,47 @@ def _cell(
     content: str | None = None,
     *,
     after: Cell | None = None,
+    mark: str = "",
 ) -> Cell:
     """Return a cell of new agents; ``content`` stands for the initialization that is to be."""
-    digits = fingerprint(config, content)[:DIGITS]
+    digest = fingerprint(config, content)
+    start = None if after is None else _digest_of(after, mark)
     return Cell(
         arm=arm,
         run=run,
         members=members,
         config=config,
-        path=out / "runs" / f"{arm}-{run}-{members}-{digits}",
+        path=_place(out, f"{arm}-{run}-{members}", digest, config, start),
         agent_steps=config.seeds * len(config.task.resolved_games) * config.task.agent_steps,
         after=after,
     )
+
+
+def _digest_of(trained: Cell, mark: str) -> str | None:
+    """Return what stands for the start of new agents in a run's head; none before it is made."""
+    if not trained.finished:
+        return None
+    try:
+        sums: dict[str, str] = trained.folder.read_state(trained.rounds)["sha256"]
+    except RunFolderError:  # damaged; its new agents' run says so
+        return None
+    return sums[INITIALIZATION] + mark
+
+
+def _place(
+    out: Path, stem: str, digest: str, config: Config, init_sha256: str | None = None
+) -> Path:
+    """Return a cell's folder: that of its name, or one that computes the same.
+
+    Names differ where an earlier leap_rl made the run, which had fewer options.
+    """
+    path = out / "runs" / f"{stem}-{digest[:DIGITS]}"
+    if path.exists():
+        return path
+    for other in sorted((out / "runs").glob(f"{stem}-{'[0-9a-f]' * DIGITS}")):
+        try:
+            if computes(read_run(RunFolder(other)), config, init_sha256):
+                return other
+        except (RunFolderError, ValueError):  # damaged, or of another time: it is computed again
+            continue
+    return path
