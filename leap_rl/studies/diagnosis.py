@@ -99,7 +99,7 @@ _MOVES: Final = (
 )
 _FEATURES: Final = (
     "Of the first run's start, over observations of agents that act at random. Dead: the same in "
-    "all of them. The effective rank is that of their covariance (Roy and Vetterli 2007)."
+    "all of them. The effective rank is that of their matrix (Roy and Vetterli 2007)."
 )
 
 
