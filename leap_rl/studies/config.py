@@ -28,7 +28,8 @@ class StudyConfig:
     """From which start does a new agent learn a new member of a family soonest, and does it pay?
 
     What is not given of task, agent and meta is taken from the config that comes with leap_rl for
-    such observations: atari, minatar for other images, gymnasium_classic_control for vectors.
+    such observations: atari, minatar for other images, gymnasium_classic_control for vectors; of
+    Gymnasium's environments budgets and agents are what `auto` makes of them.
     """
 
     command: ClassVar[str] = "study"
