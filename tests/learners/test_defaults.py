@@ -8,6 +8,7 @@ from typing import Any
 import docstring_parser
 import pytest
 
+from leap_rl.cli import main
 from leap_rl.core.choices import Domain
 from leap_rl.core.parsing import names, parse_options
 from leap_rl.core.parsing import spelled as spell
@@ -72,6 +73,12 @@ def test_a_size_that_is_given_stays_and_the_other_fits_it() -> None:
         assert rounds.agent_steps == 7 * 5 * sizes[0]
     with pytest.raises(ValueError, match=r"^task\.num_envs = auto, task\.agent_steps = auto: "):
         StudyConfig(games=["CartPole-v1"], also_seen=True, task=TaskConfig(**poles))
+
+
+def test_a_plan_is_of_the_sizes_that_a_run_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--task.kind", "gymnasium", "--task.games", "CartPole-v1", "--meta.batch_size", "1"]
+    assert main(["plan", *words, "--agent_steps_per_s", "1000"]) == 0
+    assert "1 tasks, 100,000 agent steps each" in capsys.readouterr().out
 
 
 def test_what_is_given_stays() -> None:

@@ -54,7 +54,7 @@ class PPO(GameLearner):
     @property
     def agent_config(self) -> AgentConfig:
         agent = super().agent_config
-        if agent.rllib.minibatch_size == "auto":
+        if agent.rllib.minibatch_size == "auto" and self.task.is_sized:
             size = min(LARGEST_MINIBATCH, self.task.agent_steps_per_update)
             agent = replace(agent, rllib=replace(agent.rllib, minibatch_size=size))
         return agent
