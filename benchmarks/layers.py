@@ -7,9 +7,8 @@ New agents learn from random encoders, from the initialization, and from mixture
 initialization's parameters, of the others random ones. Agents of the same seed share everything
 else, random parameters too. Settings are those of the run that made the initialization.
 
-Before and after they learn, each encoder sees the same observations, of random play. A unit of the
-last layer is dead if it is zero on all of them; the effective rank of the features is the
-exponential of the entropy of their normalized singular values (Roy and Vetterli 2007).
+Before and after they learn, each encoder sees the same observations, of random play. Dead units of
+its last layer and the features' effective rank are as in `leap_rl.evaluation.diagnosis`.
 
 Finished agents are kept: a command that was stopped continues with those that are missing.
 """
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.harness import experiment
@@ -32,20 +31,18 @@ from benchmarks.harness.agents import Curve, learn, summary_of, write_summary
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.core.parsing import parse_options
 from leap_rl.envs.games import random_actions
+from leap_rl.evaluation.diagnosis import OBSERVATIONS, start_features
 from leap_rl.evaluation.page import Table
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.registry import encoder_shared_by, make_game_learner
 from leap_rl.learners.task import TaskSpec
-from leap_rl.networks.encoders import make_encoder
-from leap_rl.networks.parameters import Layout, load_parameters
+from leap_rl.networks.parameters import Layout
 from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.initializations import find_initialization, read_theta0
 from leap_rl.runs.kinds import make_tasks
 from leap_rl.training.rounds.evaluation_slots import RANDOM
 
 WHOLE: Final = "whole encoder"
-OBSERVATIONS: Final = 1024
-"""Of random play, N, that encoders are looked at with."""
 
 
 def options() -> argparse.ArgumentParser:
@@ -135,11 +132,12 @@ def work(cell: Cell) -> Mapping[str, Any]:
         {leaf.name: parameters[f"encoder.{leaf.name}"].cpu() for leaf in layout.leaves}
     )
     moved = float((end - start).norm() / start.norm())
-    held = [features_hold(tasks, layout.named(vector), observations) for vector in (start, end)]
-    return {**curve.result(), "moved": moved, **{k: [one[k] for one in held] for k in held[0]}}
+    held = [start_features(tasks, vector, observations) for vector in (start, end)]
+    features = {"dead": [one.dead for one in held], "rank": [one.rank for one in held]}
+    return {**curve.result(), "moved": moved, **features}
 
 
-def random_play(tasks: GameLearner, game: str) -> Tensor:
+def random_play(tasks: GameLearner, game: str) -> NDArray[Any]:
     """Return observations of random play, uint8 [N, H, W, C]; the same in each process."""
     draws, seen = np.random.default_rng(0), []
     with closing(tasks.make_envs(game)(0)) as envs:
@@ -147,26 +145,7 @@ def random_play(tasks: GameLearner, game: str) -> Tensor:
         while len(seen) * len(seen[0]) < OBSERVATIONS:
             actions = random_actions(envs, envs.num_envs, draws)
             seen.append(envs.step(actions).observations)
-    return torch.from_numpy(np.concatenate(seen)[:OBSERVATIONS])
-
-
-@torch.no_grad()
-def features_hold(
-    tasks: GameLearner, parameters: Mapping[str, Tensor], observations: Tensor
-) -> dict[str, float]:
-    """Return the share of dead units in an encoder's last layer, and its effective rank."""
-    encoder = make_encoder(tasks.agent.encoder_spec, tasks.observation_shape)
-    load_parameters(encoder, parameters)
-    features = encoder(observations)
-    dead = (features == 0).all(dim=0).double().mean()
-    return {"dead": float(dead), "rank": effective_rank(features)}
-
-
-def effective_rank(features: Tensor) -> float:
-    """Return the effective rank of a matrix: exp of the entropy of its singular values' shares."""
-    values = torch.linalg.svdvals(features.double())
-    shares = values[values > 0] / values.sum()
-    return float(torch.exp(-(shares * shares.log()).sum()))
+    return np.concatenate(seen)[:OBSERVATIONS]
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from leap_rl.cli import main
 from leap_rl.core.parsing import config_parser, parse
+from leap_rl.runs import header
 from leap_rl.storage.run_folder import RunFolder
 
 QUIET = ["--tracking.tensorboard", "false", "--tracking.console", "quiet"]
@@ -75,3 +76,22 @@ def contents(folder: Path) -> dict[str, bytes | None]:
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
     }
+
+
+def make_older(folder: RunFolder, *names: str) -> None:
+    """Make a run one of an older leap_rl, which did not know some options."""
+    run = header.read_run(folder)
+    options = folder.read_config()
+    fingerprint = header.fingerprint(run.config, run.header.init_sha256, without=names)
+    for name in names:
+        group, _, last = name.partition(".")
+        options.get(group, {}).pop(last, None)
+    options["fingerprint"] = fingerprint
+    options["made_by"][0]["leap_rl"] = "0.0.9"
+    folder.write_config(options)
+    for number in folder.checkpoints():  # which are of that run
+        files, state = folder.read_checkpoint(number)
+        if state.get("fingerprint"):
+            for key in ("schema", "number", "sha256"):
+                del state[key]
+            folder.write_checkpoint(number, files, {**state, "fingerprint": fingerprint})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 from leap_rl.bench.config import check_count, check_seconds, trainers_here
@@ -66,6 +66,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = bench_parser(PlanConfig, program="leap-rl plan")
     config = parse(parser, PlanConfig, argv, trusts_imports=call.trusts_imports)
+    if not config.task.is_sized:
+        config = replace(config, task=config.task.suite.resolve(config.task))
 
     from leap_rl.bench import plan
 

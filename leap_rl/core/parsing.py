@@ -9,7 +9,7 @@ from argparse import ArgumentError, RawDescriptionHelpFormatter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from inspect import getdoc
@@ -162,7 +162,18 @@ def _parser_of(config: type[Any]) -> jsonargparse.ArgumentParser:
         f"({', '.join(names())}); what follows it overrides it",
     )
     parser.add_class_arguments(config, None, as_group=False)
+    parser.set_defaults(dict(_defaults_of_groups(config)))
     return parser
+
+
+def _defaults_of_groups(config: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the defaults in groups of options, which an instance of the group may have derived."""
+    for group in fields(config):
+        made_by: Any = group.default_factory
+        if is_dataclass(made_by):
+            for one in fields(made_by):
+                if one.init and one.default is not MISSING:
+                    yield f"{group.name}.{one.name}", one.default
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leap_rl.core.seeding import Purpose, derive_seed
+from leap_rl.envs.games import random_actions
 from leap_rl.evaluation.statistics import FloatArray
 
 if TYPE_CHECKING:
@@ -34,18 +35,18 @@ class Features(NamedTuple):
 
     units: int
     dead: float
-    """The share of features that are the same in all observations."""
+    """The share of features that are the same in all observations: of a rectifier's units, 0."""
     rank: float
-    """The effective rank of their covariance: exp of the entropy of its eigenvalues' shares."""
+    """The effective rank of their matrix: exp of the entropy of its singular values' shares (Roy
+    and Vetterli 2007)."""
 
 
 def judge(features: FloatArray) -> Features:
-    """Judge features [N, F]; the effective rank is Roy and Vetterli's (2007), 0 if all are dead."""
-    centred = features - features.mean(axis=0)
-    spread = np.abs(centred).max(axis=0)
+    """Judge features [N, F]; the effective rank is 0 if all of them are."""
+    spread = np.ptp(features, axis=0)
     dead = spread <= 1e-6 * max(float(spread.max()), 1e-30)
-    variances = np.linalg.svd(centred, compute_uv=False) ** 2
-    shares = variances[variances > 0] / max(float(variances.sum()), 1e-30)
+    values = np.linalg.svd(features, compute_uv=False)
+    shares = values[values > 0] / max(float(values.sum()), 1e-30)
     rank = float(np.exp(-np.sum(shares * np.log(shares)))) if len(shares) else 0.0
     return Features(features.shape[1], float(dead.mean()), rank)
 
@@ -60,12 +61,7 @@ def observe(learner: GameLearner, game: str, *, seed: int = 0) -> NDArray[Any]:
     try:
         seen = [envs.reset()]
         while len(seen) * envs.num_envs < OBSERVATIONS:
-            if envs.continuous:
-                size = (envs.num_envs, envs.num_actions)
-                actions: NDArray[Any] = rng.uniform(-1, 1, size).astype(np.float32)
-            else:
-                actions = rng.integers(0, envs.num_actions, envs.num_envs)
-            seen.append(envs.step(actions).observations)
+            seen.append(envs.step(random_actions(envs, envs.num_envs, rng)).observations)
     finally:
         envs.close()
     return np.concatenate(seen)[:OBSERVATIONS]

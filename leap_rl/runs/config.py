@@ -43,7 +43,7 @@ class _Options:
         if not 0 <= self.seed < 2**SEED_BITS:
             raise ValueError(f"seed = {self.seed}: must be at least 0 and below 2**{SEED_BITS}")
         runtime, task, device = self.runtime, self.task, self.agent.device
-        if runtime.env_processes > task.num_envs:
+        if task.is_sized and runtime.env_processes > task.num_envs:
             raise ValueError(
                 f"runtime.env_processes = {runtime.env_processes}: must be at most task.num_envs = "
                 f"{task.num_envs}, the emulators that they share"
@@ -140,6 +140,8 @@ def _task_of_rounds(meta: MetaConfig, task: TaskConfig) -> TaskConfig:
             f"meta.close_after_s = {meta.close_after_s}: meta.method = pretraining cannot cut off "
             "agents that continue; leave it out"
         )
+    if not task.is_sized:  # once it is, this is called again
+        return task
     return task.suite.with_updates(task, meta.updates_per_round or task.updates)
 
 

@@ -27,6 +27,11 @@ OPERATIONAL = frozenset({"run_dir", "runtime", "tracking", "meta.meta_steps", "t
 """Options, or groups of them, that change no bit of what is computed. Data has its own digest."""
 
 
+NEW_BITS: frozenset[str] = frozenset()
+"""Defining options, by dotted name, whose default computes other bits than leap_rl did before it
+had them. With those of all others an older run is what it was; one that lacks these is refused."""
+
+
 def to_mapping(config: Config) -> dict[str, Any]:
     """Return the options as nested plain values, as YAML and the command line spell them.
 

@@ -12,7 +12,15 @@ from leap_rl.core.version import __version__
 from leap_rl.runs.config import Config, TrainConfig
 from leap_rl.runs.creation import make_run, resolve
 from leap_rl.runs.display import program, shown, tell
-from leap_rl.runs.header import LoadedRun, Origin, defining_options, differences, versions_here
+from leap_rl.runs.header import (
+    NEW_BITS,
+    LoadedRun,
+    Origin,
+    defining_options,
+    differences,
+    fingerprint,
+    versions_here,
+)
 from leap_rl.runs.kinds import META_TRAINING, meta_trains
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
@@ -61,7 +69,33 @@ def prepare(
     return resumed
 
 
+def computes(run: LoadedRun, config: Config, init_sha256: str | None) -> bool:
+    """Return whether a run computes what a config asks for.
+
+    Options that the leap_rl which made the run did not know count as their defaults, by which it
+    computed; those of `NEW_BITS` do not. What the run does say counts as it stands there, so that
+    another default makes another run.
+
+    Args:
+        run: The run.
+        config: Resolved.
+        init_sha256: What the config starts from, as `RunHeader` has it; none counts by its name.
+    """
+    if NEW_BITS.intersection(run.missing) or init_sha256 not in (None, run.header.init_sha256):
+        return False
+    try:
+        theirs = resolve(run.config) if run.missing else run.config
+    except ValueError:
+        return False
+    return fingerprint(theirs, init_sha256) == fingerprint(config, init_sha256)
+
+
 def _check_options(run: LoadedRun, config: Config) -> None:
+    if lacking := sorted(NEW_BITS.intersection(run.missing)):
+        raise ValueError(
+            f"{lacking[0]}: {shown(run.folder)} was made by {run.maker}, which computed without it "
+            "and other bits; make a new run instead"
+        )
     before, after = defining_options(run.config), defining_options(config)
     for name, value in after.items():
         if value != before[name]:

@@ -26,6 +26,9 @@ MIX: Final = "mix"
 """An arm's option besides those of leap-rl train: the share of what was learned in its starts, as
 of `--init RUN@mix=0.5`."""
 
+EACH_MEMBER: Final = "each_member"
+"""Another: whether each member has a run of its own, and new agents choose among their starts."""
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -34,7 +37,7 @@ class Arm:
     says: str
     """A description, which the page shows."""
     options: Mapping[str, Any]
-    """Of `leap-rl train`, by dotted name, over those of the study; and `MIX`."""
+    """Of `leap-rl train`, by dotted name, over those of the study; `MIX` and `EACH_MEMBER`."""
 
 
 ARMS: Final[Mapping[str, Arm]] = MappingProxyType(
@@ -83,6 +86,16 @@ ARMS: Final[Mapping[str, Arm]] = MappingProxyType(
                 "meta.batch_size": 1,
             },
         ),
+        "nearest": Arm(
+            "one whole agent for each member alone; a new agent tries them all, and goes on from "
+            "the one that does best at first",
+            {
+                EACH_MEMBER: True,
+                "agent.share": "agent",
+                "meta.method": "pretraining",
+                "meta.batch_size": 1,
+            },
+        ),
     }
 )
 
@@ -104,10 +117,22 @@ def mix_of(name: str, own: Mapping[str, Any]) -> float | None:
 
     ValueError: it is no share.
     """
-    mix = own.get(MIX, ARMS[name].options.get(MIX) if name in ARMS else None)
+    mix = _option(name, own, MIX)
     if mix is not None and not (isinstance(mix, int | float) and 0 < mix <= 1):
         raise ValueError(f"arms.{name}: mix = {mix}: must be above 0 and at most 1")
     return None if mix in (None, 1) else float(mix)
+
+
+def has_run_for_each_member(name: str, own: Mapping[str, Any]) -> bool:
+    """Whether an arm has a run for each member; ValueError where its option is neither."""
+    found = _option(name, own, EACH_MEMBER)
+    if not isinstance(found, bool | None):
+        raise ValueError(f"arms.{name}: {EACH_MEMBER} = {found}: must be true or false")
+    return bool(found)
+
+
+def _option(name: str, own: Mapping[str, Any], option: str) -> Any:
+    return own.get(option, ARMS[name].options.get(option) if name in ARMS else None)
 
 
 def arm_config(
@@ -120,6 +145,8 @@ def arm_config(
 ) -> TrainConfig:
     """Return what an arm trains, with as many agent steps in all as the study's own options have.
 
+    With a run for each member this is any of them, but for the member.
+
     Args:
         name: The arm.
         own: Options of its own, by dotted name, over those of the registry's arm of that name.
@@ -131,8 +158,11 @@ def arm_config(
         ValueError: An option cannot be, or meta-steps of such tasks do not add up to the total.
     """
     options = {**(ARMS[name].options if name in ARMS else {}), **own}
-    options.pop(MIX, None)
-    members = len(base.task.resolved_games)
+    members, runs = len(base.task.resolved_games), 1
+    if has_run_for_each_member(name, own):
+        members, runs = 1, members
+    for option in (MIX, EACH_MEMBER):
+        options.pop(option, None)
     batch = options.get("meta.batch_size", base.meta.batch_size)
     if options.get("meta.method", base.meta.method) == "pretraining" and batch != MEMBERS:
         batch = min(batch, members)  # it keeps one agent a member
@@ -141,12 +171,14 @@ def arm_config(
         if given := [option for option in _FOUND if option in own]:
             raise ValueError(f"{given[0]}: {_FOUND[given[0]]}; leave it out")
         one = parse_options(TrainConfig, options, defaults=shared, trusts_imports=trusts_imports)
-        each, total = agent_steps_per_meta_step(one), total_agent_steps(base)
+        each, total = runs * agent_steps_per_meta_step(one), total_agent_steps(base)
         meta_steps, rest = divmod(total, each)
         if rest or not meta_steps:
+            many = f" in {runs} members' runs" if runs > 1 else ""
             raise ValueError(
-                f"a meta-step has {each:,} agent steps, which do not divide the study's total of "
-                f"{total:,}; all arms get the same, so change meta.batch_size or meta.meta_steps"
+                f"a meta-step has {each:,} agent steps{many}, which do not divide the study's "
+                f"total of {total:,}; all arms get the same, so change meta.batch_size or "
+                "meta.meta_steps"
             )
     except ValueError as error:
         raise ValueError(f"arms.{name}: {error}") from None

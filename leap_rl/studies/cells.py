@@ -5,7 +5,8 @@
     OUT/runs/random-0-held_out-5d10ee42  agents from random starts
 
 The last part of a name is of the fingerprint of the run's config, so that another option, or
-another default of it, makes another cell.
+another default of it, makes another cell. Where there is none of that name, one that an earlier
+leap_rl made of the same options, which had fewer of them, is the cell.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any, Final
 from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config, EvaluateConfig, TrainConfig
 from leap_rl.runs.creation import resolve
-from leap_rl.runs.header import fingerprint
+from leap_rl.runs.header import fingerprint, read_run
+from leap_rl.runs.resumption import computes
 from leap_rl.storage.locked_folder import RunFolderError
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
-from leap_rl.studies.arms import RANDOM, mix_of, total_agent_steps
+from leap_rl.studies.arms import RANDOM, has_run_for_each_member, mix_of, total_agent_steps
 from leap_rl.studies.config import StudyConfig
 from leap_rl.tasks.config import TaskConfig
 from leap_rl.tracking.live import read_live
@@ -51,6 +53,9 @@ class Cell:
     agent_steps: int
     after: Cell | None = None
     """The meta-training run whose initialization new agents start from."""
+    alone: str | None = None
+    """The one member that this is learned from, of an arm with a run for each; new agents choose
+    among their starts."""
 
     @property
     def name(self) -> str:
@@ -94,14 +99,15 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
             them.
     """
     study = resolved(study)
-    arms = {
-        name: _of_arm(study, name, study.arm(name, trusts_imports=trusts_imports))
+    arms = [
+        (name, alone, config)
         for name in study.trained_arms
-    }
+        for alone, config in _of_arm(study, name, study.arm(name, trusts_imports=trusts_imports))
+    ]
     cells = list(_baseline(study, out))
     trained: dict[str, Cell] = {}
     for run in range(study.runs):
-        for name, config in arms.items():
+        for name, alone, config in arms:
             one = replace(config, seed=config.seed + run)  # an arm may have its own first seed
             content = fingerprint(one, None)
             if content not in trained:  # arms that differ in their mixes alone share their runs
@@ -110,12 +116,14 @@ def cells_of(study: StudyConfig, out: Path, *, trusts_imports: bool = False) -> 
                     run=run,
                     members=None,
                     config=one,
-                    path=out / "runs" / f"{name}-{run}-{content[:DIGITS]}",
+                    path=_place(out, f"{name}-{run}", content, one),
                     agent_steps=total_agent_steps(one),
+                    alone=alone,
                 )
                 cells.append(trained[content])
             mix = mix_of(name, study.spelled_arms[name])
-            cells += _new_agents(study, out, trained[content], arm=name, run=run, mix=mix)
+            evaluations = _new_agents(study, out, trained[content], arm=name, run=run, mix=mix)
+            cells += (replace(cell, alone=alone) for cell in evaluations)
     return cells
 
 
@@ -130,15 +138,25 @@ def _every_member(study: StudyConfig, task: TaskConfig) -> TaskConfig:
     return replace(task, mix_games=False, games=[*study.members, *study.held_out_members])
 
 
-def _of_arm(study: StudyConfig, name: str, config: TrainConfig) -> TrainConfig:
-    """Return what an arm trains, resolved, once new agents can start from it in all members."""
+def _of_arm(
+    study: StudyConfig, name: str, config: TrainConfig
+) -> list[tuple[str | None, TrainConfig]]:
+    """Return what an arm trains, resolved, once new agents can start from it in all members.
+
+    Where each member has a run of its own, there is one of each, with the member's name.
+    """
     try:
         found = resolve(config)
         if (agent := _agent(study, found)) != study.agent:
             resolve(_evaluation(study, _every_member(study, study.task), agent))
+        if has_run_for_each_member(name, study.spelled_arms[name]):
+            return [
+                (member, replace(found, task=replace(found.task, games=[member])))
+                for member in study.members
+            ]
     except ValueError as error:
         raise ValueError(f"arms.{name}: {error}") from None
-    return found
+    return [(None, found)]
 
 
 def _agent(study: StudyConfig, trained: TrainConfig) -> AgentConfig:
@@ -180,7 +198,7 @@ def _new_agents(
             random=False,
         )
         content = f"{fingerprint(trained.config, None)}@{trained.rounds}{mark}"
-        yield _cell(out, arm, run, members, config, content, after=trained)
+        yield _cell(out, arm, run, members, config, content, after=trained, mark=mark)
 
 
 def _tasks(study: StudyConfig) -> Iterator[tuple[str, TaskConfig]]:
@@ -224,15 +242,47 @@ def _cell(
     content: str | None = None,
     *,
     after: Cell | None = None,
+    mark: str = "",
 ) -> Cell:
     """Return a cell of new agents; ``content`` stands for the initialization that is to be."""
-    digits = fingerprint(config, content)[:DIGITS]
+    digest = fingerprint(config, content)
+    start = None if after is None else _digest_of(after, mark)
     return Cell(
         arm=arm,
         run=run,
         members=members,
         config=config,
-        path=out / "runs" / f"{arm}-{run}-{members}-{digits}",
+        path=_place(out, f"{arm}-{run}-{members}", digest, config, start),
         agent_steps=config.seeds * len(config.task.resolved_games) * config.task.agent_steps,
         after=after,
     )
+
+
+def _digest_of(trained: Cell, mark: str) -> str | None:
+    """Return what stands for the start of new agents in a run's head; none before it is made."""
+    if not trained.finished:
+        return None
+    try:
+        sums: dict[str, str] = trained.folder.read_state(trained.rounds)["sha256"]
+    except RunFolderError:  # damaged; its new agents' run says so
+        return None
+    return sums[INITIALIZATION] + mark
+
+
+def _place(
+    out: Path, stem: str, digest: str, config: Config, init_sha256: str | None = None
+) -> Path:
+    """Return a cell's folder: that of its name, or one that computes the same.
+
+    Names differ where an earlier leap_rl made the run, which had fewer options.
+    """
+    path = out / "runs" / f"{stem}-{digest[:DIGITS]}"
+    if path.exists():
+        return path
+    for other in sorted((out / "runs").glob(f"{stem}-{'[0-9a-f]' * DIGITS}")):
+        try:
+            if computes(read_run(RunFolder(other)), config, init_sha256):
+                return other
+        except (RunFolderError, ValueError):  # damaged, or of another time: it is computed again
+            continue
+    return path

@@ -28,7 +28,8 @@ class StudyConfig:
     """From which start does a new agent learn a new member of a family soonest, and does it pay?
 
     What is not given of task, agent and meta is taken from the config that comes with leap_rl for
-    such observations: atari, minatar for other images, gymnasium_classic_control for vectors.
+    such observations: atari, minatar for other images, gymnasium_classic_control for vectors; of
+    Gymnasium's environments budgets and agents are what `auto` makes of them.
     """
 
     command: ClassVar[str] = "study"
@@ -98,6 +99,12 @@ class StudyConfig:
         # Derived, or spelled in one way; a frozen dataclass is set through object.
         object.__setattr__(self, "arms", _spelled_arms(self.arms))
         self._check_members()
+        if not self.task.is_sized:
+            raise ValueError(
+                f"task.num_envs = {self.task.num_envs}, task.agent_steps = {self.task.agent_steps}:"
+                " a study is planned before its games are made; leave them to StudyConfig.from_yaml"
+                " or the command line, or give numbers"
+            )
         object.__setattr__(self, "task", replace(self.task, games=list(self.members)))
         if self.agent_steps is not None:
             self.new_agents_task()  # which refuses a budget that cannot be

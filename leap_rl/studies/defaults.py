@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
+from leap_rl.core.choices import Domain
 from leap_rl.core.parsing import find, flatten
 from leap_rl.core.plain_yaml import load
+from leap_rl.tasks.options import SIZES
 from leap_rl.tasks.suites import OPTIONS, SUITES, suite_of
 
 MOST_TASKS: Final = 16
 """A meta-step's tasks, at most, where meta.batch_size is not given."""
 
-Kind = Literal["atari", "catch", "vectors", "images"]
+Kind: TypeAlias = Domain | Literal["catch"]
 
 _CONFIGS: Final[Mapping[Kind, str]] = {
     "atari": "atari",
     "catch": "atari",
     "vectors": "gymnasium_classic_control",
+    "continuous": "gymnasium_classic_control",
     "images": "minatar",
 }
 """Configs that come with leap_rl, whose options a study takes where none are given."""
 
-VECTORS_AGENT_STEPS: Final = 100_000
-"""Of an agent that learns a member whose observations are vectors."""
-
 _NOT_TAKEN: Final = ("seed", "task.games", "task.kind", "meta.batch_size", "meta.meta_lr")
-"""Options of these configs that are about their own games."""
+"""Options of these configs that are about their own games; `SIZES` are by what games are like."""
 
 _QUICK: Final[Mapping[str, Any]] = {
     "runs": 1,
@@ -34,10 +34,19 @@ _QUICK: Final[Mapping[str, Any]] = {
     "random_agents": 10,
     "meta.meta_steps": 6,
 }
+_QUICK_ATARI: Final[Mapping[str, Any]] = {
+    **_QUICK,  # agents of which there is an interval just so: an agent step takes ten times as long
+    "agents": 3,
+    "random_agents": 6,
+    "meta.meta_steps": 4,
+}
+MOST_QUICK_ATARI_TASKS: Final = 4
+"""A meta-step's tasks, at most, in a quick study of Atari's games."""
 _QUICK_AGENT_STEPS: Final[Mapping[Kind, int]] = {
-    "atari": 120_000,
+    "atari": 100_000,  # of which agents gain something in Breakout and Assault: docs/results.md
     "catch": 16_000,
     "vectors": 32_000,
+    "continuous": 32_000,
     "images": 64_000,
 }
 
@@ -59,7 +68,9 @@ def defaults_of(given: Mapping[str, Any], *, trusts_imports: bool = False) -> di
         raise ValueError("task.games: a study's members are named by games and held_out")
     kind = _kind_of(suite, members, trusts_imports=trusts_imports)
     found = _taken(kind, suite, quick=bool(given.get("quick")))
-    found["meta.batch_size"] = min(len(members), MOST_TASKS)
+    quick_atari = suite == "atari" and given.get("quick")
+    most = MOST_QUICK_ATARI_TASKS if quick_atari else MOST_TASKS
+    found["meta.batch_size"] = min(len(members), most)
     found["task.games"] = members  # groups are checked before the study is
     own_learner = given.get("agent.algorithm", "auto") not in ("auto", "a2c")
     return {
@@ -76,11 +87,17 @@ def quick_sizes(given: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str,
         given: All options that are given, by dotted name.
         typed: Those of the command line.
     """
-    sizes = {**_QUICK, "agent_steps": None}
+    games = given.get("games", [])
+    suite = given.get("task.kind") or _suite_of([games] if isinstance(games, str) else games)
+    sizes = {**_quick(suite), "agent_steps": None}
     if "task.agent_steps" in given:
         update = int(given.get("task.num_envs", 16)) * int(given.get("task.unroll_length", 5))
         sizes["task.agent_steps"] = max(1, given["task.agent_steps"] // 2 // update) * update
     return {name: value for name, value in sizes.items() if name not in typed}
+
+
+def _quick(suite: str) -> Mapping[str, Any]:
+    return _QUICK_ATARI if suite == "atari" else _QUICK
 
 
 def _suite_of(games: Sequence[str]) -> str:
@@ -108,7 +125,9 @@ def _kind_of(suite: str, games: Sequence[str], *, trusts_imports: bool) -> Kind:
         return "vectors"  # the study is refused: its modules are not trusted
     games_of_one = make_games(parsed.name, count=1)
     games_of_one.close()
-    return "vectors" if len(games_of_one.observation_space.shape) == 1 else "images"
+    if len(games_of_one.observation_space.shape) > 1:
+        return "images"
+    return "continuous" if games_of_one.continuous else "vectors"
 
 
 def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
@@ -119,12 +138,11 @@ def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:
     for name in [name for name in taken if name.startswith("task.")]:
         if name.split(".")[1] in without_effect:
             del taken[name]
-    if kind == "vectors":  # the config's are for CartPole, which takes few
-        taken["task.agent_steps"] = VECTORS_AGENT_STEPS
-    if suite == "gymnasium":  # an agent's own defaults are by what its games are like
+    if suite == "gymnasium" and kind != "catch":  # whose defaults are by what its games are like
         taken = {name: value for name, value in taken.items() if not name.startswith("agent.")}
+        taken |= {f"task.{name}": size for name, size in SIZES[kind]._asdict().items()}
     if quick:
-        taken |= {**_QUICK, "task.agent_steps": _QUICK_AGENT_STEPS[kind]}
+        taken |= {**_quick(suite), "task.agent_steps": _QUICK_AGENT_STEPS[kind]}
     return {**taken, "task.kind": suite, "runtime.kind": "local"}
 
 

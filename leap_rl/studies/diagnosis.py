@@ -99,7 +99,7 @@ _MOVES: Final = (
 )
 _FEATURES: Final = (
     "Of the first run's start, over observations of agents that act at random. Dead: the same in "
-    "all of them. The effective rank is that of their covariance (Roy and Vetterli 2007)."
+    "all of them. The effective rank is that of their matrix (Roy and Vetterli 2007)."
 )
 
 
@@ -145,6 +145,8 @@ def _features(
     for cell in cells:
         if cell.after is None or cell.run or cell.arm != cell.after.arm or not cell.after.finished:
             continue  # a mix has its own features for each agent
+        if cell.alone is not None:
+            continue  # there is one start for each member, of which agents choose
         learner = make_tasks(cell.config)
         if not isinstance(learner, GameLearner):
             continue

@@ -7,9 +7,11 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from leap_rl.core.parsing import flatten
@@ -26,6 +28,7 @@ from leap_rl.storage.durable_files import write_atomically
 from leap_rl.storage.run_folder import INITIALIZATION
 from leap_rl.studies.arms import ARMS, RANDOM
 from leap_rl.studies.cells import Cell
+from leap_rl.studies.choice import RULE, Choice, read_choices
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.diagnosis import Diagnosis, diagnose
 from leap_rl.studies.folder import StudyFolder
@@ -48,7 +51,8 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
     contents: dict[Path, bytes] = {}
     diagnosis = None if summary is None else diagnose(cells, summary)
     answer = _sentences(study, cells, summary, diagnosis)
-    best = None if summary is None else best_initialization(summary, cells)
+    choices = list(read_choices(cells))
+    best = None if summary is None else best_initialization(summary, cells, choices)
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         part = Part(
             title=study.question,
@@ -59,6 +63,7 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
                 _costs(study, cells),
                 *([] if summary is None else summary_tables(summary)),
                 *([] if diagnosis is None else diagnosis.tables),
+                *_chosen(choices),
                 _members(study),
                 _cells(folder, cells),
                 _options(study),
@@ -138,6 +143,27 @@ def _costs(study: StudyConfig, cells: Sequence[Cell]) -> Table:
     )
 
 
+def _chosen(choices: Sequence[Choice]) -> Iterator[Table]:
+    """Yield which starts new agents chose, and what the others cost them; nothing without any."""
+    groups: dict[tuple[str, str], list[Choice]] = {}
+    for each in choices:
+        groups.setdefault((each.curve.initialization, each.curve.game), []).append(each)
+    rows = [
+        {
+            "arm": arm,
+            "new member": game,
+            "chosen": ", ".join(
+                f"{member} by {agents}"
+                for member, agents in Counter(each.member for each in group).most_common()
+            ),
+            "agent steps charged, mean": f"{fmean(each.charged for each in group):,.0f}",
+        }
+        for (arm, game), group in groups.items()
+    ]
+    if rows:
+        yield Table(title="Starts that new agents chose", rows=rows, says=RULE, folded=True)
+
+
 def _members(study: StudyConfig) -> Table:
     rows = [
         {
@@ -179,7 +205,7 @@ def _commands(
     if best is not None:
         start = shlex.quote(shown(best))
         found["The best start"] = [f"leap-rl export {start} --out exported"]
-    trained = {cell.arm: cell for cell in reversed(cells) if cell.members is None}
+    trained = {(cell.arm, cell.alone): cell for cell in reversed(cells) if cell.members is None}
     if trained:
         found["The first run of each arm, by itself"] = [
             command_of(cell.config) for cell in trained.values()
@@ -187,12 +213,27 @@ def _commands(
     return found
 
 
-def best_initialization(summary: Summary, cells: Sequence[Cell]) -> Path | None:
-    """Return the file of the initialization to start from, see `best_run`."""
+def best_initialization(
+    summary: Summary, cells: Sequence[Cell], choices: Sequence[Choice]
+) -> Path | None:
+    """Return the file of the initialization to start from, see `best_run`.
+
+    Of an arm whose agents choose it is the start that most of them chose.
+    """
     best = best_run(summary)
     if best is None:
         return None
-    cell = next(c.after for c in cells if c.after and (c.arm, f"{c.arm}-{c.run}") == best)
+    chosen = Counter(
+        each.member
+        for each in choices
+        if (each.curve.initialization, f"{best[0]}-{each.curve.run}") == best
+    )
+    alone = chosen.most_common(1)[0][0] if chosen else None
+    cell = next(
+        c.after
+        for c in cells
+        if c.after and (c.arm, f"{c.arm}-{c.run}") == best and c.alone == alone
+    )
     return cell.folder.checkpoint(cell.rounds) / INITIALIZATION
 
 

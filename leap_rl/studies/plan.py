@@ -30,6 +30,13 @@ START_S: Final = 6.0
 """Until a cell's process has imported what it needs, and is done with its folder at its end."""
 
 
+QUICK_WITHIN_S: Final = 1800.0
+"""A first answer; what would take longer is refused."""
+
+ATARI_AGENT_STEPS_PER_S: Final = 1600.0
+"""Of one core, with the settings of configs/atari.yaml, where others work too."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Speed:
     """Agent steps a second of one process."""
@@ -77,6 +84,22 @@ def _lines(cells: Sequence[Cell], processes: int, speed: Speed) -> list[str]:
     each = f"{speed.agent_steps_per_s:,.0f} agent steps a second of a process"
     hours = f"{seconds / HOUR_S:,.2f} hours ({clock_of(seconds)}) on {processes} processes"
     return [*lines, f"{hours}, by {each}, {speed.found}"]
+
+
+def refuse_slow(study: StudyConfig, cells: Sequence[Cell]) -> None:
+    """Raise ValueError for a quick study of Atari's games that is not quick on these cores."""
+    if not study.quick or study.task.kind != "atari" or study.runtime.kind == "ray":
+        return
+    processes, whole = study.processes_here, sum(cell.agent_steps for cell in cells)
+    seconds = seconds_of(cells, processes, ATARI_AGENT_STEPS_PER_S)
+    if seconds > QUICK_WITHIN_S:
+        raise ValueError(
+            f"quick = true: would take about {clock_of(seconds)} here, for {whole:,} agent steps "
+            f"in {processes} processes at {ATARI_AGENT_STEPS_PER_S:,.0f} a second, and fewer show "
+            "nothing in Atari's games; name fewer members or arms, as --arms leap, leave --quick "
+            "out and see --plan for the hours that it takes, or ask it of MinAtar's games "
+            "(MinAtar/Breakout-v1), which take minutes"
+        )
 
 
 def seconds_of(cells: Sequence[Cell], processes: int, agent_steps_per_s: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,21 +11,28 @@ from leap_rl.evaluation.measures import means_of
 from leap_rl.evaluation.results import EvaluationResults, LearningCurve, Training, read_evaluation
 from leap_rl.evaluation.savings import agent_steps_saved
 from leap_rl.evaluation.summary import Summary
-from leap_rl.runs.config import EvaluateConfig, TrainConfig
+from leap_rl.runs.config import TrainConfig
 from leap_rl.studies.arms import RANDOM, total_agent_steps
 from leap_rl.studies.cells import Cell
+from leap_rl.studies.choice import read_choices
 from leap_rl.studies.config import StudyConfig
 
 
 def training_of(cells: Sequence[Cell]) -> dict[str, Training]:
-    """Return by arm what each of its runs was trained on; nothing is for random starts."""
+    """Return by arm what each of its runs was trained on; nothing is for random starts.
+
+    Runs of each member alone are one together.
+    """
+    found: dict[str, dict[str | None, TrainConfig]] = {}
+    for cell in cells:
+        if cell.after is not None and isinstance(cell.after.config, TrainConfig):
+            found.setdefault(cell.arm, {})[cell.alone] = cell.after.config
     return {
-        cell.arm: Training(
-            agent_steps=float(total_agent_steps(cell.after.config)),
-            games=cell.after.config.task.resolved_games,
+        arm: Training(
+            agent_steps=float(sum(map(total_agent_steps, configs.values()))),
+            games=tuple(game for one in configs.values() for game in one.task.resolved_games),
         )
-        for cell in cells
-        if cell.after is not None and isinstance(cell.after.config, TrainConfig)
+        for arm, configs in found.items()
     }
 
 
@@ -37,21 +44,17 @@ def read_results(study: StudyConfig, cells: Sequence[Cell]) -> EvaluationResults
     Raises:
         RunFolderError: A cell's folder is damaged.
     """
-    found = [cell for cell in cells if cell.members is not None and cell.finished]
-    arms = [name for name in (RANDOM, *study.trained_arms) if any(c.arm == name for c in found)]
-    names: dict[str, list[str]] = {}
-    for arm in arms:
-        runs = dict.fromkeys(cell.run for cell in found if cell.arm == arm)
-        names[arm] = [RANDOM] if arm == RANDOM else [f"{arm}-{run}" for run in runs]
-    curves: list[LearningCurve] = []
-    for cell in found:
-        for curve in read_evaluation(cell.folder).curves:
-            if cell.arm == RANDOM:  # its cells are parts of one group of agents
-                seed = cell.run * study.agents + curve.seed
-                curves.append(replace(curve, initialization=RANDOM, seed=seed))
-            else:
-                run = names[cell.arm].index(f"{cell.arm}-{cell.run}")
-                curves.append(replace(curve, initialization=cell.arm, run=run))
+    curves = list(_curves(study, cells))
+    arms = [
+        arm for arm in (RANDOM, *study.trained_arms) if any(c.initialization == arm for c in curves)
+    ]
+    names: dict[str, list[str]] = {RANDOM: [RANDOM]} if RANDOM in arms else {}
+    for arm in study.trained_arms:
+        if runs := sorted({curve.run for curve in curves if curve.initialization == arm}):
+            names[arm] = [f"{arm}-{run}" for run in runs]
+            curves = [
+                replace(c, run=runs.index(c.run)) if c.initialization == arm else c for c in curves
+            ]
     games = tuple(game for game in study.evaluated if any(c.game == game for c in curves))
     curves.sort(key=lambda c: (arms.index(c.initialization), games.index(c.game), c.run, c.seed))
     return EvaluationResults(
@@ -60,16 +63,26 @@ def read_results(study: StudyConfig, cells: Sequence[Cell]) -> EvaluationResults
         own_starts={},
         games=games,
         agents_per_game=study.agents,
-        agent_steps=_budget(found, study),
+        agent_steps=study.new_agents_task().agent_steps,
         curves=tuple(curves),
         training=training_of(cells),
         random_agents=study.baseline_agents,
     )
 
 
-def _budget(cells: Sequence[Cell], study: StudyConfig) -> int:
-    budgets = [c.config.task.agent_steps for c in cells if isinstance(c.config, EvaluateConfig)]
-    return budgets[0] if budgets else study.new_agents_task().agent_steps
+def _curves(study: StudyConfig, cells: Sequence[Cell]) -> Iterator[LearningCurve]:
+    """Yield each new agent's, with its arm and the arm's run."""
+    for cell in cells:
+        if cell.members is None or cell.alone is not None or not cell.finished:
+            continue
+        for curve in read_evaluation(cell.folder).curves:
+            if cell.arm == RANDOM:  # its cells are parts of one group of agents
+                seed = cell.run * study.agents + curve.seed
+                yield replace(curve, initialization=RANDOM, seed=seed)
+            else:
+                yield replace(curve, initialization=cell.arm, run=cell.run)
+    for choice in read_choices(cells):
+        yield choice.curve
 
 
 def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResults:

@@ -16,6 +16,7 @@ from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import Execution, Failure
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.page import write_page
+from leap_rl.studies.plan import refuse_slow
 from leap_rl.studies.progress import Progress
 from leap_rl.studies.results import of_arms, read_results
 from leap_rl.training.interrupts import Interrupts, StopReason
@@ -53,6 +54,8 @@ def carry_out(
     """
     folder.check()
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
+    if not folder.file.exists():
+        refuse_slow(study, cells)
     resume = f"stopped; continue with: {program()} study {quoted(folder.path)}"
     if trusts_imports:
         resume += f" {TRUST_IMPORTS}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
-from typing import get_args
+from typing import Final, get_args
 
 from leap_rl.core.choices import OnDivergence
 from leap_rl.envs.atari.settings import AtariSettings
-from leap_rl.tasks.options import TaskOptions
+from leap_rl.tasks.options import AUTO, SIZES, TaskOptions
 from leap_rl.tasks.suite import Suite
 from leap_rl.tasks.suites import OPTIONS, suite_of
+
+PAPER: Final = SIZES["atari"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,11 @@ class TaskConfig(TaskOptions):
             )
         for name in ("agent_steps", "num_envs", "unroll_length"):
             value = getattr(self, name)
-            if value < 1:
+            if value != AUTO and value < 1:
                 raise ValueError(f"task.{name} = {value}: must be at least 1")
+        if not suite.sized_by_games:
+            for name, value in self.sized(PAPER).items():
+                object.__setattr__(self, name, value)  # derived, as resolved_games is
         for name in self.without_effect:
             same = getattr(self, name) == _default(name)
             if name == "atari":  # a run's options say what the preset left open
@@ -35,11 +40,13 @@ class TaskConfig(TaskOptions):
                 raise ValueError(
                     f"task.{name}: has no effect with task.kind = {self.kind}; leave it out"
                 )
-        self._check_budget()
+        if self.is_sized:
+            self._check_budget()
         games = [self.games] if isinstance(self.games, str) else list(self.games)
         # The one field that is derived; a frozen dataclass is set through object.
         object.__setattr__(self, "resolved_games", suite.resolve_games(games))
-        if self.mix_games and self.num_envs < len(self.resolved_games):
+        known = self.num_envs != AUTO
+        if self.mix_games and known and self.num_envs < len(self.resolved_games):
             raise ValueError(
                 f"task.num_envs = {self.num_envs}: task.mix_games = true deals the environments "
                 f"over all of task.games, which are {len(self.resolved_games)}; take at least as "
@@ -70,5 +77,7 @@ class TaskConfig(TaskOptions):
 
 
 def _default(name: str) -> object:
+    if name in PAPER._fields:
+        return getattr(PAPER, name)
     one = TaskConfig.__dataclass_fields__[name]
     return one.default if one.default_factory is MISSING else one.default_factory()

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from leap_rl.core.choices import OnDivergence
+from leap_rl.core.choices import Domain, OnDivergence
 from leap_rl.envs.atari.settings import AtariConfig
 from leap_rl.envs.gymnasium_config import GymnasiumConfig
 from leap_rl.tasks.images.config import OmniglotConfig
 
 MIXED: Final = "mixed"
 """The game whose environments are dealt over all games, see `TaskOptions.mix_games`."""
+
+
+if TYPE_CHECKING:
+    # Whatever computes with them has a run's options, in which `auto` is resolved.
+    AutoInt: TypeAlias = int
+else:
+    AutoInt = int | Literal["auto"]
+
+AUTO: Final[Any] = "auto"
+
+
+class Sizes(NamedTuple):
+    """The options whose `auto` depends on the kind of game."""
+
+    num_envs: int
+    agent_steps: int
+
+
+SIZES: Final[Mapping[Domain, Sizes]] = {
+    "atari": Sizes(32, 5_000_000),  # the paper's
+    "images": Sizes(16, 200_000),  # those in which A2C learns MinAtar: docs/environments.md
+    "vectors": Sizes(16, 100_000),
+    "continuous": Sizes(16, 200_000),
+}
 
 
 @dataclass(frozen=True)
@@ -40,13 +65,15 @@ class TaskOptions:
     observations and number of actions. With meta.method pretraining, meta.batch_size 1 and
     agent.share agent, one agent is trained on everything."""
 
-    agent_steps: int = 5_000_000
-    """Budget of a task in agent steps, one action of one environment each. Paper ("trained
-    independently for 5 million steps"; not given: that these are agent steps)."""
+    agent_steps: AutoInt = AUTO
+    """Budget of a task in agent steps, one action of one environment each. auto, resolved when a
+    run is made: 200000 for gymnasium's images and continuous actions, 100000 for other vectors, in
+    whole updates; 5000000 for other games: paper ("trained independently for 5 million steps"; not
+    given: that these are agent steps)."""
 
-    num_envs: int = 32
-    """Environments that an agent plays at the same time. Paper ("batch size of 32"; not given: that
-    these are environments)."""
+    num_envs: AutoInt = AUTO
+    """Environments that an agent plays at the same time. auto: 16 for gymnasium, 32 for other
+    games: paper ("batch size of 32"; not given: that these are environments)."""
 
     unroll_length: int = 5
     """Agent steps in each environment between two updates. Paper."""
@@ -78,6 +105,19 @@ class TaskOptions:
     def task_games(self) -> tuple[str, ...]:
         """The games that tasks are made of: the resolved ones, or the mix of all."""
         return (MIXED,) if self.mix_games else self.resolved_games
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether the budget and the environments are known; before, nothing computes with them."""
+        return AUTO not in (self.num_envs, self.agent_steps)
+
+    def sized(self, sizes: Sizes) -> dict[str, Any]:
+        """Return the options whose `auto` is left, set; the budget is one of whole updates."""
+        num_envs = sizes.num_envs if self.num_envs == AUTO else self.num_envs
+        each, agent_steps = num_envs * self.unroll_length, self.agent_steps
+        if agent_steps == AUTO:
+            agent_steps = max(1, round(sizes.agent_steps / each)) * each
+        return {"num_envs": num_envs, "agent_steps": agent_steps}
 
     @property
     def agent_steps_per_update(self) -> int:

@@ -46,6 +46,8 @@ class Suite(ABC):
     """The learner, `agent.algorithm`, where none is named."""
     options: ClassVar[tuple[str, ...]]
     """The fields of `TaskOptions` that have an effect on some suites alone, and on this one."""
+    sized_by_games: ClassVar[bool] = False
+    """Whether `auto` in budgets and numbers of environments waits for what the games are like."""
     unit: ClassVar[Literal["agent_steps", "examples"]] = "agent_steps"
     """What a task's budget counts: agent steps, or images that an update learns from."""
     compared_by: ClassVar[str | None] = None

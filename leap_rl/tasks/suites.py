@@ -12,7 +12,7 @@ from leap_rl.core.choices import Domain
 from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode, resolve_games
 from leap_rl.envs.names import parse_game
 from leap_rl.tasks.images.config import POOLS, SOURCE
-from leap_rl.tasks.options import TaskOptions
+from leap_rl.tasks.options import SIZES, TaskOptions
 from leap_rl.tasks.suite import ActionSpace, GameSuite, Suite, T, check_games
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class GymnasiumSuite(GameSuite):
     kind = "gymnasium"
     options = ("mix_games", "agent_steps", "num_envs", "unroll_length", "gymnasium")
     reward_clip = math.inf
+    sized_by_games = True
     spreads_environments = True
 
     def resolve_games(self, games: Sequence[str]) -> tuple[str, ...]:
@@ -85,7 +86,7 @@ class GymnasiumSuite(GameSuite):
         return tuple(dict.fromkeys(module for module in modules if module is not None))
 
     def resolve(self, task: T) -> T:
-        """Return the options with the shape of the observations.
+        """Return the options with the shape of the observations, and sizes that fit the games.
 
         Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
         does not repeat itself, or if they have no shape in common.
@@ -96,7 +97,8 @@ class GymnasiumSuite(GameSuite):
         task = super().resolve(task)
         for game in task.resolved_games:
             check_repeats(game, remake=task.gymnasium.remake, palette=task.gymnasium.palette)
-        return replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
+        task = replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
+        return task if task.is_sized else replace(task, **task.sized(SIZES[self.domain(task)]))
 
     def check_machine(self, task: TaskOptions) -> None:
         self._common_shape(task)

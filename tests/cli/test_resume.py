@@ -18,7 +18,7 @@ from leap_rl.runs.header import differences, versions_here
 from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.jsonl import read_rows
 from leap_rl.training.rounds.meta_training import OUTER_OPTIMIZER
-from tests.commands import BOWLS, LOCALLY, Refused, sums
+from tests.commands import BOWLS, LOCALLY, Refused, make_older, sums
 
 
 @pytest.fixture
@@ -88,29 +88,10 @@ def test_the_processors_of_a_cluster_are_not_this_ones() -> None:
     assert differences(here, elsewhere) == differences(elsewhere, here) == []
 
 
-def without_options(run: Path, *names: str) -> None:
-    """Make a run one of an older leap_rl, which did not know some options."""
-    folder = RunFolder(run)
-    config = header.read_run(folder).config
-    options = folder.read_config()
-    fingerprint = header.fingerprint(config, options["init_sha256"], without=names)
-    for name in names:
-        group, _, last = name.partition(".")
-        del options[group][last]
-    options["fingerprint"] = fingerprint
-    options["made_by"][0]["leap_rl"] = "0.0.9"
-    folder.write_config(options)
-    for number in range(1, 5):  # its checkpoints are of that run
-        files, state = folder.read_checkpoint(number)
-        for key in ("schema", "number", "sha256"):
-            del state[key]
-        folder.write_checkpoint(number, files, {**state, "fingerprint": fingerprint})
-
-
 def test_a_run_of_an_older_version_without_an_option_is_resumed(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    without_options(run, "task.on_divergence", "meta.stabilizer")
+    make_older(RunFolder(run), "task.on_divergence", "meta.stabilizer")
     for meta_steps in (5, 6):  # writing the config again keeps it that of the old fingerprint
         assert main(["resume", str(run), "--meta.meta_steps", str(meta_steps)]) == 0
         lines = lines_of(capsys)
@@ -123,6 +104,16 @@ def test_a_run_of_an_older_version_without_an_option_is_resumed(
     assert main(["train", *BOWLS, "--meta.meta_steps", "6", "--run_dir", str(straight)]) == 0
     assert sums(run, 6) == sums(straight, 6)
     assert main(["fork", str(run), "--at", "5", "--run_dir", str(tmp_path / "fork")]) == 0
+
+
+def test_a_run_that_lacks_an_option_which_changed_the_bits_is_not_resumed(
+    run: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_older(RunFolder(run), "meta.stabilizer")
+    monkeypatch.setattr("leap_rl.runs.resumption.NEW_BITS", frozenset({"meta.stabilizer"}))
+    line = refused("resume", run, "--meta.meta_steps", "5")
+    assert "meta.stabilizer: " in line
+    assert "leap_rl 0.0.9, which computed without it and other bits" in line
 
 
 def test_an_option_that_this_version_does_not_know_is_named(run: Path, refused: Refused) -> None:

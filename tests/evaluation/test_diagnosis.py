@@ -21,15 +21,18 @@ from leap_rl.learners.registry import make_learner
 from leap_rl.tasks.config import TaskConfig
 
 
-def test_the_effective_rank_counts_directions_of_equal_variance() -> None:
+def test_the_effective_rank_counts_directions_by_their_share() -> None:
     rng = np.random.default_rng(0)
     of_four = np.linalg.qr(rng.normal(size=(1000, 4)))[0]
-    features = np.concatenate([of_four, np.full((1000, 4), 7.0)], axis=1)
-    found = judge(features - features.mean(axis=0) + 3.0)
+    found = judge(np.concatenate([of_four, np.zeros((1000, 4))], axis=1))
     assert (found.units, found.dead) == (8, 0.5)
-    assert found.rank == pytest.approx(4.0, abs=0.05)
-    assert judge(features @ np.ones((8, 1)) @ np.ones((1, 8))).rank == pytest.approx(1.0)
-    assert judge(np.ones((10, 3))) == Features(3, 1.0, 0.0)
+    assert found.rank == pytest.approx(4.0)
+    assert judge(of_four @ np.ones((4, 1)) @ np.ones((1, 4))).rank == pytest.approx(1.0)
+    # Shares 3/4 and 1/4: exp(-3/4 ln 3/4 - 1/4 ln 1/4) = 4 / 3^(3/4).
+    assert judge(np.diag([3.0, 1.0])).rank == pytest.approx(4 / 3**0.75)
+    # Dead is what is the same in all, also where it is not 0, as it may be behind a tanh.
+    assert judge(np.concatenate([of_four, np.full((1000, 4), 0.3)], axis=1)).dead == 0.5
+    assert judge(np.zeros((10, 3))) == Features(3, 1.0, 0.0)
 
 
 def test_features_are_the_encoders_over_random_play() -> None:

@@ -8,14 +8,20 @@ from typing import Any
 import docstring_parser
 import pytest
 
+from leap_rl.cli import main
 from leap_rl.core.choices import Domain
-from leap_rl.core.parsing import names
+from leap_rl.core.parsing import names, parse_options
+from leap_rl.core.parsing import spelled as spell
 from leap_rl.learners.config import AgentConfig
 from leap_rl.learners.defaults import DEFAULTS, PAPER, Settings, resolved, settings_of
 from leap_rl.learners.registry import make_learner
-from leap_rl.runs.config import TrainConfig
+from leap_rl.meta.config import MetaConfig
+from leap_rl.runs.config import LearnConfig, TrainConfig
+from leap_rl.runs.creation import resolve
 from leap_rl.runs.kinds import make_tasks
+from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.tasks.config import TaskConfig
+from leap_rl.tasks.options import SIZES, Sizes
 from tests.envs.own_games import WALK
 
 GAMES: list[tuple[Domain, dict[str, Any]]] = [
@@ -37,6 +43,42 @@ def agent_of(task: dict[str, Any], **agent: Any) -> AgentConfig:
 @pytest.mark.parametrize(("domain", "task"), GAMES)
 def test_a2c_takes_what_learns_games_of_the_kind(domain: Domain, task: dict[str, Any]) -> None:
     assert settings_of(agent_of(task)) == DEFAULTS[domain]
+
+
+@pytest.mark.parametrize(("domain", "task"), GAMES)
+def test_a_run_and_a_study_without_sizes_take_those_of_the_kind(
+    domain: Domain, task: dict[str, Any]
+) -> None:
+    options = {f"task.{name}": value for name, value in task.items()}
+    config = resolve(parse_options(LearnConfig, options, trusts_imports=True))
+    assert (config.task.num_envs, config.task.agent_steps) == SIZES[domain]
+    if domain != "atari":  # of which a study takes configs/atari.yaml
+        words = [f"--games={spell(task['games'])}", "--also_seen=true"]
+        study = configure(words, trusts_imports=True)
+        assert (study.task.num_envs, study.task.agent_steps) == SIZES[domain]
+
+
+def test_a_size_that_is_given_stays_and_the_other_fits_it() -> None:
+    poles: dict[str, Any] = {"kind": "gymnasium", "games": ["CartPole-v1"]}
+    meta = MetaConfig(method="pretraining", batch_size=1, updates_per_round=7)
+    for sizes, given in [
+        ((7, 99_995), {"num_envs": 7}),  # in whole updates of 35 agent steps
+        ((16, 800), {"agent_steps": 800}),
+        ((4, 400), {"num_envs": 4, "agent_steps": 400}),
+    ]:
+        task = TaskConfig(**poles, **given)
+        found = resolve(LearnConfig(task=task)).task
+        assert (found.num_envs, found.agent_steps) == sizes
+        rounds = resolve(TrainConfig(task=task, meta=meta)).task
+        assert rounds.agent_steps == 7 * 5 * sizes[0]
+    with pytest.raises(ValueError, match=r"^task\.num_envs = auto, task\.agent_steps = auto: "):
+        StudyConfig(games=["CartPole-v1"], also_seen=True, task=TaskConfig(**poles))
+
+
+def test_a_plan_is_of_the_sizes_that_a_run_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--task.kind", "gymnasium", "--task.games", "CartPole-v1", "--meta.batch_size", "1"]
+    assert main(["plan", *words, "--agent_steps_per_s", "1000"]) == 0
+    assert "1 tasks, 100,000 agent steps each" in capsys.readouterr().out
 
 
 def test_what_is_given_stays() -> None:
@@ -91,6 +133,13 @@ def test_the_page_of_environments_has_the_table(name: str) -> None:
     page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text()
     values = " | ".join(spelled(getattr(settings, name)) for settings in DEFAULTS.values())
     assert f"| `agent.{name}` | {values} |" in page
+
+
+@pytest.mark.parametrize("name", Sizes._fields)
+def test_the_page_of_environments_has_the_sizes(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text()
+    values = " | ".join(f"{getattr(sizes, name):,}" for sizes in SIZES.values())
+    assert f"| `task.{name}` | {values} |" in page
 
 
 def spelled(value: object) -> str:

@@ -18,6 +18,7 @@ from leap_rl.runs.config import EvaluateConfig
 from leap_rl.studies.arms import ARMS, RANDOM, total_agent_steps
 from leap_rl.studies.cells import cells_of
 from leap_rl.studies.config import StudyConfig, configure
+from leap_rl.studies.plan import refuse_slow
 from leap_rl.studies.results import training_of
 
 POLES = ["leap_rl/CartPole-v1@gravity=5.0", "leap_rl/CartPole-v1@gravity=20.0"]
@@ -80,6 +81,26 @@ def test_quick_is_small_where_nothing_is_said() -> None:
     assert configure(take_out(more)[0]).runs == 3
 
 
+def test_a_quick_study_of_ataris_games_is_quick_or_says_what_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--games", "breakout", "freeway", "boxing", "pong", "qbert", "--held_out", "assault"]
+    quick = [*words, "--quick", "--processes", "2"]
+    study = configure(take_out([*quick, "--arms", "leap"])[0])
+    assert (study.runs, study.agents, study.baseline_agents) == (1, 3, 6)
+    assert (study.task.agent_steps, study.meta.batch_size) == (100_000, 4)
+    cells = cells_of(study, tmp_path)
+    refuse_slow(study, cells)  # 2.5 million agent steps: 13 minutes on two cores
+    slow = [*quick, "--arms", "leap", "reptile", "fomaml", "pretraining"]
+    assert main(["study", *slow, "--out", str(tmp_path / "out")]) == EXIT_USAGE
+    (error,) = capsys.readouterr().err.splitlines()
+    # 4 arms of 1.6 million and 3 agents, and 6 random ones, at 3,200 a second; and starts of cells.
+    assert error.startswith("leap-rl: quick = true: would take about 0:43:")
+    assert "8,200,000 agent steps in 2 processes" in error
+    assert not (tmp_path / "out").exists()
+    refuse_slow(replace(study, quick=False, meta=replace(study.meta, meta_steps=9)), cells * 9)
+
+
 def test_a_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "poles.yaml"
     file.write_text(
@@ -110,9 +131,11 @@ def test_infinity_is_an_option_of_a_study_and_of_an_arm() -> None:
 
 @pytest.mark.parametrize("name", ARMS)
 @pytest.mark.parametrize("batch", [1, 2])
-def test_all_arms_get_the_same_agent_steps(name: str, batch: int) -> None:
+def test_all_arms_get_the_same_agent_steps(name: str, batch: int, tmp_path: Path) -> None:
     study = asked(arms=[name], meta__batch_size=batch, meta__meta_steps=4)
-    assert total_agent_steps(study.arm(name)) == total_agent_steps(study.base()) == 4 * batch * 400
+    trained = training_of(cells_of(study, tmp_path))[name]
+    assert trained.agent_steps == total_agent_steps(study.base()) == 4 * batch * 400
+    assert sorted(trained.games) == sorted(POLES)
 
 
 def test_arms_are_options_of_train() -> None:
@@ -189,6 +212,11 @@ OF_ARMS = [
     ({"task.games": "CartPole-v1"}, "arms.mine: task.games: all arms learn from the study's games"),
     ({"task.agent_steps": 890}, "arms.mine: task.agent_steps = 890: must be a whole number of"),
     ({"task.agent_steps": 1000}, "arms.mine: a meta-step has 2,000 agent steps, which do not"),
+    (
+        {"each_member": True, "meta.batch_size": 7},
+        "arms.mine: a meta-step has 5,600 agent steps in 2 members' runs, which do not divide",
+    ),
+    ({"each_member": 3}, "arms.mine: each_member = 3: must be true or false"),
 ]
 
 
@@ -213,14 +241,15 @@ def test_members_of_other_shapes_are_named_before_anything_is_computed(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("arm", ["domain_randomised", "nearest"])
 def test_arms_that_share_whole_agents_name_the_members_that_differ_in_actions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--games", "MinAtar/Breakout-v1", "MinAtar/Freeway-v1", "--arms", "domain_randomised"]
+    words = ["--games", "MinAtar/Breakout-v1", "MinAtar/Freeway-v1", "--arms", arm]
     held_out = ["--held_out", "MinAtar/SpaceInvaders-v1"]  # the one with other actions
     assert main(["study", *words, *held_out, "--out", str(tmp_path / "out")]) == EXIT_USAGE
     (error,) = capsys.readouterr().err.splitlines()
-    assert error.startswith("leap-rl: arms.domain_randomised: ")
+    assert error.startswith(f"leap-rl: arms.{arm}: ")
     assert "MinAtar/SpaceInvaders-v1" in error
     assert not (tmp_path / "out").exists()
 

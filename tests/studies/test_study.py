@@ -23,11 +23,13 @@ from leap_rl.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, main
 from leap_rl.core.machine import descendants
 from leap_rl.evaluation.results import read_evaluation
 from leap_rl.runs.header import read_run
+from leap_rl.storage.run_folder import RunFolder
 from leap_rl.studies.cells import cells_of
 from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.results import read_results
 from leap_rl.studies.study import changes
+from tests.commands import make_older
 
 FILE = """\
 question: Does it help with other gravity?
@@ -155,6 +157,34 @@ def test_called_again_it_computes_nothing(
         assert main(["study", str(straight.path), *words]) == 0
     after = {path: path.stat().st_mtime_ns for path in straight.path.glob("runs/*/checkpoints/*")}
     assert after == before
+
+
+def test_cells_of_an_older_leap_rl_that_had_fewer_options_are_found_by_what_they_hold(
+    straight: StudyFolder, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = StudyFolder(Path(shutil.copytree(straight.path, tmp_path / "older")))
+    for number, path in enumerate(sorted(older.path.glob("runs/*"))):
+        make_older(RunFolder(path), "agent.normalize_observations", "meta.stabilizer")
+        path.rename(path.with_name(f"{path.name.rpartition('-')[0]}-0000000{number}"))
+
+    def found(**options: object) -> list[str]:
+        study = StudyConfig.from_yaml(file, options)
+        return [c.arm for c in cells_of(study, older.path) if c.finished]
+
+    before = sorted(older.path.rglob("runs/*/checkpoints/*"))
+    assert main(["study", str(older.path), "--report"]) == 0
+    for name in ("rows", "members", "answer"):
+        documents = (json.loads(each.estimates.read_text()) for each in (older, straight))
+        ours, theirs = (document[name] for document in documents)
+        assert ours == theirs
+    assert main(["study", str(file), "--out", str(older.path)]) == 0
+    assert sorted(older.path.rglob("runs/*/checkpoints/*")) == before, "something was computed"
+    # What a run holds counts as it stands there, what it lacks as its default.
+    assert found(**{"agent.entropy_coefficient": 0.5}) == []
+    assert found(**{"agent.normalize_observations": True}) == []
+    assert found(**{"meta.stabilizer": False}) == ["random", "random"]
+    monkeypatch.setattr("leap_rl.runs.resumption.NEW_BITS", frozenset({"meta.stabilizer"}))
+    assert found() == ["random", "random"]
 
 
 def test_from_python_it_is_an_object(straight: StudyFolder, file: Path) -> None:

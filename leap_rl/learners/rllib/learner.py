@@ -39,7 +39,7 @@ class PPO(GameLearner):
                 "take encoder, or agent"
             )
         batch, size = task.agent_steps_per_update, agent.rllib.minibatch_size
-        if size != "auto" and size > batch:
+        if size != "auto" and task.is_sized and size > batch:
             raise ValueError(
                 f"agent.rllib.minibatch_size = {size}: must be at most task.num_envs × "
                 f"task.unroll_length = {batch} agent steps"
@@ -54,7 +54,7 @@ class PPO(GameLearner):
     @property
     def agent_config(self) -> AgentConfig:
         agent = super().agent_config
-        if agent.rllib.minibatch_size == "auto":
+        if agent.rllib.minibatch_size == "auto" and self.task.is_sized:
             size = min(LARGEST_MINIBATCH, self.task.agent_steps_per_update)
             agent = replace(agent, rllib=replace(agent.rllib, minibatch_size=size))
         return agent
