@@ -4,8 +4,9 @@
     PYTHONPATH=examples leap-rl learn --trust_imports --task.kind gymnasium \
         --task.games '["half_cheetah:Run-v0@speed=1.5"]' --task.agent_steps 200000
 
-Finn et al. 2017 (MAML), section 5.3: the reward is minus the distance between the speed and the
-one that is wanted, less a cost of control, and an episode has 200 agent steps.
+Finn et al. 2017 (MAML), section 5.3: an episode has 200 agent steps, and the reward is minus the
+distance between the speed and the one that is wanted, less a cost of control. Here the wanted speed
+is added, so that standing still has a reward of 0: values are learned from 0 on.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class TargetSpeed(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, _, terminated, truncated, info = super().step(action)
-        reward = info["reward_ctrl"] - abs(info["x_velocity"] - self.speed)
+        reward = abs(self.speed) - abs(info["x_velocity"] - self.speed) + info["reward_ctrl"]
         return observation, float(reward), terminated, truncated, info
 
 
