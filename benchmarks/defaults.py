@@ -1,6 +1,6 @@
 """Do agents learn with the default settings, from scratch? Ours beside stable-baselines3's A2C.
 
-    pip install stable-baselines3 box2d pygame minigrid
+    pip install stable-baselines3 'leap-rl[families]'
     PYTHONPATH=examples .venv/bin/python -m benchmarks.defaults --out runs/defaults
 
 Each game is learned by agents of both, from random weights and with every option at its default, in
@@ -39,6 +39,7 @@ BUDGETS: Final = {
     "Acrobot-v1": 100_000,
     "LunarLander-v3": 200_000,
     "Pendulum-v1": 200_000,
+    "half_cheetah:Run-v0@speed=2.0": 200_000,
     "MinAtar/Breakout-v1": 200_000,
     "MinAtar/SpaceInvaders-v1": 200_000,
     "minigrid_layouts:Layout-v0@name=Empty-8x8": 200_000,
@@ -168,7 +169,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     results: dict[tuple[str, str, int], float | None] = {}
     for seed, game, agent in product(given.seeds, given.games, given.agents):
-        name = game.rpartition("=")[2].replace("/", "-")
+        name = game.rpartition(":")[2].replace("/", "-")
         file = given.out / f"{name}-{agent.replace(' ', '-')}-{seed}.json"
         if not file.exists():
             budget = BUDGETS[game]

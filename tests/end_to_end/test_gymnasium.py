@@ -114,6 +114,7 @@ def test_agents_learn_a_game_faster_from_what_was_meta_trained_on_it(tmp_path: P
     [
         ("Box2D", "LunarLander-v3@gravity=-9.0", "vectors"),
         ("minigrid", "minigrid_layouts:Layout-v0@name=Empty-5x5", "images"),
+        ("mujoco", "half_cheetah:Run-v0@speed=1.5", "continuous"),
     ],
 )
 def test_environments_of_other_packages_are_learned(
@@ -129,6 +130,42 @@ def test_environments_of_other_packages_are_learned(
     end = load_file(next(run.path.glob("agents/*.safetensors")))
     for name, part in start.items():
         assert not torch.equal(end[f"encoder.{name}"], part), name
+
+
+@pytest.fixture
+def _cheetahs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mujoco", reason="of the extra families: pip install 'leap-rl[families]'")
+    monkeypatch.syspath_prepend(ROOT / "examples")
+
+
+@pytest.mark.usefixtures("_cheetahs")
+@pytest.mark.parametrize("learner", ["a2c", pytest.param("rllib:PPO", marks=pytest.mark.slow)])
+def test_cheetahs_stop_and_resume_to_the_same_bits(learner: str, tmp_path: Path) -> None:
+    games = "['half_cheetah:Run-v0@speed=1.0', 'half_cheetah:Run-v0@speed=-1.0']"
+    words = ["--task.kind", "gymnasium", "--task.games", games, "--meta.batch_size", "2", *SMALL]
+    words += ["--agent.algorithm", learner, *LOCALLY]
+    if learner == "a2c":
+        words += ["--agent.normalize_observations", "true"]
+    calm, run = tmp_path / "calm", tmp_path / "run"
+    assert main(["train", *words, TRUST, "--run_dir", str(calm)]) == 0
+    train_with_stops(run, [*words, TRUST], TRUST)
+    assert initializations(run) == initializations(calm)
+    assert len(set(initializations(calm))) == 3
+
+
+@pytest.mark.usefixtures("_cheetahs")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("speed=fast", "speed = fast: must be a number, in m/s"),
+        ("speed=true", "speed = True: must be a number, in m/s"),
+        ("speed=1,color=red", "unexpected keyword argument 'color'"),
+    ],
+)
+def test_a_cheetah_that_cannot_be_is_refused(arguments: str, reason: str, refused: Refused) -> None:
+    games = f"['half_cheetah:Run-v0@{arguments}']"
+    line = refused("learn", "--task.kind", "gymnasium", "--task.games", games, TRUST, *LOCALLY)
+    assert reason in line
 
 
 # -- modules that a config names --------------------------------------------------------------

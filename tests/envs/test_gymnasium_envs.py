@@ -145,6 +145,36 @@ def saved(game: str, count: int = 8) -> State:
     return games.state()
 
 
+def test_the_whole_state_of_mujoco_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its warm start and time too, which no observation shows."""
+    mujoco = pytest.importorskip("mujoco", reason="pip install 'leap-rl[families]'")
+    monkeypatch.syspath_prepend("examples")
+
+    def integrated(games: GameVector) -> np.ndarray:
+        (one, *_) = games._envs._games._envs  # type: ignore[attr-defined]
+        model, data = one.unwrapped.model, one.unwrapped.data
+        kind = mujoco.mjtState.mjSTATE_INTEGRATION
+        numbers = np.zeros(mujoco.mj_stateSize(model, kind))
+        mujoco.mj_getState(model, data, numbers, kind)
+        assert data.time > 0
+        assert data.qacc_warmstart.any()
+        return numbers
+
+    def cheetahs() -> GameVector:
+        return walks("half_cheetah:Run-v0@max_episode_steps=25,speed=1.0", shape=(17,))
+
+    played, again = cheetahs(), cheetahs()
+    played.reset()
+    taken = list(np.random.default_rng(0).uniform(-1.5, 1.5, (60, 3, 6)).astype(np.float32))
+    for action in taken[:33]:
+        played.step(action)
+    again.restore(played.state())
+    np.testing.assert_array_equal(integrated(played), integrated(again))
+    for action in taken[33:]:
+        assert bits([played.step(action)]) == bits([again.step(action)])
+    np.testing.assert_array_equal(integrated(played), integrated(again))
+
+
 def test_what_does_not_repeat_itself_is_told() -> None:
     wild = f"{WALK}@terminates=5,wild=true"
     with pytest.raises(ValueError, match=r"own_games:Walk.*does not repeat itself: .* 3 actions"):

@@ -312,7 +312,7 @@ def test_arms_that_differ_in_their_mix_share_their_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(Path("studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_studies_that_come_along_can_be(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, package in {"lander": "Box2D", "minigrid": "minigrid"}.items():
+    for name, package in {"lander": "Box2D", "minigrid": "minigrid", "half": "mujoco"}.items():
         if path.stem.startswith(name):
             pytest.importorskip(package, reason="of the extra families")
     monkeypatch.syspath_prepend(Path("examples").absolute())
