@@ -165,9 +165,11 @@ def test_a_vector_with_a_state_is_restored_to_the_same_bits(
     for taken in drawn[:count]:
         seen = games.step(taken).observations
     state = games.state()
-    expected = bits([games.step(taken) for taken in drawn[count:]])
+    steps = [games.step(taken) for taken in drawn[count:]]
     np.testing.assert_array_equal(again.restore(state), seen)
-    assert bits([again.step(taken) for taken in drawn[count:]]) == expected
+    restored = [again.step(taken) for taken in drawn[count:]]
+    assert bits(restored) == bits(steps)
+    assert [each.agent_steps for each in restored] == [each.agent_steps for each in steps]
     with pytest.raises(ValueError, match="made alike"):
         vector(game, length=3, num_envs=2).restore(state)
 

@@ -206,8 +206,6 @@ REINFORCE = ["--agent.algorithm", "leap_reinforce:Reinforce"]
         (LIFTS, ["--runtime.env_processes", "2"], "runtime.env_processes = 2: has no effect on"),
         (LIFTS, ["--task.mix_games", "true"], "task.mix_games = true: is for single environments"),
         (LIFTS, ["--task.gymnasium.remake", "true"], "task.gymnasium.remake = true: is for single"),
-        (LIFTS, ["--agent.algorithm", "rllib:PPO"], "rllib:PPO: plays single environments"),
-        (LIFTS, REINFORCE, "agent.algorithm = reinforce: learns from every action"),
         (
             PLAIN,
             [*REINFORCE, "--validation.every_meta_steps=1", f"--validation.games=['{WALKS}']"],
