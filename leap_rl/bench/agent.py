@@ -128,7 +128,6 @@ class BenchAgent:
         self.task = task
         self.task.start(tasks.random_initialization(derive_seed(index, Purpose.INITIALIZATION)))
         self.path: GradientPath = method.start(task.learner.shared.clone(), borrow=True)
-        self._agent_steps_per_update = config.agent_steps_per_update
         self._unroll = config.unroll_length
         self._envs = self.task.envs._envs
         self._has_emulators = config.suite.frames_per_agent_step(config) > 0
@@ -139,12 +138,13 @@ class BenchAgent:
     def run(self, seconds: float = 0.0, *, updates: int = 1) -> Window:
         """Learn until `seconds` are over and at least `updates` updates are done."""
         task, path, done = self.task, self.path, 0
+        before = task._agent_steps
         wall_s, cpu_s = time.perf_counter(), self.cpu_s()
         while done < updates or time.perf_counter() - wall_s < seconds:
             task.advance(path.visit)
             done += 1
         return Window(
-            agent_steps=done * self._agent_steps_per_update,
+            agent_steps=task._agent_steps - before,
             wall_s=time.perf_counter() - wall_s,
             cpu_s=self.cpu_s() - cpu_s,
         )
@@ -229,8 +229,7 @@ class BareEnvironments:
         agent_steps, envs = 0, self._envs
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         while not agent_steps or time.perf_counter() - wall_s < seconds:
-            envs.step(random_actions(envs, envs.num_envs, self._random))
-            agent_steps += envs.num_envs
+            agent_steps += envs.step(random_actions(envs, envs.num_envs, self._random)).agent_steps
         return Window(
             agent_steps=agent_steps,
             wall_s=time.perf_counter() - wall_s,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 import leap_rl.envs.small.cart_pole  # noqa: F401  registers leap_rl/CartPole-v1
@@ -52,14 +53,56 @@ class Games(Protocol):
 
 def make_one(game: str) -> Any:
     """Make a `gymnasium.Env`, importing its module; ValueError if it cannot be made."""
+    return _made(game, gymnasium.make, disable_env_checker=True)
+
+
+def make_vector_env(game: str, *, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    """Make B environments as their own `VectorEnv`, as `make_one`."""
+    made: VectorEnv[Any, Any, Any] = _made(game, gymnasium.make_vec, num_envs=num_envs)
+    mode = made.metadata.get("autoreset_mode")
+    if mode in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP) and made.num_envs == num_envs:
+        return made
+    found = f"autoreset mode {mode}" if made.num_envs == num_envs else f"{made.num_envs}"
+    made.close()
+    raise ValueError(
+        f"task.games: {game!r} has {found}, and must be a VectorEnv of the {num_envs} environments "
+        "that it is asked for, whose metadata says AutoresetMode.SAME_STEP or NEXT_STEP"
+    )
+
+
+def is_vector_env(game: str) -> bool:
+    """Return whether a game is a `VectorEnv`; ValueError if its module cannot be imported.
+
+    It is if its id is registered with a `vector_entry_point` alone, or if it is asked for by
+    `gymnasium.make_vec`'s argument `vectorization_mode`.
+    """
+    if game.startswith("MinAtar/"):
+        return False
     parsed = parse_game(game)
+    if parsed.module is not None:
+        _imported(game)
+    spec = gymnasium.registry.get(parsed.id.rpartition(":")[2])
+    alone = spec is not None and spec.entry_point is None
+    return alone or "vectorization_mode" in parsed.arguments
+
+
+def _made(game: str, make: Callable[..., Any], **options: Any) -> Any:
+    parsed = parse_game(game)
+    _imported(game)
     try:
-        if parsed.module is not None:
-            import_module(parsed.module)
-        arguments: dict[str, Any] = dict(parsed.arguments)
-        return gymnasium.make(parsed.id, disable_env_checker=True, **arguments)
+        return make(parsed.id, **options, **parsed.arguments)
     except Exception as error:  # whatever an environment of somebody's own may raise
         raise ValueError(f"task.games: {game!r} {_why(error, parsed.module)}") from error
+
+
+def _imported(game: str) -> None:
+    module = parse_game(game).module
+    if module is None:
+        return
+    try:
+        import_module(module)
+    except Exception as error:
+        raise ValueError(f"task.games: {game!r} {_why(error, module)}") from error
 
 
 class GymnasiumGames:
@@ -168,7 +211,7 @@ def common_shape(
     That is `wanted`, or by default the largest, dimension by dimension. ValueError: they have none,
     or a game cannot be made; the message names games and shapes.
     """
-    spaces = {game: _space_of(game, palette) for game in games}
+    spaces = {game: traits_of(game, palette=palette).observation_space for game in games}
     shapes = {space.shape for space in spaces.values()}
     told = ", ".join(f"{game} {_told(space)}" for game, space in spaces.items())
     if len({(len(space.shape), space.dtype) for space in spaces.values()}) > 1:
@@ -188,12 +231,46 @@ def common_shape(
     return shape
 
 
+class GameTraits(NamedTuple):
+    """What a game is like, found by making one."""
+
+    observation_space: Box
+    """See `Games`."""
+    num_actions: int
+    continuous: bool
+    next_step: bool = False
+    """Whether it is a user's own `VectorEnv` in `AutoresetMode.NEXT_STEP`."""
+    restorable: bool = True
+    """Whether it can be restored from a snapshot."""
+
+
 @lru_cache(maxsize=128)
-def actions_of(game: str) -> tuple[int, bool]:
-    """Return a Gymnasium environment's `num_actions`, and whether they are continuous."""
-    games = make_games(game, count=1)
-    games.close()
-    return games.num_actions, games.continuous
+def traits_of(game: str, *, palette: bool = False) -> GameTraits:
+    """Return what a game is like; ValueError as `make_games`."""
+    if not is_vector_env(game):
+        games = make_games(game, count=1, palette=palette)
+        games.close()
+        return GameTraits(games.observation_space, games.num_actions, games.continuous)
+    envs = make_vector_env(game, num_envs=1)
+    try:
+        shown = adapter_of(envs.single_observation_space).shown
+        actions = ActionAdapter(envs.single_action_space)
+    except ValueError as error:
+        raise ValueError(f"task.games: {game!r} {error}") from None
+    finally:
+        envs.close()
+    return GameTraits(
+        shown,
+        actions.num_actions,
+        actions.continuous,
+        next_step=envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP,
+        restorable=has_state(envs),
+    )
+
+
+def has_state(envs: VectorEnv[Any, Any, Any]) -> bool:
+    """Return whether a user's vector has `get_state` and `set_state`."""
+    return all(callable(getattr(envs, name, None)) for name in ("get_state", "set_state"))
 
 
 def check_repeats(game: str, *, remake: bool, palette: bool = False) -> None:
@@ -241,12 +318,6 @@ def _episode(game: str, *, remake: bool, palette: bool, after_another: bool) -> 
                 break
     games.close()
     return seen
-
-
-def _space_of(game: str, palette: bool) -> Box:
-    games = make_games(game, count=1, palette=palette)
-    games.close()
-    return games.observation_space
 
 
 def _told(space: Box) -> str:

@@ -75,7 +75,7 @@ class NormalizedVector(GameVector):
 
     Each step counts what is acted on next, [B, V], before it is standardised, so that already the
     first observations are of the scale that the network is made for. The last observation of an
-    episode that was cut off does not count, but is standardised alike.
+    episode does not count, but is standardised alike where it is shown.
     """
 
     def __init__(self, games: GameVector) -> None:
@@ -90,7 +90,13 @@ class NormalizedVector(GameVector):
 
     def step(self, actions: Actions) -> VectorStep:
         step = self._games.step(actions)
-        observations = self._counted(step.observations)
+        if step.ignored is None:
+            observations = self._counted(step.observations)
+        else:  # what ends an episode is shown, and not acted on
+            acted_on = ~(step.terminated | step.truncated)
+            if acted_on.any():
+                self.moments.add(step.observations[acted_on])
+            observations = self._standardised(step.observations)
         last = {index: self._standardised(one) for index, one in step.last_observations.items()}
         return replace(step, observations=observations, last_observations=last)
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
 
-from leap_rl.envs.state import Observations
+from leap_rl.envs.state import Actions, Observations
 
 MOST_ACTIONS = 2**16
 """Recorded actions are two bytes each."""
@@ -45,13 +46,22 @@ class ObservationAdapter:
             one_hot = np.zeros(self.shape, dtype=np.uint8)
             one_hot[int(observation) - int(self.space.start)] = 255
             return one_hot
-        array = np.asarray(observation)
+        return self._converted(observation, self.shape)
+
+    def show_all(self, observations: Any) -> Observations:
+        """Return what `show` does, of B environments, [B, ...]."""
+        if isinstance(self.space, Discrete):
+            return np.array([self.show(one) for one in observations], dtype=np.uint8)
+        return self._converted(observations, (len(observations), *self.shape))
+
+    def _converted(self, observations: Any, shape: tuple[int, ...]) -> Observations:
+        array = np.asarray(observations)
         if not self.scaled:
-            return array.astype(np.float32).reshape(self.shape)
+            return array.astype(np.float32).reshape(shape)
         if self.space.dtype == np.bool_:
             array = array.astype(np.bool_) * np.uint8(255)
         assert array.dtype == np.uint8, array.dtype
-        return array.reshape(self.shape)
+        return array.reshape(shape)
 
 
 def adapter_of(space: Space[Any]) -> ObservationAdapter:
@@ -112,8 +122,18 @@ class ActionAdapter:
         """Return the environment's own action for one of the agent's, an int or D floats."""
         if not self.continuous:
             return self._start + action
+        return self._scaled(np.clip(action, -1.0, 1.0).reshape(self._low.shape))
+
+    def take_all(self, actions: Actions) -> NDArray[Any]:
+        """Return the environments' own for all actions of B environments, [B, ...]."""
+        if not self.continuous:
+            return (self._start + actions).astype(self._space.dtype)
+        clipped = np.clip(actions.astype(np.float64), -1.0, 1.0)
+        return self._scaled(clipped.reshape(len(actions), *self._low.shape))
+
+    def _scaled(self, clipped: NDArray[np.float64]) -> NDArray[Any]:
         low, high = self._low, self._high
-        share = (np.clip(action, -1.0, 1.0).reshape(low.shape) + 1.0) / 2.0
+        share = (clipped + 1.0) / 2.0
         return np.clip(low + share * (high - low), low, high).astype(self._space.dtype)
 
 

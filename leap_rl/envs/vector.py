@@ -2,7 +2,9 @@
 
 B environments are stepped together, by Gymnasium's `AutoresetMode.SAME_STEP`: an episode that ends
 is followed by the next one's first observation within the same step. No step only resets, so B
-times the number of steps is the number of agent steps.
+times the number of steps is the number of agent steps. A user's own vector may be in
+`AutoresetMode.NEXT_STEP`, where the step after an end ignores the action and returns the next
+episode's first observation; `VectorStep.ignored` marks those.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class RestorableEnvs(VectorEnv[Observations, Actions, NDArray[Any]]):
     """B environments in `AutoresetMode.SAME_STEP` of which snapshots can be taken.
 
     The arrays that `reset`, `step` and `restore` return are new each time. A last observation goes
-    into `info["final_obs"]`; `info["life_lost"]` is optional.
+    into `info["final_obs"]`; `info["life_lost"]` is optional, and so is `info["ignored"]`, see
+    `VectorStep`. `own_vector` says what else a user's own vector may lack.
 
     An observation is uint8 or float32. An action is one of 0..A-1 or, if `continuous`, D numbers in
     [-1, 1]; `num_actions` is A, or D.
@@ -88,6 +91,15 @@ class VectorStep:
     life_lost: NDArray[np.bool_]
     """[B]: a life was lost and the episode continues; only where learning treats that as an end.
     Returns and lengths of episodes ignore it."""
+    ignored: NDArray[np.bool_] | None = None
+    """[B]: the action was ignored, as the episode had ended in the step before and this one only
+    began the next; its reward is 0. It is no agent step. None of environments where none is."""
+
+    @property
+    def agent_steps(self) -> int:
+        """The number of actions that were taken, at most B."""
+        ignored = 0 if self.ignored is None else int(self.ignored.sum())
+        return len(self.rewards) - ignored
 
 
 def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
@@ -140,6 +152,7 @@ class GameVector:
                 for index in np.flatnonzero(truncated)
             },
             life_lost=info.get("life_lost", np.zeros(self.num_envs, dtype=np.bool_)),
+            ignored=info.get("ignored"),
         )
 
     def state(self) -> State:
@@ -178,10 +191,10 @@ class EpisodeAccounting:
     def record(self, step: VectorStep, agent_steps: int) -> list[EpisodeEnd]:
         """Add one step of all B environments; return the episodes that ended, in their order.
 
-        `agent_steps` is the task's count, this step's B included.
+        `agent_steps` is the task's count, this step's included.
         """
         self.returns += step.rewards
-        self.lengths += 1
+        self.lengths += 1 if step.ignored is None else ~step.ignored
         ended = np.flatnonzero(step.terminated | step.truncated)
         episodes = [
             EpisodeEnd(agent_steps, float(self.returns[index]), int(self.lengths[index]))

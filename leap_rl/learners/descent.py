@@ -31,11 +31,12 @@ class DescentTask(ABC):
         self._agent_steps_per_update = agent_steps_per_update
         self._evaluates_again = loss_difference == "same_batch"
         self._updates = 0
+        self._agent_steps = 0
         self._previous_batch_loss: Tensor | None = None
 
     @property
     def done(self) -> bool:
-        return self._updates >= self._budget
+        return self._agent_steps >= self.agent_steps_total
 
     @property
     def agent_steps_total(self) -> int:
@@ -57,13 +58,16 @@ class DescentTask(ABC):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._restore_own(state)
         self._updates = int(state["updates"])
+        # Of what has no state of its own of them, each update has as many.
+        counted = self._updates * self._agent_steps_per_update
+        self._agent_steps = int(state.get("agent_steps", counted))
         loss = state.get(_PREVIOUS_BATCH_LOSS)
         self._previous_batch_loss = None if loss is None else torch.from_numpy(loss.copy())
 
     def carry_over(self, state: Mapping[str, NDArray[Any]], shared: Tensor) -> None:
         self.restore(state)
         self._load_shared(shared)
-        self._updates = 0
+        self._updates = self._agent_steps = 0
         self._previous_batch_loss = None
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
@@ -95,9 +99,15 @@ class DescentTask(ABC):
             step_length=step_length,
         )
 
-    def _count_update(self, loss_again: Callable[[], Tensor]) -> None:
-        """Count an update that was made; `loss_again` computes its batch's loss now."""
+    def _count_update(
+        self, loss_again: Callable[[], Tensor], *, agent_steps: int | None = None
+    ) -> None:
+        """Count an update that was made; `loss_again` computes its batch's loss now.
+
+        `agent_steps` are those that it learned from, where it may have fewer than others.
+        """
         self._updates += 1
+        self._agent_steps += self._agent_steps_per_update if agent_steps is None else agent_steps
         if self._evaluates_again:
             self._previous_batch_loss = loss_again()
 
@@ -110,7 +120,8 @@ class DescentTask(ABC):
     ) -> Progress:
         return Progress(
             updates=self._updates,
-            agent_steps=self._updates * self._agent_steps_per_update,
+            # The last update may have more than are left; these are not counted.
+            agent_steps=min(self._agent_steps, self.agent_steps_total),
             losses=losses,
             episodes=episodes,
             rewards=rewards,

@@ -32,6 +32,10 @@ class GameLearner(Learner):
         "normalize_observations",
     )
     shares_encoder = True
+    plays_own_vectors: ClassVar[bool] = True
+    """Whether it plays a user's own `VectorEnv`, which is stepped whole."""
+    leaves_ignored_out: ClassVar[bool] = False
+    """Whether it learns from no action that a `VectorEnv` ignored (`envs.vector.VectorStep`)."""
 
     @property
     def suite(self) -> GameSuite:
@@ -68,9 +72,18 @@ class GameLearner(Learner):
 
         return make
 
+    def restores(self, game: str) -> bool:
+        own = self.suite.own_vector(self.task, game)
+        return super().restores(game) and (own is None or own.restorable)
+
+    def check_machine(self) -> None:
+        super().check_machine()
+        self._check_own_vectors()
+
     def resolved_agent(self) -> AgentConfig:
         from leap_rl.learners.hardware import with_source
 
+        self._check_own_vectors()
         if not self.continuous_actions and self.suite.continuous_actions(self.task):
             raise ValueError(
                 f"agent.algorithm = {self.name}: learns discrete actions, and some of task.games = "
@@ -107,6 +120,34 @@ class GameLearner(Learner):
             network.draw_heads(draws, gains)
         flat = flatten_parameters(module)
         return flat.vector[: shared_part(flat.layout, share).size].clone()
+
+    def _check_own_vectors(self) -> None:
+        """Raise ValueError for a user's own `VectorEnv` that cannot be played so."""
+        for game in self.task.resolved_games:
+            own = self.suite.own_vector(self.task, game)
+            if own is None:
+                continue
+            if not self.plays_own_vectors:
+                raise ValueError(
+                    f"agent.algorithm = {self.name}: plays single environments, and task.games has "
+                    f"the VectorEnv {game!r}; take a2c"
+                )
+            if own.next_step and not self.leaves_ignored_out:
+                raise ValueError(
+                    f"agent.algorithm = {self.name}: learns from every action, and the VectorEnv "
+                    f"{game!r} of task.games ignores those after an end; take a2c, or "
+                    "AutoresetMode.SAME_STEP"
+                )
+            if own.next_step and self.task.unroll_length == 1:
+                raise ValueError(
+                    f"task.unroll_length = 1: all actions of an update may be ignored by the "
+                    f"VectorEnv {game!r} of task.games, as those after an end are; take at least 2"
+                )
+            if self.env_processes != 1:
+                raise ValueError(
+                    f"runtime.env_processes = {self.env_processes}: has no effect on the VectorEnv "
+                    f"{game!r} of task.games, which is stepped whole; leave it out"
+                )
 
     def _network(self) -> ActorCritic:
         """Return the network of all games, without weights; ValueError if actions differ."""

@@ -34,6 +34,7 @@ class GameTask(DescentTask):
         self._config = learner.task
         self.envs = learner.make_envs(spec.game)(derive_seed(spec.seed, Purpose.ENVIRONMENTS))
         self._accounting = EpisodeAccounting(self._config.num_envs)
+        self._played = 0  # agent steps of the newest unroll
 
     def start(self, shared: Tensor) -> None:
         super().start(shared)
@@ -53,17 +54,25 @@ class GameTask(DescentTask):
     def _play(
         self, act: Callable[[Tensor], Tensor], record: Callable[[VectorStep], None]
     ) -> tuple[list[EpisodeEnd], float]:
-        """Act for T agent steps; return the episodes that ended, and the sum of raw rewards."""
+        """Act T times; return the episodes that ended, and the sum of raw rewards.
+
+        What lies beyond the budget is in neither: where actions were ignored on the way, the last
+        unroll is longer than what was left.
+        """
         episodes: list[EpisodeEnd] = []
         rewards = 0.0
-        agent_steps = self._updates * self._agent_steps_per_update
+        agent_steps, budget = self._agent_steps, self.agent_steps_total
         for _ in range(self._config.unroll_length):
             step = self.envs.step(act(self._observations).numpy())
-            agent_steps += self._config.num_envs
-            episodes += self._accounting.record(step, agent_steps)
-            rewards += float(step.rewards.sum(dtype=np.float64))
+            counts = agent_steps < budget
+            agent_steps += step.agent_steps
+            ended = self._accounting.record(step, min(agent_steps, budget))
+            if counts:
+                episodes += ended
+                rewards += float(step.rewards.sum(dtype=np.float64))
             record(step)
             self._observations = torch.from_numpy(step.observations)
+        self._played = agent_steps - self._agent_steps
         return episodes, rewards
 
     def _own_state(self) -> TaskState:
@@ -71,7 +80,7 @@ class GameTask(DescentTask):
             **{f"envs.{name}": array for name, array in self.envs.state().items()},
             "returns": self._accounting.returns.copy(),
             "lengths": self._accounting.lengths.copy(),
-            "agent_steps": np.array(self._updates * self._agent_steps_per_update),
+            "agent_steps": np.array(self._agent_steps),
         }
 
     def _restore_own(self, state: Mapping[str, NDArray[Any]]) -> None:

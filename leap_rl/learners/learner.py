@@ -51,8 +51,8 @@ class Learner(ABC):
     options: ClassVar[tuple[str, ...]]
     """The fields of `AgentConfig`, besides `algorithm`, that have an effect."""
     restorable: ClassVar[bool] = True
-    """Whether a task can be restored from a snapshot. Otherwise a task whose trainer died is
-    learned again from its start."""
+    """Whether a task can be restored from a snapshot, where its environments can be. Otherwise a
+    task whose trainer died is learned again from its start."""
     carries_over: ClassVar[bool] = True
     """Whether an agent can be carried over to another round, heads and all."""
     continuous_actions: ClassVar[bool] = True
@@ -127,6 +127,10 @@ class Learner(ABC):
     def defaults(self) -> Settings:
         """Return the values of the options of `Settings` that are `auto`."""
         return PAPER
+
+    def restores(self, game: str) -> bool:
+        """Return whether a game's tasks can be restored from a snapshot."""
+        return self.restorable
 
     def check_processor(self) -> None:  # noqa: B027 - some compute on any
         """Raise ValueError for a machine without the device, or the precision's units."""

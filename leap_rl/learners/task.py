@@ -125,9 +125,11 @@ class Task(Protocol):
 class TaskFactory(Protocol):
     """Makes tasks; small and picklable, so that it can travel to the trainers."""
 
-    @property
-    def restorable(self) -> bool:
-        """Whether tasks can be restored from a snapshot; else one starts again after a crash."""
+    def restores(self, game: str) -> bool:
+        """Return whether a game's tasks can be restored from a snapshot.
+
+        Otherwise one starts again after a crash.
+        """
 
     def __call__(self, spec: TaskSpec) -> Task:
         """Make the task of ``spec``; `Task.start` comes next."""

@@ -74,7 +74,7 @@ class RunKind(Generic[C]):
         """
         return config
 
-    def check_learner(self, config: C, learner: type[Learner]) -> None:
+    def check_learner(self, config: C, learner: Learner) -> None:
         """Raise ValueError where the config asks for more than the learner can do."""
 
     def rows_of(self, folder: RunFolder, numbers: range) -> int:
@@ -155,8 +155,17 @@ class _MetaTraining(RunKind[TrainConfig]):
             validation=validation,
         )
 
-    def check_learner(self, config: TrainConfig, learner: type[Learner]) -> None:
-        config.check_method(learner)
+    def check_learner(self, config: TrainConfig, learner: Learner) -> None:
+        config.check_method(type(learner))
+        if not (config.meta.carries_agents and learner.restorable):
+            return
+        for game in config.task.task_games:
+            if not learner.restores(game):
+                raise ValueError(
+                    f"meta.method = {config.meta.method}: carries agents and their environments "
+                    f"over to another round, and {game!r} of task.games has no snapshots, as its "
+                    "VectorEnv has no get_state and set_state; take another meta.method"
+                )
 
     def rounds(self, config: TrainConfig) -> int:
         return config.meta.meta_steps
@@ -179,7 +188,7 @@ class _MetaTraining(RunKind[TrainConfig]):
             if config.agent.share == "agent":  # one agent learns them all
                 both = dict.fromkeys((*config.task.resolved_games, *games))
                 judging = replace(judging, games=list(both))
-                make_learner(task=judging, agent=config.agent).resolved_agent()
+            make_tasks(replace(config, task=judging)).resolved_agent()
         except ValueError as error:
             raise ValueError(str(error).replace("task.games", "validation.games")) from None
         return replace(config, validation=replace(config.validation, games=list(games)))

@@ -117,17 +117,16 @@ def _kind_of(suite: str, games: Sequence[str], *, trusts_imports: bool) -> Kind:
         return "atari" if suite == "atari" else "catch"
     if suite != "gymnasium" or not games:
         return "vectors"
-    from leap_rl.envs.games import make_games
+    from leap_rl.envs.games import traits_of
     from leap_rl.envs.names import parse_game
 
     parsed = parse_game(games[0])
     if parsed.module is not None and not trusts_imports:
         return "vectors"  # the study is refused: its modules are not trusted
-    games_of_one = make_games(parsed.name, count=1)
-    games_of_one.close()
-    if len(games_of_one.observation_space.shape) > 1:
+    traits = traits_of(parsed.name)
+    if len(traits.observation_space.shape) > 1:
         return "images"
-    return "continuous" if games_of_one.continuous else "vectors"
+    return "continuous" if traits.continuous else "vectors"
 
 
 def _taken(kind: Kind, suite: str, *, quick: bool) -> dict[str, Any]:

@@ -35,6 +35,15 @@ class ActionSpace(NamedTuple):
         return 2 * self.size if self.continuous else self.size
 
 
+class OwnVector(NamedTuple):
+    """What a user's own `gymnasium.vector.VectorEnv` says of itself."""
+
+    next_step: bool
+    """Whether an action after an end is ignored, see `envs.vector.VectorStep`."""
+    restorable: bool
+    """Whether it can be restored from a snapshot."""
+
+
 class Suite(ABC):
     """Games by name with their budgets, by default in agent steps."""
 
@@ -118,6 +127,10 @@ class GameSuite(Suite):
     @abstractmethod
     def action_space(self, task: TaskOptions, game: str) -> ActionSpace:
         """Return a game's actions; ValueError if it cannot be made."""
+
+    def own_vector(self, task: TaskOptions, game: str) -> OwnVector | None:
+        """Return what a user's own vector of environments is like; none of single environments."""
+        return None
 
     def unseen(self, task: TaskOptions) -> str | None:
         """Return a game that is learned like these and is none of them; none if none is known."""

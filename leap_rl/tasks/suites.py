@@ -12,8 +12,8 @@ from leap_rl.core.choices import Domain
 from leap_rl.envs.atari.games import ACTION_COUNTS, find_mode, resolve_games
 from leap_rl.envs.names import parse_game
 from leap_rl.tasks.images.config import POOLS, SOURCE
-from leap_rl.tasks.options import SIZES, TaskOptions
-from leap_rl.tasks.suite import ActionSpace, GameSuite, Suite, T, check_games
+from leap_rl.tasks.options import MIXED, SIZES, TaskOptions
+from leap_rl.tasks.suite import ActionSpace, GameSuite, OwnVector, Suite, T, check_games
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,14 +91,27 @@ class GymnasiumSuite(GameSuite):
         Each game is tried for a while: ValueError if one cannot be made, cannot be played here, or
         does not repeat itself, or if they have no shape in common.
         """
-        from leap_rl.envs.games import check_repeats
+        from leap_rl.envs.games import check_repeats, is_vector_env
+        from leap_rl.envs.own_vector import check_vector_env
 
         shape = self._common_shape(task)
         task = super().resolve(task)
-        for game in task.resolved_games:
-            check_repeats(game, remake=task.gymnasium.remake, palette=task.gymnasium.palette)
         task = replace(task, gymnasium=replace(task.gymnasium, observation_shape=list(shape)))
-        return task if task.is_sized else replace(task, **task.sized(SIZES[self.domain(task)]))
+        if not task.is_sized:
+            task = replace(task, **task.sized(SIZES[self.domain(task)]))
+        remake = task.gymnasium.remake
+        for game in task.resolved_games:
+            if not is_vector_env(game):
+                check_repeats(game, remake=remake, palette=task.gymnasium.palette)
+                continue
+            for option, given in (("mix_games", task.mix_games), ("gymnasium.remake", remake)):
+                if given:
+                    raise ValueError(
+                        f"task.{option} = true: is for single environments, and task.games has "
+                        f"the VectorEnv {game!r}; leave it out"
+                    )
+            check_vector_env(game, num_envs=task.num_envs, shape=shape)
+        return task
 
     def check_machine(self, task: TaskOptions) -> None:
         self._common_shape(task)
@@ -107,9 +120,18 @@ class GymnasiumSuite(GameSuite):
         return task.gymnasium.shape or self._common_shape(task)
 
     def action_space(self, task: TaskOptions, game: str) -> ActionSpace:
-        from leap_rl.envs.games import actions_of
+        from leap_rl.envs.games import traits_of
 
-        return ActionSpace(*actions_of(game))
+        traits = traits_of(game)
+        return ActionSpace(traits.num_actions, traits.continuous)
+
+    def own_vector(self, task: TaskOptions, game: str) -> OwnVector | None:
+        from leap_rl.envs.games import is_vector_env, traits_of
+
+        if game == MIXED or not is_vector_env(game):
+            return None
+        traits = traits_of(game)
+        return OwnVector(traits.next_step, traits.restorable)
 
     def domain(self, task: TaskOptions) -> Domain:
         if len(self.observation_shape(task)) > 1:
@@ -117,10 +139,14 @@ class GymnasiumSuite(GameSuite):
         return "continuous" if self.continuous_actions(task) else "vectors"
 
     def environments(self, task: TaskOptions, game: str) -> Slice:
+        from leap_rl.envs.games import is_vector_env
+        from leap_rl.envs.own_vector import OwnVectorEnvs
         from leap_rl.envs.replayed import ReplayedEnvs
 
         own = task.gymnasium
         shape = self.observation_shape(task)
+        if is_vector_env(game):
+            return partial(OwnVectorEnvs, game, shape=shape)
         return partial(ReplayedEnvs, game, shape=shape, remake=own.remake, palette=own.palette)
 
     def _common_shape(self, task: TaskOptions) -> tuple[int, ...]:

@@ -61,7 +61,6 @@ class RunSpec:
         return StreamSchedule(
             stream_every_s=self.stream_every_s,
             snapshot_every_s=self.snapshot_every_s,
-            restorable=self.make_task.restorable,
         )
 
     def make_trainer(self, *, name: str, incarnation: int, server: ServerClient) -> Trainer:

@@ -52,6 +52,13 @@ def test_gymnasium_environments_have_a_limit_and_a_split(game: str) -> None:
     assert window.agent_steps_per_s > agent.run(0.1).agent_steps_per_s
 
 
+def test_ignored_actions_are_no_agent_steps() -> None:
+    game = "CartPole-v1@vectorization_mode=vector_entry_point"
+    config = ThroughputConfig(game=game, envs=4)
+    agent = BenchAgent(config.task, config.agent, method=Leap())
+    assert 0.8 * 800 < agent.run(updates=40).agent_steps < 800
+
+
 def test_environments_that_processes_do_not_divide_have_a_limit() -> None:
     config = ThroughputConfig(game="CartPole-v1", envs=32, env_processes=3)
     shares = [make_limit(config, index) for index in range(3)]

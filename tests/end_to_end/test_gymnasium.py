@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
+import gymnasium
 import pyarrow.parquet as pq
 import pytest
 import torch
+from gymnasium.vector import SyncVectorEnv
 from safetensors.torch import load_file
 
 from leap_rl.cli import main
@@ -166,6 +169,31 @@ def test_a_cheetah_that_cannot_be_is_refused(arguments: str, reason: str, refuse
     games = f"['half_cheetah:Run-v0@{arguments}']"
     line = refused("learn", "--task.kind", "gymnasium", "--task.games", games, TRUST, *LOCALLY)
     assert reason in line
+
+
+def make_pool(task_id: str, *, num_envs: int, num_threads: int, seed: int) -> SyncVectorEnv:
+    """What EnvPool gives: dictionaries, NEXT_STEP, and a seed where it is made."""
+    assert num_threads == 1
+    envs = SyncVectorEnv([lambda: gymnasium.make(task_id)] * num_envs)
+    reset = envs.reset
+    envs.reset = lambda: reset(seed=seed)  # type: ignore[method-assign]
+    return envs
+
+
+def test_the_example_of_envpool_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("minigrid", reason="of the extra families")
+    pool = ModuleType("envpool")
+    pool.make_gymnasium = make_pool  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "envpool", pool)
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    game = "envpool_games:Pool-v0@task=MiniGrid-Empty-5x5-v0"
+    runs = [RunFolder(tmp_path / name) for name in ("run", "again", "other")]
+    for seed, run in zip("112", runs, strict=True):
+        argv = ["learn", "--task.kind", "gymnasium", "--task.games", f"['{game}']", "--seed", seed]
+        assert main([*argv, TRUST, *SMALL[:4], *LOCALLY, "--run_dir", str(run.path)]) == 0
+    assert runs[0].read_config()["task"]["gymnasium"]["observation_shape"] == [7, 7, 3]
+    ends = [next(run.path.glob("agents/*")).read_bytes() for run in runs]
+    assert ends[0] == ends[1] != ends[2]
 
 
 # -- modules that a config names --------------------------------------------------------------

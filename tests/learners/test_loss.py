@@ -117,6 +117,29 @@ def test_the_gradient_of_each_part_is_autograds(
             torch.testing.assert_close(own.double(), literal, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize("policies", [Categorical(4), Gaussian(2)])
+def test_actions_that_were_not_taken_are_in_no_mean(policies: Distribution) -> None:
+    predictions, targets = random_batch(policies, 5, 3)
+    taken = torch.rand(5, 3, generator=torch.Generator().manual_seed(1)) > 0.4
+    at = exact(predictions)
+    literal = literal_loss(
+        Outputs(*(part[taken] for part in at)),
+        Targets(*(part[taken] for part in targets[:3])),
+        value_coefficient=C_V,
+        entropy_coefficient=C_E,
+    )
+    expected = torch.autograd.grad(literal.total, at)
+    for part in (*predictions, targets.returns, targets.advantages):
+        part[~taken] = math.nan
+    targets = targets._replace(taken=taken)
+    for own, exactly in zip(a2c_loss(policies, predictions, targets, TOTAL), literal, strict=True):
+        assert own.item() == pytest.approx(exactly.item(), rel=1e-6)
+    gradient = a2c_gradient(policies, predictions, targets, TOTAL)
+    for own, exactly in zip(gradient, expected, strict=True):
+        torch.testing.assert_close(own.double(), exactly, rtol=1e-5, atol=1e-8)
+        assert not own[~taken].any()
+
+
 @pytest.mark.parametrize("num_actions", [1, 6, 18])
 def test_the_entropy_of_a_uniform_policy_is_log_a(num_actions: int) -> None:
     loss = a2c_loss(
@@ -168,7 +191,7 @@ def test_a_batch_repeated_has_the_same_loss_whatever_lies_how_in_memory(
     once = a2c_loss(policies, predictions, targets, TOTAL)
     twice = Outputs(*(torch.stack([part, part], dim=1) for part in predictions))
     crossed = Outputs(twice.logits.transpose(0, 1), twice.values.t())
-    again = Targets(*(torch.stack([part, part]) for part in targets))
+    again = Targets(*(torch.stack([part, part]) for part in targets[:3]))
     repeated = a2c_loss(policies, crossed, again, TOTAL)
     for a, b in zip(once, repeated, strict=True):
         assert a.item() == pytest.approx(b.item(), abs=1e-12)

@@ -10,6 +10,7 @@ import pytest
 from leap_rl.cli import main
 from leap_rl.training.runtime.ray.environment import LOCAL as LOCAL_CLUSTER
 from leap_rl.training.runtime.ray.environment import make_ray_runtime
+from tests.envs.own_vectors import WALKS
 from tests.tasks.omniglot_images import write_folder
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,14 @@ TASKS = {
     ],
     "`gymnasium`, MinAtar": [
         *("--task.kind", "gymnasium", "--task.games", '["MinAtar/Breakout-v1"]', *GAMES),
+    ],
+    "a `VectorEnv` in `SAME_STEP`": [
+        *("--task.kind", "gymnasium", "--task.games", f'["{WALKS}@mode=SAME_STEP,truncates=3"]'),
+        *("--trust_imports", *GAMES),
+    ],
+    "a `VectorEnv` in `NEXT_STEP`": [
+        *("--task.kind", "gymnasium", *GAMES, "--task.games"),
+        '["CartPole-v1@vectorization_mode=vector_entry_point"]',
     ],
     "`catch`": ["--task.kind", "catch", "--task.games", '["catch"]', *GAMES],
     "`catch` with `agent.share: agent`": [

@@ -266,7 +266,7 @@ class RecordingLink:
     def claim(self, claim: messages.Claim) -> messages.Work:
         return self.server.claim(claim)
 
-    def due(self) -> Due:
+    def due(self, *, restorable: bool) -> Due:
         return self.sends
 
     def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:

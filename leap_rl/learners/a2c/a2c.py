@@ -131,6 +131,7 @@ class A2CLearner:
         # Of each agent step, the arguments and results of `act`, and the arguments of `record`.
         self._acted: list[tuple[Tensor, Outputs, Tensor]] = []
         self._outcomes: list[tuple[Tensor, Tensor, Tensor, Mapping[int, Tensor]]] = []
+        self._ignored: list[Tensor] = []  # of each agent step, where any may be
         self._unrolled: tuple[Outputs, Targets] | None = None
 
     @property
@@ -170,6 +171,7 @@ class A2CLearner:
         terminated: Tensor,
         truncated: Tensor,
         last_observations: Mapping[int, Tensor],
+        ignored: Tensor | None = None,
     ) -> None:
         """Take the outcome of the last `act`.
 
@@ -179,9 +181,13 @@ class A2CLearner:
             truncated: bool [B], the episode was cut off and did not end by itself.
             last_observations: For each environment that was cut off, by index, that episode's own
                 last observation, uint8 [H, W, C].
+            ignored: bool [B], the action was not taken, as the episode had ended in the step
+                before: it is left out of the loss. None of environments that take all.
         """
         assert len(self._acted) == len(self._outcomes) + 1, "nothing was acted"
         self._outcomes.append((rewards, terminated, truncated, last_observations))
+        if ignored is not None:
+            self._ignored.append(ignored)
 
     def losses(self, next_observations: Tensor) -> tuple[A2CLoss, Batch]:
         """Return the loss of the unroll since the last call, and its batch.
@@ -208,8 +214,13 @@ class A2CLearner:
             bootstrap_values=self.passes.forward(next_observations).values.cpu(),
             gamma=self._settings.gamma,
         )
-        targets = Targets(torch.stack(actions), returns=returns, advantages=returns - values)
-        self._acted, self._outcomes = [], []
+        targets = Targets(
+            torch.stack(actions),
+            returns=returns,
+            advantages=returns - values,
+            taken=~torch.stack(self._ignored) if self._ignored else None,
+        )
+        self._acted, self._outcomes, self._ignored = [], [], []
         self._unrolled = (Outputs(logits, values), targets)
         loss = a2c_loss(self.policies, *self._unrolled, self._weights["total"])
         return loss, Batch(observations, targets)

@@ -26,6 +26,7 @@ class A2C(GameLearner):
     )
     spreads_environments = True
     saves_player = True
+    leaves_ignored_out = True
 
     def resolved_agent(self) -> AgentConfig:
         from leap_rl.learners.hardware import resolve

@@ -70,6 +70,8 @@ class Targets(NamedTuple):
     """float32 [...], R, bootstrapped from the values at the parameters that acted."""
     advantages: Tensor
     """float32 [...], R − V at the parameters that acted."""
+    taken: Tensor | None = None
+    """bool [...]: the actions that were taken; the loss is the mean over these. None: all."""
 
 
 class Weights(NamedTuple):
@@ -93,7 +95,7 @@ def a2c_loss(
     of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
     policies.add_losses(logits, actions, advantages, of_policies)
     _add_losses(values, returns, of_values)
-    parts = sums.div_(predictions.values.numel()).unbind()
+    parts = sums.div_(len(values)).unbind()
     policy, value, entropy = (weight * part for weight, part in zip(total, parts, strict=True))
     return A2CLoss(policy + value + entropy, *parts)
 
@@ -103,15 +105,26 @@ def a2c_gradient(
 ) -> Outputs:
     """Return the gradient of the weighted sum of the loss's parts by the predictions."""
     logits, values, actions, returns, advantages = _arrays(predictions, targets)
-    gradient = Outputs(*(torch.empty(part.shape) for part in predictions))
+    taken = targets.taken
+    like = predictions if taken is None else Outputs(*(part[taken] for part in predictions))
+    gradient = Outputs(*(torch.empty(part.shape) for part in like))
     logits_grad = gradient.logits.flatten(0, -2).numpy()
     of_policies = (weights.policy, weights.entropy)
     policies.write_gradient(logits, actions, advantages, of_policies, logits_grad)
     _write_gradient(values, returns, weights.value, gradient.values.view(-1).numpy())
-    return gradient
+    if taken is None:
+        return gradient
+    whole = Outputs(*(torch.zeros(part.shape) for part in predictions))
+    for part, rows in zip(whole, gradient, strict=True):
+        part[taken] = rows
+    return whole
 
 
 def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
+    """Return what the loops take, of the actions that were taken alone."""
+    if (taken := targets.taken) is not None:
+        predictions = Outputs(*(part[taken] for part in predictions))
+        targets = Targets(*(part[taken] for part in targets[:3]))
     logits = predictions.logits.contiguous().flatten(0, -2)
     actions = targets.actions.contiguous().flatten(0, targets.returns.dim() - 1)
     values, returns, advantages = (

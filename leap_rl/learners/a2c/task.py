@@ -44,7 +44,9 @@ class ActorCriticTask(GameTask):
         loss, batch, episodes, rewards = self._unroll()
         observe(self._point_of(loss, self.learner.backward()))
         self.learner.step()
-        self._count_update(lambda: self._path_loss(self.learner.evaluate(batch)))
+        self._count_update(
+            lambda: self._path_loss(self.learner.evaluate(batch)), agent_steps=self._played
+        )
         return self._progress(
             {name: value.item() for name, value in loss._asdict().items()},
             episodes=episodes,
@@ -92,6 +94,7 @@ class ActorCriticTask(GameTask):
                     index: torch.from_numpy(observation)
                     for index, observation in step.last_observations.items()
                 },
+                ignored=None if step.ignored is None else torch.from_numpy(step.ignored),
             )
 
         episodes, rewards = self._play(self.learner.act, record)

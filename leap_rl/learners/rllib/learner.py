@@ -29,6 +29,7 @@ class PPO(GameLearner):
         *("reward_clip", "max_grad_norm", "rllib"),
     )
     carries_over = False
+    plays_own_vectors = False
 
     @classmethod
     def check(cls, task: TaskConfig, agent: AgentConfig, env_processes: int) -> None:

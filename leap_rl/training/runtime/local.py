@@ -45,11 +45,11 @@ class LocalClient:
         self.report(self.server.status())
         return work
 
-    def due(self) -> Due:
+    def due(self, *, restorable: bool) -> Due:
         """What is to be sent now; of a run that is to stop, a snapshot, or it stops at once."""
         if not self.interrupts.is_set():
-            return self.schedule.due()
-        if not self.schedule.restorable:
+            return self.schedule.due(restorable=restorable)
+        if not restorable:
             self.interrupts.check()
         return Due.SNAPSHOT
 

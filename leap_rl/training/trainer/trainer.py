@@ -46,8 +46,11 @@ class ServerClient(Protocol):
     def claim(self, claim: messages.Claim) -> messages.Work:
         """Ask for work; may take a while where none is free."""
 
-    def due(self) -> Due:
-        """What is to be sent now; asked after every update, so cheap."""
+    def due(self, *, restorable: bool) -> Due:
+        """What is to be sent now, a snapshot only if one can be restored.
+
+        Asked after every update, so cheap.
+        """
 
     def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon | None:
         """Send a stream without waiting; returns the newest answer to one of this task, or none."""
@@ -67,8 +70,6 @@ class StreamSchedule:
     """Seconds between two streams."""
     snapshot_every_s: float
     """Seconds between two snapshots, which go with a stream."""
-    restorable: bool = True
-    """Whether tasks can be restored from snapshots; otherwise none is due."""
 
     def __post_init__(self) -> None:
         self.start_task()
@@ -78,9 +79,9 @@ class StreamSchedule:
         self._next_stream_s = now + self.stream_every_s
         self._next_snapshot_s = now + self.snapshot_every_s
 
-    def due(self) -> Due:
+    def due(self, *, restorable: bool) -> Due:
         now = time.monotonic()
-        if self.restorable and now >= self._next_snapshot_s:
+        if restorable and now >= self._next_snapshot_s:
             return Due.SNAPSHOT
         return Due.SUM if now >= self._next_stream_s else Due.NOTHING
 
@@ -153,10 +154,11 @@ class Trainer:
                     f"the task's snapshot holds {path.segments} segments and its slot's sum "
                     f"{assignment.durable_n}; {TRAIN_AGAIN}"
                 )
+            restorable = self.make_task.restores(assignment.game)
             while not task.done:
                 recorder.add(task.advance(path.visit))
                 self.on_fault_point(FaultPoint.TRAINER_TRAINING)
-                due = self.server.due()
+                due = self.server.due(restorable=restorable)
                 if due is not Due.NOTHING:
                     answer = self.server.stream(_stream(assignment, task, recorder, path, due))
                     if isinstance(answer, messages.Abandon):

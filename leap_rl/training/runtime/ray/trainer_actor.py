@@ -66,12 +66,14 @@ class RayClient:
         self.schedule.start_task()
         return work
 
-    def due(self) -> Due:
+    def due(self, *, restorable: bool) -> Due:
         now = self._updated_s = time.monotonic()
-        if self._leave_s is not None and (self._has_left_snapshot() or now > self._leave_s):
+        if self._leave_s is not None and (
+            not restorable or self._has_left_snapshot() or now > self._leave_s
+        ):
             raise SystemExit(1)  # as Ray's own handler does at once
-        wanted = self._snapshot_now and self.schedule.restorable
-        due = Due.SNAPSHOT if wanted else self.schedule.due()
+        wanted = self._snapshot_now and restorable
+        due = Due.SNAPSHOT if wanted else self.schedule.due(restorable=restorable)
         return Due.NOTHING if due is Due.NOTHING or self._is_on_the_way() else due
 
     def is_alive(self, within_s: float) -> bool:
@@ -107,9 +109,7 @@ class RayClient:
         return ask(method, message, timeout_s=ANSWER_TIMEOUT_S)
 
     def _has_left_snapshot(self) -> bool:
-        """Return whether the newest snapshot is with the server, or none will be."""
-        if not self.schedule.restorable:
-            return True
+        """Return whether the newest snapshot is with the server."""
         sent = self._in_flight
         return bool(not self._snapshot_now and sent and sent.has_snapshot and sent.has_answer())
 
