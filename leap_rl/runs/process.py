@@ -65,6 +65,8 @@ class Request:
     """A process, the caller, whose end stops the run, such that it can be resumed."""
     rows_seen: int = 0
     """Of the run's rows, those that the caller has."""
+    joined: Mapping[str, str] | None = None
+    """A cluster whose trainers serve the run, as of `Joined`; none for trainers of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import Execution, Failure
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.page import write_page
-from leap_rl.studies.progress import Progress
+from leap_rl.studies.progress import Progress, clock_of
 from leap_rl.studies.results import of_arms, read_results
+from leap_rl.studies.trainers import trainers_of
 from leap_rl.training.interrupts import Interrupts, StopReason
 
 
@@ -126,15 +127,28 @@ def compute(
             for line in newest(cell):
                 say(line)
 
-    return Execution(
-        cells=cells,
-        processes=study.processes_here,
-        trusts_imports=trusts_imports,
-        interrupts=interrupts,
-        on_look=progress.look,
-        on_finished=on_finished,
-        on_failure=lambda failure: say(f"{failure.cell.name} failed: {failure.reason}"),
-    ).run()
+    with trainers_of(study, interrupts) as trainers:
+
+        def on_look() -> None:
+            trainers.tend()
+            progress.look()
+
+        execution = Execution(
+            cells=cells,
+            processes=trainers.cells_at_a_time,
+            trusts_imports=trusts_imports,
+            interrupts=interrupts,
+            on_look=on_look,
+            on_finished=on_finished,
+            on_failure=lambda failure: say(f"{failure.cell.name} failed: {failure.reason}"),
+            joined=trainers.joined,
+        )
+        failures = execution.run()
+        if execution.working_s:
+            busy = execution.working_s / (trainers.size * execution.elapsed_s)
+            clock = clock_of(execution.elapsed_s)
+            say(f"{trainers.size} trainers were busy for {busy:.0%} of {clock}")
+    return failures
 
 
 def _newest(study: StudyConfig, cells: Sequence[Cell], cell: Cell) -> Iterator[str]:

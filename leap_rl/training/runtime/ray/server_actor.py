@@ -54,8 +54,12 @@ class ServerActor:
             self._made = self._run_spec.make_server(trainers_live=again)
         return self._made
 
-    async def claim(self, claim: messages.Claim) -> messages.Work:
-        """Answer a claim: at once, or with Wait when it is time to ask again.
+    async def run_spec(self) -> RunSpec:
+        """Return what makes the run's trainers."""
+        return self._run_spec
+
+    async def claim(self, claim: messages.Claim, waits: bool = True) -> messages.Work:
+        """Answer a claim: at once, or where it ``waits`` with Wait when it is time to ask again.
 
         A claim that waited gets no slot: its trainer may be dead by now, and a slot that loses many
         trainers stops the run.
@@ -63,9 +67,16 @@ class ServerActor:
         work = self._server.claim(claim)
         if isinstance(work, messages.Wait):
             self._has_work.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._has_work.wait(), LONG_POLL_S)
+            if waits:
+                await self.await_work()
         return work
+
+    async def await_work(self) -> bool:
+        """Answer whether a claim gets work: when one does, or no later than a long poll."""
+        self._wake()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_work.wait(), LONG_POLL_S)
+        return self._has_work.is_set()
 
     async def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:
         answer = self._server.stream(message)
@@ -89,6 +100,11 @@ class ServerActor:
 
     async def trainer_lost(self, trainer: str, cause: str) -> None:
         self._server.trainer_lost(trainer, cause)
+        self._wake()
+
+    async def fail(self, reason: str) -> None:
+        """Stop the run: a trainer cannot compute its tasks."""
+        self._server.fail(reason)
         self._wake()
 
     async def is_stopping(self) -> bool:
