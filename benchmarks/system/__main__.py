@@ -20,6 +20,7 @@ BENCHES: dict[str, Any] = {
     "overhead": config.OverheadConfig,
     "snapshot": config.SnapshotConfig,
     "server": config.ServerConfig,
+    "busy": config.BusyConfig,
     "startup": config.StartupConfig,
     "omniglot": config.OmniglotBench,
 }

@@ -55,6 +55,27 @@ class ServerConfig:
 
 
 @dataclass(frozen=True)
+class BusyConfig:
+    """Measure how busy trainers are: in one run alone, and in a study whose cells share them.
+
+    Environments sleep, so that there can be more trainers than cores. A run's tasks are as many as
+    there are trainers, and the longest takes twice as long as the shortest.
+    """
+
+    trainers: int = 16
+    """Logical CPUs, with a trainer each."""
+
+    runs: int = 4
+    """Meta-training runs of the study."""
+
+    meta_steps: int = 8
+    """Of each."""
+
+    task_s: float = 10.0
+    """Seconds of the shortest task."""
+
+
+@dataclass(frozen=True)
 class StartupConfig:
     """Measure the way from the command to an agent's first update, part by part."""
 

@@ -256,6 +256,7 @@ def supervise(run: LoadedRun, call: Invocation) -> int:
                 trusts_imports=call.trusts_imports,
                 supervised=True,
                 rows_seen=rows_seen,
+                joined=None if call.joined is None else asdict(call.joined),
             )
             driver = RunProcess(request)
             if asked:  # while it was started, so nobody has told it

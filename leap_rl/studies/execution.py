@@ -9,8 +9,8 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from leap_rl.core.errors import RunFailedError
@@ -51,9 +51,9 @@ class Execution:
     on_finished: Callable[[Cell], object]
     on_failure: Callable[[Failure], object]
     joined: Joined | None = None
-    """A cluster whose trainers serve all cells; none for trainers of their own."""
+    """A cluster whose trainers serve all cells; none where each cell's process has its own one."""
     elapsed_s: float = 0.0
-    """What it took."""
+    """Wall-clock time of `run`."""
     running: dict[Cell, RunProcess] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     _waiting: list[Cell] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Execution:
 
     @property
     def working_s(self) -> float:
-        """Trainers' work on the cells, as far as it was told."""
+        """Trainers' work on the tasks of these cells."""
         return math.fsum(self._working_s)
 
     def run(self) -> list[Failure]:
@@ -168,10 +168,12 @@ def request_of(cell: Cell, *, trusts_imports: bool, joined: Joined | None = None
         "stops_with": os.getpid(),
         "joined": None if joined is None else asdict(joined),
     }
-    options: Mapping[str, Any] = {}
     if cell.folder.exists():
+        # Where it is computed is the study's to say, each time that it is called.
+        runtime = replace(cell.config.runtime, stop_after_s=None)
+        options = {f"runtime.{name}": value for name, value in asdict(runtime).items()}
         if isinstance(cell.config, TrainConfig):
-            options = {"meta.meta_steps": cell.rounds}
+            options["meta.meta_steps"] = cell.rounds
         return Request(
             action="resume", command="resume", place=str(cell.path), options=options, **given
         )

@@ -16,7 +16,7 @@ from leap_rl.studies.config import StudyConfig
 from leap_rl.studies.execution import Execution, Failure
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.page import write_page
-from leap_rl.studies.progress import Progress, clock_of
+from leap_rl.studies.progress import Progress
 from leap_rl.studies.results import of_arms, read_results
 from leap_rl.studies.trainers import trainers_of
 from leap_rl.training.interrupts import Interrupts, StopReason
@@ -30,6 +30,8 @@ class Outcome:
     """The command's exit status."""
     answer: tuple[str, ...] = ()
     """In sentences, if it came to its end."""
+    busy_share: float | None = None
+    """Of its trainers' time, what went to tasks; none if all had been computed before."""
 
 
 def carry_out(
@@ -70,7 +72,7 @@ def carry_out(
                 for line in changes(before, study, cells):
                     tell(line)
             folder.write(study)
-            failures = compute(
+            failures, busy = compute(
                 study,
                 cells,
                 interrupts,
@@ -89,7 +91,7 @@ def carry_out(
             f"{first.cell.name}: {first.reason}{more}; once that is mended, "
             f"`{program()} study {quoted(folder.path)}` computes what is missing"
         )
-    return Outcome(status=0, answer=answer)
+    return Outcome(status=0, answer=answer, busy_share=busy)
 
 
 def report(
@@ -115,8 +117,11 @@ def compute(
     *,
     trusts_imports: bool,
     newest: Callable[[Cell], Iterable[str]] = lambda cell: (),
-) -> list[Failure]:
-    """Carry out the cells, and tell how far it is; ``newest`` says what a finished cell shows."""
+) -> tuple[list[Failure], float | None]:
+    """Carry out the cells, and tell how far it is; ``newest`` says what a finished cell shows.
+
+    Returns the cells that failed, and the share of the trainers' time that went to tasks.
+    """
     quiet = study.tracking.console == "quiet"
     say: Callable[[str], object] = (lambda text: None) if quiet else tell
     progress = Progress(cells=cells, tell=say)
@@ -144,11 +149,12 @@ def compute(
             joined=trainers.joined,
         )
         failures = execution.run()
-        if execution.working_s:
-            busy = execution.working_s / (trainers.size * execution.elapsed_s)
-            clock = clock_of(execution.elapsed_s)
-            say(f"{trainers.size} trainers were busy for {busy:.0%} of {clock}")
-    return failures
+        available_s = trainers.available_s(execution.elapsed_s)
+        if not execution.working_s or not available_s:
+            return failures, None
+        busy = execution.working_s / available_s
+        say(f"{trainers.size} trainers were busy for {busy:.1%} of their time")
+        return failures, busy
 
 
 def _newest(study: StudyConfig, cells: Sequence[Cell], cell: Cell) -> Iterator[str]:

@@ -37,6 +37,10 @@ class Trainers:
     def joined(self) -> Joined | None:
         return None if self.pool is None else self.pool.joined
 
+    def available_s(self, elapsed_s: float) -> float:
+        """Return the time that trainers had, over all of them, after so long."""
+        return elapsed_s * self.size if self.pool is None else self.pool.available_s
+
     def tend(self) -> None:
         """Replace trainers that have died; called often."""
         if self.pool is not None:

@@ -138,8 +138,11 @@ class SharedTrainer:
 class SharedTrainerActor(TrainerActor):
     """Runs a trainer of several runs in a process of its own."""
 
-    def serve(self, name: str, incarnation: int) -> None:
+    def prepare(self) -> None:
+        """Import what takes seconds."""
         configure_torch()
+
+    def serve(self, name: str, incarnation: int) -> None:
         SharedTrainer(name=name, incarnation=incarnation).serve()
 
 
@@ -152,6 +155,11 @@ class SharedPool(TrainerPool):
 
     joined: Joined
     """What these drivers need."""
+    available_s: float = 0.0
+    """Trainers' time so far, from when each could work, over all of them."""
+    _starting: list[Reference] = field(default_factory=list)
+    """Calls that end when a trainer can work, of those that cannot yet."""
+    _tended_s: float = field(default_factory=time.monotonic)
 
     @property
     def size(self) -> int:
@@ -164,13 +172,19 @@ class SharedPool(TrainerPool):
         Raises:
             RunFailedError: They die again and again, or no machine can compute the runs' tasks.
         """
+        now = time.monotonic()
+        self.available_s += (now - self._tended_s) * (len(self._lives) - len(self._starting))
+        self._tended_s = now
         self.wait(0.0)
         self.fill(self.size)
+        if self._starting:
+            _, self._starting = ray.wait(self._starting, num_returns=len(self._starting), timeout=0)
 
     def _begin(
         self, name: str, incarnation: int, options: Mapping[str, Any]
     ) -> tuple[Any, Reference]:
         started = actor(SharedTrainerActor, **options).remote()
+        self._starting.append(started.prepare.remote())
         return started, started.serve.remote(name, incarnation)
 
     def _on_lost(self, name: str, cause: str) -> None:
