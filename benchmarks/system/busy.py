@@ -6,11 +6,14 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.system.config import BusyConfig
 from leap_rl.bench.machine import circumstances
+from leap_rl.core.parsing import to_cli_args
+from leap_rl.runs.header import to_mapping
 from leap_rl.runs.process import Request, call
 from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.studies.folder import StudyFolder
@@ -19,6 +22,8 @@ from leap_rl.studies.study import carry_out
 UNROLL = 5
 UPDATES = 100
 """Of a task."""
+ALONE = 4
+"""Meta-steps of one run alone, at most."""
 
 
 def measure(config: BusyConfig, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -38,11 +43,12 @@ def measure(config: BusyConfig, progress: Callable[[str], None]) -> dict[str, An
         progress("one run alone")
         rows: list[Mapping[str, Any]] = []
         run = study.arm("leap", trusts_imports=True)
+        run = replace(run, meta=replace(run.meta, meta_steps=min(ALONE, config.meta_steps)))
         request = Request(
             action="make",
             command="train",
             place=str(Path(out) / "alone"),
-            config=_plain(run),
+            config=to_mapping(run),
             options={"tracking.console": "quiet"},
             trusts_imports=True,
         )
@@ -99,15 +105,7 @@ def study_of(config: BusyConfig, *, updates: int = UPDATES) -> StudyConfig:
         "runtime.trainers": config.trainers,
         "tracking.tensorboard": False,
     }
-    from leap_rl.core.parsing import to_cli_args
-
     return configure(to_cli_args(options), trusts_imports=True)
-
-
-def _plain(run: Any) -> dict[str, Any]:
-    from leap_rl.runs.header import to_mapping
-
-    return to_mapping(run)
 
 
 def table(metrics: Mapping[str, Any]) -> str:

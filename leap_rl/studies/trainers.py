@@ -55,7 +55,7 @@ def trainers_of(study: StudyConfig, interrupts: Interrupts) -> Iterator[Trainers
         RunFailedError: There is no such cluster.
     """
     if study.runtime.kind == "local":
-        yield Trainers(cells_at_a_time=study.processes_here)
+        yield Trainers(cells_at_a_time=study.trainers_here)
         return
     with share_trainers(
         **ray_options(study.runtime, study.agent),

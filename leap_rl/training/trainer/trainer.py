@@ -69,14 +69,16 @@ class StreamSchedule:
     """Seconds between two snapshots, which go with a stream."""
     restorable: bool = True
     """Whether tasks can be restored from snapshots; otherwise none is due."""
+    pace: float = 1.0
+    """The factor on both intervals, which the server says."""
 
     def __post_init__(self) -> None:
         self.start_task()
 
     def start_task(self) -> None:
         now = time.monotonic()
-        self._next_stream_s = now + self.stream_every_s
-        self._next_snapshot_s = now + self.snapshot_every_s
+        self._next_stream_s = now + self.pace * self.stream_every_s
+        self._next_snapshot_s = now + self.pace * self.snapshot_every_s
 
     def due(self) -> Due:
         now = time.monotonic()
@@ -86,9 +88,9 @@ class StreamSchedule:
 
     def sent(self, *, snapshot: bool) -> None:
         now = time.monotonic()
-        self._next_stream_s = now + self.stream_every_s
+        self._next_stream_s = now + self.pace * self.stream_every_s
         if snapshot:
-            self._next_snapshot_s = now + self.snapshot_every_s
+            self._next_snapshot_s = now + self.pace * self.snapshot_every_s
 
     def lost(self) -> None:
         """Note that a stream may not have arrived: what it carried is due again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import ray
@@ -19,6 +20,7 @@ from leap_rl.tracking.status import RunStatus
 from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.metrics import RunMetrics
+from leap_rl.training.server.pace import Pace
 from leap_rl.training.server.parameter_server import ParameterServer
 
 LONG_POLL_S = 10.0
@@ -41,6 +43,7 @@ class ServerActor:
         self._all_snapshots = asyncio.Event()
         self._stopping = asyncio.Event()
         self._no_snapshot_yet: set[tuple[int, int]] = set()
+        self._pace = Pace()
 
     @property
     def _server(self) -> ParameterServer:
@@ -79,9 +82,12 @@ class ServerActor:
         return self._has_work.is_set()
 
     async def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:
-        answer = self._server.stream(message)
+        with self._pace.serving():
+            answer = self._server.stream(message)
         if message.snapshot is not None:
             self._note_snapshot(message.ticket)
+        if isinstance(answer, messages.Continue):
+            answer = replace(answer, pace=self._pace.factor)
         return answer
 
     async def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
@@ -132,6 +138,7 @@ class ServerActor:
     async def supervise(self) -> RunStatus:
         """Let leases expire, and return the run's status."""
         self._server.tick()
+        self._pace.look()
         status = self._server.status()
         self._metrics.publish(status, self._server.counters)
         self._wake()

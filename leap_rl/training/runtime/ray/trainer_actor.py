@@ -131,6 +131,8 @@ class RayClient:
             if sent.has_snapshot:
                 self.schedule.lost()
             return None
+        if isinstance(answer, messages.Continue):
+            self.schedule.pace = answer.pace
         return answer
 
 
