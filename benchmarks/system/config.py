@@ -55,6 +55,23 @@ class ServerConfig:
 
 
 @dataclass(frozen=True)
+class CrowdConfig:
+    """Measure the parameter server with up to a thousand simulated trainers, for a meta-step each.
+
+    It averages, steps and writes as in a run; this process sends the messages of all trainers.
+    """
+
+    trainers: list[int] = field(default_factory=lambda: [16, 100, 400, 1000])
+    """Numbers of trainers, measured one after another."""
+
+    seconds: float = 40.0
+    """Time of the shortest task; the longest takes 1.8 times as long."""
+
+    stream_every_s: float = 2.0
+    """As of a run, see runtime.stream_every_s."""
+
+
+@dataclass(frozen=True)
 class BusyConfig:
     """Measure how busy trainers are: in one run alone, and in a study whose cells share them.
 
