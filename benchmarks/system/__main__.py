@@ -20,6 +20,8 @@ BENCHES: dict[str, Any] = {
     "overhead": config.OverheadConfig,
     "snapshot": config.SnapshotConfig,
     "server": config.ServerConfig,
+    "crowd": config.CrowdConfig,
+    "busy": config.BusyConfig,
     "startup": config.StartupConfig,
     "omniglot": config.OmniglotBench,
 }

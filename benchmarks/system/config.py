@@ -55,6 +55,44 @@ class ServerConfig:
 
 
 @dataclass(frozen=True)
+class CrowdConfig:
+    """Measure the parameter server with up to a thousand simulated trainers, for a meta-step each.
+
+    It averages, steps and writes as in a run; this process sends the messages of all trainers.
+    """
+
+    trainers: list[int] = field(default_factory=lambda: [16, 100, 400, 1000])
+    """Numbers of trainers, measured one after another."""
+
+    seconds: float = 40.0
+    """Time of the shortest task; the longest takes 1.8 times as long."""
+
+    stream_every_s: float = 2.0
+    """As of a run, see runtime.stream_every_s."""
+
+
+@dataclass(frozen=True)
+class BusyConfig:
+    """Measure how busy trainers are: in one run alone, and in a study whose cells share them.
+
+    Environments sleep, so that there can be more trainers than cores. A run's tasks are as many as
+    there are trainers, and the longest takes twice as long as the shortest.
+    """
+
+    trainers: int = 16
+    """Logical CPUs, with a trainer each."""
+
+    runs: int = 4
+    """Meta-training runs of the study."""
+
+    meta_steps: int = 8
+    """Of each."""
+
+    task_s: float = 10.0
+    """Seconds of the shortest task."""
+
+
+@dataclass(frozen=True)
 class StartupConfig:
     """Measure the way from the command to an agent's first update, part by part."""
 

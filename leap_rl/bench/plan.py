@@ -1,7 +1,7 @@
 """Predicts how long a run takes from the speed of one trainer.
 
-Trainers take a meta-step's tasks in slot order, each the next one as soon as it is done, and the
-next meta-step starts when all tasks are done.
+Trainers take a meta-step's tasks, the longest first, each the next one as soon as it is done, and
+the next meta-step starts when all tasks are done.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class MetaStepPlan:
 
 
 def plan_meta_step(task_s: Sequence[float], *, trainers: int) -> MetaStepPlan:
-    """Plan a meta-step from the seconds of its tasks, in slot order."""
+    """Plan a meta-step from the seconds of its tasks."""
     free_at_s = [0.0] * trainers
-    for seconds in task_s:
+    for seconds in sorted(task_s, reverse=True):
         heapq.heappush(free_at_s, heapq.heappop(free_at_s) + seconds)
     length_s = max(free_at_s)
     tail_s = length_s - min(free_at_s)
@@ -90,7 +90,7 @@ def plan_run(
         "hours": hours,
         "core_hours": hours * trainers * env_processes,
         "busy_core_hours": busy_hours * env_processes,
-        "idle_share": 1 - busy_hours / (trainers * hours),
+        "busy_share": busy_hours / (trainers * hours),
         "validations": validations,
         "validation_tasks": validation_tasks,
         "idle_tail_hours_per_meta_step": step.tail_s / HOUR_S,
@@ -142,7 +142,7 @@ def table(metrics: Mapping[str, Any]) -> str:
         "",
         f"  {metrics['hours']:>12,.1f} hours",
         f"  {metrics['core_hours']:>12,.1f} core-hours, "
-        f"of which trainers are idle for {metrics['idle_share']:.1%}",
+        f"trainers are busy for {metrics['busy_share']:.1%} of them",
         f"  {metrics['hours_per_meta_step']:>12,.2f} hours a meta-step, in "
         f"{metrics['rounds_per_meta_step']} rounds of tasks; the last "
         f"{metrics['idle_tail_hours_per_meta_step']:,.2f} hours are a tail with idle trainers",

@@ -81,6 +81,7 @@ def serve(
     from leap_rl.runs.execution import carry_out
     from leap_rl.runs.invocation import Invocation
     from leap_rl.storage.open_run import open_run
+    from leap_rl.training.config import Joined
 
     if request.action == "report":
         from leap_rl.runs.kinds import report_part
@@ -105,6 +106,7 @@ def serve(
         supervised=request.supervised,
         on_row=on_row,
         rows_seen=request.rows_seen,
+        joined=None if request.joined is None else Joined(**request.joined),
     )
     return carry_out(run, call, resumes=request.action == "resume").status
 

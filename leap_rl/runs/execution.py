@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leap_rl.core.errors import RunFailedError
 from leap_rl.core.parsing import TRUST_IMPORTS
+from leap_rl.learners.config import AgentConfig
 from leap_rl.runs.config import Config
 from leap_rl.runs.display import program, quoted, shown
 from leap_rl.runs.header import LoadedRun, to_mapping
@@ -22,11 +23,16 @@ from leap_rl.tracking.console import make_console
 from leap_rl.tracking.live import LiveConsole
 from leap_rl.tracking.status import RunStatus
 from leap_rl.tracking.tracker import open_tracker
+from leap_rl.training.config import Joined, RuntimeConfig
 from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.local import LocalRuntime, Runtime
-from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
+from leap_rl.training.runtime.ray.environment import (
+    LOCAL,
+    cluster_address,
+    make_ray_runtime,
+)
 from leap_rl.training.server.rounds import LeasePolicy
 
 if TYPE_CHECKING:
@@ -146,22 +152,26 @@ def _run_rounds(
                 else f"joining the Ray cluster at {address}"
             )
         with interrupts.explaining(OSError, RunFailedError):  # or the tracker would tell of them
-            _make_runtime(config, interrupts).run(run_spec, report)
+            _make_runtime(config, interrupts, call.joined).run(run_spec, report)
         return kind.conclude(config, folder, tracker, console, interrupts)
 
 
-def _make_runtime(config: Config, interrupts: Interrupts) -> Runtime:
-    runtime = config.runtime
-    if runtime.kind == "local":
+def _make_runtime(config: Config, interrupts: Interrupts, joined: Joined | None) -> Runtime:
+    if config.runtime.kind == "local":
         return LocalRuntime(interrupts)
+    options = ray_options(config.runtime, config.agent)
+    return make_ray_runtime(**options, interrupts=interrupts, joined=joined)
+
+
+def ray_options(runtime: RuntimeConfig, agent: AgentConfig) -> dict[str, Any]:
+    """Return the arguments of `make_ray_runtime` that a run's options say."""
     gpus = runtime.gpus_per_trainer
     if gpus == "auto":
-        gpus = GPU_SHARE if config.agent.device == "cuda" else 0.0
-    return make_ray_runtime(
-        trainers=None if runtime.trainers == "auto" else runtime.trainers,
-        address=runtime.address,
-        trainer_cores=runtime.env_processes,
-        trainer_gpus=gpus,
-        metrics_port=runtime.metrics_port,
-        interrupts=interrupts,
-    )
+        gpus = GPU_SHARE if agent.device == "cuda" else 0.0
+    return {
+        "trainers": None if runtime.trainers == "auto" else runtime.trainers,
+        "address": runtime.address,
+        "trainer_cores": runtime.env_processes,
+        "trainer_gpus": gpus,
+        "metrics_port": runtime.metrics_port,
+    }

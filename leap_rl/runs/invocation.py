@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from leap_rl.tracking.metrics import Row
+from leap_rl.training.config import Joined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,3 +23,5 @@ class Invocation:
     """Called with each row once it is logged."""
     rows_seen: int = 0
     """Of the rows that are logged already, those that it is not called with."""
+    joined: Joined | None = None
+    """A cluster whose trainers serve the run; none for trainers of its own."""

@@ -65,6 +65,8 @@ class Request:
     """A process, the caller, whose end stops the run, such that it can be resumed."""
     rows_seen: int = 0
     """Of the run's rows, those that the caller has."""
+    joined: Mapping[str, str] | None = None
+    """A cluster whose trainers serve the run, as of `Joined`; none for trainers of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +256,7 @@ def supervise(run: LoadedRun, call: Invocation) -> int:
                 trusts_imports=call.trusts_imports,
                 supervised=True,
                 rows_seen=rows_seen,
+                joined=None if call.joined is None else asdict(call.joined),
             )
             driver = RunProcess(request)
             if asked:  # while it was started, so nobody has told it

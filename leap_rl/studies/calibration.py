@@ -78,7 +78,7 @@ def calibrate(
     )
     try:
         with folder.lock(), interrupts:
-            failures = compute(study, cells, interrupts, trusts_imports=trusts_imports)
+            failures, _ = compute(study, cells, interrupts, trusts_imports=trusts_imports)
             if failures:
                 raise RunFailedError(f"{failures[0].cell.name}: {failures[0].reason}")
             found = judged(cells)

@@ -73,7 +73,7 @@ class StudyConfig:
 
     processes: int | Literal["auto"] = "auto"
     """Cells at a time, each in a process of its own. auto: one for each core; with runtime.kind =
-    ray one, since its trainers take all cores."""
+    ray, whose trainers serve all cells, as many as have four tasks for each trainer, at least 2."""
 
     seed: int = 0
     """Runs of an arm have seeds counted from this one. New agents of the same number share theirs
@@ -153,10 +153,13 @@ class StudyConfig:
         return tuple(name for name in self.arms if name != RANDOM)
 
     @property
-    def processes_here(self) -> int:
-        if self.processes != "auto":
-            return self.processes
-        return 1 if self.runtime.kind == "ray" else cores()
+    def trainers_here(self) -> int:
+        """Trainers on this machine, over all cells."""
+        if self.runtime.kind == "local":
+            return cores() if self.processes == "auto" else self.processes
+        if self.runtime.trainers != "auto":
+            return self.runtime.trainers
+        return max(1, cores() // self.runtime.env_processes)
 
     @property
     def imports(self) -> dict[str, tuple[str, ...]]:

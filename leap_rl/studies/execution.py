@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from leap_rl.core.errors import RunFailedError
@@ -17,6 +18,7 @@ from leap_rl.runs.config import TrainConfig
 from leap_rl.runs.header import to_mapping
 from leap_rl.runs.process import STOP_WITHIN_S, Request, RunProcess, check_status
 from leap_rl.studies.cells import Cell
+from leap_rl.training.config import Joined
 from leap_rl.training.interrupts import LATECOMER_S, Interrupts
 
 LOOK_EVERY_S: Final = 0.5
@@ -45,14 +47,24 @@ class Execution:
     trusts_imports: bool
     interrupts: Interrupts
     on_look: Callable[[], object]
-    """Called twice a second."""
+    """Called twice a second, and after each cell."""
     on_finished: Callable[[Cell], object]
     on_failure: Callable[[Failure], object]
+    joined: Joined | None = None
+    """A cluster whose trainers serve all cells; none where each cell's process has its own one."""
+    elapsed_s: float = 0.0
+    """Wall-clock time of `run`."""
     running: dict[Cell, RunProcess] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     _waiting: list[Cell] = field(default_factory=list)
     _ended: queue.Queue[Ended] = field(default_factory=queue.Queue)
     _threads: list[threading.Thread] = field(default_factory=list)
+    _working_s: list[float] = field(default_factory=list)
+
+    @property
+    def working_s(self) -> float:
+        """Trainers' work on the tasks of these cells."""
+        return math.fsum(self._working_s)
 
     def run(self) -> list[Failure]:
         """Carry out all cells that are not finished; return those that failed.
@@ -63,6 +75,7 @@ class Execution:
             KeyboardInterrupt: The study is to stop; every cell can be resumed.
         """
         self._waiting = [cell for cell in self.cells if not cell.finished]
+        began_s = time.monotonic()
         try:
             self._await_orphans()
             while self.running or self._next() is not None:
@@ -72,6 +85,7 @@ class Execution:
         except BaseException:
             self._stop()
             raise
+        self.elapsed_s = time.monotonic() - began_s
         return self.failures
 
     def _next(self) -> Cell | None:
@@ -87,7 +101,9 @@ class Execution:
 
     def _start(self, cell: Cell) -> None:
         self._waiting.remove(cell)
-        process = RunProcess(request_of(cell, trusts_imports=self.trusts_imports))
+        process = RunProcess(
+            request_of(cell, trusts_imports=self.trusts_imports, joined=self.joined)
+        )
         self.running[cell] = process
         thread = threading.Thread(target=self._wait, args=(cell, process), daemon=True)
         self._threads.append(thread)
@@ -96,7 +112,7 @@ class Execution:
     def _wait(self, cell: Cell, process: RunProcess) -> None:
         error: Exception | None = None
         try:
-            status = process.wait(lambda row: None)
+            status = process.wait(lambda row: self._working_s.append(row.get("time/working_s", 0)))
             check_status(process.request, status)
         except (ValueError, RunFailedError, OSError) as failed:
             error = failed
@@ -107,10 +123,10 @@ class Execution:
     def _look(self) -> None:
         """Take the cells that have ended, or wait a while for one."""
         self.interrupts.check()
+        self.on_look()
         try:
             cell, error = self._ended.get(timeout=LOOK_EVERY_S)
         except queue.Empty:
-            self.on_look()
             return
         if error is not None:  # a batch system ends all processes, and this one maybe last
             time.sleep(LATECOMER_S)
@@ -145,13 +161,19 @@ def _is_full(reason: str) -> bool:
     return os.strerror(errno.ENOSPC) in reason or os.strerror(errno.EDQUOT) in reason
 
 
-def request_of(cell: Cell, *, trusts_imports: bool) -> Request:
+def request_of(cell: Cell, *, trusts_imports: bool, joined: Joined | None = None) -> Request:
     """Return what a process is to do for a cell: make its run, or resume it."""
-    given: dict[str, Any] = {"trusts_imports": trusts_imports, "stops_with": os.getpid()}
-    options: Mapping[str, Any] = {}
+    given: dict[str, Any] = {
+        "trusts_imports": trusts_imports,
+        "stops_with": os.getpid(),
+        "joined": None if joined is None else asdict(joined),
+    }
     if cell.folder.exists():
+        # Where it is computed is the study's to say, each time that it is called.
+        runtime = replace(cell.config.runtime, stop_after_s=None)
+        options = {f"runtime.{name}": value for name, value in asdict(runtime).items()}
         if isinstance(cell.config, TrainConfig):
-            options = {"meta.meta_steps": cell.rounds}
+            options["meta.meta_steps"] = cell.rounds
         return Request(
             action="resume", command="resume", place=str(cell.path), options=options, **given
         )

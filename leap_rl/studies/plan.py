@@ -39,7 +39,7 @@ ATARI_AGENT_STEPS_PER_S: Final = 1600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """Agent steps a second of one process."""
+    """Agent steps a second of one trainer."""
 
     agent_steps_per_s: float
     found: str
@@ -61,10 +61,11 @@ def plan(
     folder.check()
     cells = cells_of(study, folder.path, trusts_imports=trusts_imports)
     speed = _speed_of_finished(cells) or _measured(cells, until_s=started_s + ANSWER_WITHIN_S)
-    return "\n".join(_lines(cells, study.processes_here, speed))
+    at_once = 1 if study.runtime.kind == "local" else study.meta.batch_size
+    return "\n".join(_lines(cells, study.trainers_here, at_once, speed))
 
 
-def _lines(cells: Sequence[Cell], processes: int, speed: Speed) -> list[str]:
+def _lines(cells: Sequence[Cell], trainers: int, at_once: int, speed: Speed) -> list[str]:
     left = [cell for cell in cells if not cell.finished]
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -80,9 +81,9 @@ def _lines(cells: Sequence[Cell], processes: int, speed: Speed) -> list[str]:
     rest = sum(cell.agent_steps - cell.agent_steps_done for cell in left)
     lines.append(f"  {'all':<{width}}  {len(cells):>4} cells  {whole:>16,} agent steps")
     lines.append(f"\n{len(left)} cells with {rest:,.0f} agent steps are left")
-    seconds = seconds_of(left, processes, speed.agent_steps_per_s)
-    each = f"{speed.agent_steps_per_s:,.0f} agent steps a second of a process"
-    hours = f"{seconds / HOUR_S:,.2f} hours ({clock_of(seconds)}) on {processes} processes"
+    seconds = seconds_of(left, trainers, speed.agent_steps_per_s, at_once=at_once)
+    each = f"{speed.agent_steps_per_s:,.0f} agent steps a second of a trainer"
+    hours = f"{seconds / HOUR_S:,.2f} hours ({clock_of(seconds)}) on {trainers} trainers"
     return [*lines, f"{hours}, by {each}, {speed.found}"]
 
 
@@ -102,11 +103,17 @@ def refuse_slow(study: StudyConfig, cells: Sequence[Cell]) -> None:
         )
 
 
-def seconds_of(cells: Sequence[Cell], processes: int, agent_steps_per_s: float) -> float:
-    """Return how long cells take, the longest first, new agents after their meta-training run."""
-    own = {c: START_S + (c.agent_steps - c.agent_steps_done) / agent_steps_per_s for c in cells}
+def seconds_of(
+    cells: Sequence[Cell], trainers: int, agent_steps_per_s: float, *, at_once: int = 1
+) -> float:
+    """Return how long cells take, the longest first, new agents after their meta-training run.
+
+    Trainers learn so many tasks of a cell ``at_once``, as far as there are trainers.
+    """
+    work = {c: (c.agent_steps - c.agent_steps_done) / agent_steps_per_s for c in cells}
+    own = {c: START_S + seconds / min(at_once, trainers) for c, seconds in work.items()}
     chain = max((own[c] + own.get(c.after, 0.0) if c.after else own[c] for c in cells), default=0.0)
-    return max(chain, sum(own.values()) / processes)
+    return max(chain, sum(START_S + seconds for seconds in work.values()) / trainers)
 
 
 def _speed_of_finished(cells: Sequence[Cell]) -> Speed | None:

@@ -19,6 +19,7 @@ from leap_rl.studies.page import write_page
 from leap_rl.studies.plan import refuse_slow
 from leap_rl.studies.progress import Progress
 from leap_rl.studies.results import of_arms, read_results
+from leap_rl.studies.trainers import trainers_of
 from leap_rl.training.interrupts import Interrupts, StopReason
 
 
@@ -30,6 +31,8 @@ class Outcome:
     """The command's exit status."""
     answer: tuple[str, ...] = ()
     """In sentences, if it came to its end."""
+    busy_share: float | None = None
+    """Of its trainers' time, what went to tasks; none if all had been computed before."""
 
 
 def carry_out(
@@ -72,7 +75,7 @@ def carry_out(
                 for line in changes(before, study, cells):
                     tell(line)
             folder.write(study)
-            failures = compute(
+            failures, busy = compute(
                 study,
                 cells,
                 interrupts,
@@ -91,7 +94,7 @@ def carry_out(
             f"{first.cell.name}: {first.reason}{more}; once that is mended, "
             f"`{program()} study {quoted(folder.path)}` computes what is missing"
         )
-    return Outcome(status=0, answer=answer)
+    return Outcome(status=0, answer=answer, busy_share=busy)
 
 
 def report(
@@ -117,8 +120,11 @@ def compute(
     *,
     trusts_imports: bool,
     newest: Callable[[Cell], Iterable[str]] = lambda cell: (),
-) -> list[Failure]:
-    """Carry out the cells, and tell how far it is; ``newest`` says what a finished cell shows."""
+) -> tuple[list[Failure], float | None]:
+    """Carry out the cells, and tell how far it is; ``newest`` says what a finished cell shows.
+
+    Returns the cells that failed, and the share of the trainers' time that went to tasks.
+    """
     quiet = study.tracking.console == "quiet"
     say: Callable[[str], object] = (lambda text: None) if quiet else tell
     progress = Progress(cells=cells, tell=say)
@@ -129,15 +135,29 @@ def compute(
             for line in newest(cell):
                 say(line)
 
-    return Execution(
-        cells=cells,
-        processes=study.processes_here,
-        trusts_imports=trusts_imports,
-        interrupts=interrupts,
-        on_look=progress.look,
-        on_finished=on_finished,
-        on_failure=lambda failure: say(f"{failure.cell.name} failed: {failure.reason}"),
-    ).run()
+    with trainers_of(study, interrupts) as trainers:
+
+        def on_look() -> None:
+            trainers.tend()
+            progress.look()
+
+        execution = Execution(
+            cells=cells,
+            processes=trainers.cells_at_a_time,
+            trusts_imports=trusts_imports,
+            interrupts=interrupts,
+            on_look=on_look,
+            on_finished=on_finished,
+            on_failure=lambda failure: say(f"{failure.cell.name} failed: {failure.reason}"),
+            joined=trainers.joined,
+        )
+        failures = execution.run()
+        available_s = trainers.available_s(execution.elapsed_s)
+        if not execution.working_s or not available_s:
+            return failures, None
+        busy = execution.working_s / available_s
+        say(f"{trainers.size} trainers were busy for {busy:.1%} of their time")
+        return failures, busy
 
 
 def _newest(study: StudyConfig, cells: Sequence[Cell], cell: Cell) -> Iterator[str]:

@@ -264,12 +264,10 @@ def _finished_line(row: Row, rounds: int) -> str:
         "meta/contribution_norm": "contribution {:.3g}",
         "meta/step_ratio": "step/initialization {:.2e}",
         "validation/gain": "validation gain {:+.2f}",
+        "time/busy_share": "trainers busy {:.0%}",
     }.items():
         if key in row:
             parts.append(form.format(row[key]))
-    busy_s, waiting_s = row.get("time/working_s", 0), row.get("time/waiting_s", 0)
-    if busy_s + waiting_s > 0:
-        parts.append(f"trainers waited {waiting_s / (busy_s + waiting_s):.0%}")
     for key, what in {
         "tasks/dropped": "dropped",
         "tasks/restarted": "started again with another seed",

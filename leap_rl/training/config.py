@@ -111,3 +111,12 @@ class RuntimeConfig:
     def _require(self, name: str, holds: bool, rule: str) -> None:
         if not holds:
             raise ValueError(f"runtime.{name} = {getattr(self, name)}: {rule}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """A Ray cluster with trainers that serve all runs of a namespace."""
+
+    address: str
+    """As host:port."""
+    namespace: str

@@ -206,6 +206,8 @@ class Continue:
 
     durable_n: int
     """Segments that a crash cannot lose any more."""
+    pace: float = 1.0
+    """The factor by which streams and snapshots are to be rarer than asked for; at least 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,11 +11,11 @@ from leap_rl.bench.plan import fewest_trainers, plan_meta_step, plan_run, spread
         ([100.0] * 16, 8, 200.0, 0.0, 8),  # they divide the batch and are never idle
         ([100.0] * 16, 12, 200.0, 100.0, 8),  # 8 of the 12 are idle in the second of two rounds
         ([10.0, 70.0, 20.0], 50, 70.0, 70.0, 2),  # not below the longest task; 10 + 20 fit beside
-        # In slot order: one trainer takes 30, then 50; the other 40, then 10, then 20.
+        # One trainer takes 50, then 20; the other 40, then 30, then 10: in slot order 80 s.
         ([30.0, 40.0, 50.0, 10.0, 20.0], 2, 80.0, 10.0, 2),
     ],
 )
-def test_tasks_go_in_slot_order_to_the_trainer_that_is_free(
+def test_the_longest_task_goes_to_the_trainer_that_is_free(
     task_s: list[float], trainers: int, length_s: float, tail_s: float, fewest: int
 ) -> None:
     step = plan_meta_step(task_s, trainers=trainers)
@@ -51,7 +51,7 @@ def test_validation_takes_time_too() -> None:
     # One round of an hour in six meta-steps, and a second one for two tasks in the four others.
     assert metrics["hours"] == pytest.approx(6 + 4 * 2)
     assert metrics["busy_core_hours"] == pytest.approx(10 * 16 + 4 * 2)
-    assert metrics["idle_share"] == pytest.approx(1 - 168 / (14 * 16))
+    assert metrics["busy_share"] == pytest.approx(168 / (14 * 16))
     assert metrics["floor_hours"] == pytest.approx(10.0)
     assert "4 of the meta-steps have 2 tasks more" in table({**metrics, "assumed": []})
 

@@ -127,7 +127,7 @@ def test_the_papers_run_is_planned_from_a_given_speed(capsys: pytest.CaptureFixt
     # 5 million agent steps take 2,000 s; 16 tasks on 12 trainers two rounds; 100 meta-steps.
     assert metrics["hours"] == pytest.approx(100 * 2 * 2000 / 3600)
     assert metrics["core_hours"] == pytest.approx(12 * metrics["hours"])
-    assert metrics["idle_share"] == pytest.approx(1 / 3)
+    assert metrics["busy_share"] == pytest.approx(2 / 3)
     assert metrics["floor_hours"] == pytest.approx(metrics["hours"] / 2)
 
 
@@ -177,7 +177,7 @@ def test_each_of_a_trainers_cores_counts(capsys: pytest.CaptureFixture[str]) -> 
     assert metrics["cores"] == 48
     assert metrics["core_hours"] == pytest.approx(48 * metrics["hours"])
     busy = metrics["busy_core_hours"] / metrics["core_hours"]
-    assert busy == pytest.approx(1 - metrics["idle_share"])
+    assert busy == pytest.approx(metrics["busy_share"])
     assert main(words.split()) == 0
     assert "on 12 trainers and 48 cores" in capsys.readouterr().out
 

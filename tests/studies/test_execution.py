@@ -190,4 +190,7 @@ def test_what_is_asked_of_a_process_is_the_cells_own_config(cells: list[Cell]) -
     cells[2].path.mkdir(parents=True)
     (cells[2].path / "config.yaml").touch()
     request = request_of(cells[2], trusts_imports=False)
-    assert (request.action, request.options) == ("resume", {"meta.meta_steps": 2})
+    assert request.action == "resume"
+    named = {name: request.options[name] for name in ("meta.meta_steps", "runtime.kind")}
+    assert named == {"meta.meta_steps": 2, "runtime.kind": "local"}  # whatever it was before
+    assert request.joined is None

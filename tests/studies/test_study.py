@@ -229,9 +229,9 @@ def test_what_was_changed_is_said_a_line_a_group(straight: StudyFolder, file: Pa
 Process = subprocess.Popen[str]
 
 
-def start(file: Path, out: Path) -> Process:
+def start(file: Path, out: Path, *options: str) -> Process:
     return subprocess.Popen(
-        [sys.executable, "-m", "leap_rl", "study", str(file), "--out", str(out)],
+        [sys.executable, "-m", "leap_rl", "study", str(file), "--out", str(out), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -291,6 +291,36 @@ def test_killed_at_any_moment_it_resumes_to_the_same_bits(
     assert main(["study", str(file), "--out", str(folder.path)]) == 0
     assert have_ended(children)
     assert digests(folder) == digests(straight)
+
+
+@pytest.mark.slow
+def test_on_ray_cells_share_trainers_and_whatever_is_killed_the_bits_are_the_same(
+    straight: StudyFolder, file: Path, tmp_path: Path
+) -> None:
+    def trainers(of: int) -> list[int]:
+        lines = {child: Path(f"/proc/{child}/cmdline") for child in descendants(of)}
+        return [c for c, line in lines.items() if line.exists() and "SharedTr" in line.read_text()]
+
+    folder = StudyFolder(tmp_path / "study")
+    options = ["--runtime.kind", "ray", "--runtime.trainers", "2", "--processes", "3"]
+    process = start(file, folder.path, *options)
+    wait_until(lambda: some_cell(folder, "leap-*/slots/000000/*.lease"), process)
+    victim, _ = trainers(process.pid)
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: len({*trainers(process.pid)} - {victim}) == 2, process)
+    wait_until(lambda: some_cell(folder, TRAINING), process)
+    children = descendants(process.pid)
+    process.kill()
+    process.communicate()
+    process = start(file, folder.path, *options)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "2 trainers were busy for " in err
+    assert have_ended(children)
+    assert digests(folder) == digests(straight)
+    states = [json.loads(path.read_text()) for path in folder.path.glob("runs/*/*/*/state.json")]
+    served = {slot["trainer"] for state in states for slot in state.get("slots", ())}
+    assert served == {"trainer-0", "trainer-1"}
 
 
 def test_a_study_that_is_interrupted_leaves_nothing_running_and_says_how_to_resume(

@@ -20,8 +20,7 @@ ROW = {
     "throughput/agent_steps_per_s": 12_345.6,
     "meta/contribution_norm": 0.5,
     "meta/step_ratio": 0.00123,
-    "time/working_s": 9.0,
-    "time/waiting_s": 1.0,
+    "time/busy_share": 0.9,
     "return/pong/mean": -20.25,
     "return/breakout/mean": 3.0,
 }
@@ -104,7 +103,7 @@ FLAVOURS = ("MinAtar/Asterix-v1", "MinAtar/Breakout-v1@sticky_action_prob=0.5")
             replace(IDLE, last_row=ROW),
             "meta-step 12 finished (13 of 100), in 61.2 s, 80,000,000 agent steps so far, "
             "12,346 agent steps/s, contribution 0.5, step/initialization 1.23e-03, "
-            "trainers waited 10%; mean return: pong -20.2, breakout 3.0",
+            "trainers busy 90%; mean return: pong -20.2, breakout 3.0",
         ),
         (
             replace(IDLE, last_row={"meta_step": 0, **{f"return/{n}/mean": 1.0 for n in FLAVOURS}}),

@@ -19,7 +19,7 @@ from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.training.messages import CurvePoint, Episodes, TaskRecord, Ticket
 from leap_rl.training.rounds.meta_training import MetaTrainingFactory, draw_games, task_seed
 from leap_rl.training.rounds.plan import DroppedSlot, FilledRound, FilledSlot
-from leap_rl.training.rounds.rows import dropped_row, learn_row, meta_step_row
+from leap_rl.training.rounds.rows import dropped_row, learn_row, meta_step_row, timed
 from tests.training.fakes import SIZE, FakeTasks, claim, complete
 
 GAMES = tuple(f"game_{index}" for index in range(10))
@@ -191,14 +191,15 @@ def row_of(
     contributions = [torch.tensor(pull) for pull in pulls]
     mean = torch.stack(contributions).mean(0)
     step = OuterStepResult(theta=mean, mean=mean, step_norm=0.5, mean_norm=float(mean.norm()))
-    filled = FilledRound(number=3, slots=slots, dropped=dropped, elapsed_s=elapsed_s)
+    filled = FilledRound(number=3, slots=slots, dropped=dropped, elapsed_s=elapsed_s, trainers=2)
     others: dict[str, Any] = {
         "initialization_norm": 10.0,
         "agent_steps_before": 3000,
         "frames_per_agent_step": 4,
         "validation": {},
     }
-    return dict(meta_step_row(filled, contributions, step, **{**others, **changes}).values)
+    row = meta_step_row(filled, contributions, step, **{**others, **changes})
+    return dict(timed([row], filled)[-1].values)
 
 
 def area(row: dict[str, float], name: str) -> dict[str, float]:
@@ -231,8 +232,10 @@ def test_the_row_of_one_game() -> None:
         "tasks/dropped": 0,
         "time/working_s": 6.0,
         "time/waiting_s": 1.0,
+        "time/busy_share": 0.75,  # six seconds of two trainers' four
         "time/meta_step_s": 4.0,
         "throughput/agent_steps_per_s": 250.0,
+        "throughput/pong/agent_steps_per_s": pytest.approx(1000 / 6),
     }
 
 
@@ -277,7 +280,10 @@ def test_a_game_in_several_slots_is_averaged_and_its_episodes_pooled() -> None:
     assert row["agent_steps"] == 6000
     assert row["time/working_s"] == 18.0
     assert row["time/waiting_s"] == 3.0
+    assert row["time/busy_share"] == 18 / 8
     assert row["throughput/agent_steps_per_s"] == 750.0
+    assert row["throughput/pong/agent_steps_per_s"] == 250.0
+    assert row["throughput/breakout/agent_steps_per_s"] == 100.0
 
 
 def test_games_that_pull_together_are_told_pair_by_pair() -> None:
@@ -296,7 +302,7 @@ def test_what_is_undefined_is_left_out() -> None:
     )
     missing = {
         *("frames", "meta/step_ratio", "path/pong/cosine", "path/pong/share", "return/pong/mean"),
-        "throughput/agent_steps_per_s",
+        *("throughput/agent_steps_per_s", "time/busy_share"),
     }
     assert not missing & row.keys()
     assert row["return/pong/episodes"] == 0

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +42,25 @@ def test_claims_get_the_slots_in_order_then_wait(server: ParameterServer) -> Non
     tickets = [assigned(server.claim(claim(trainer))).ticket for trainer in "abc"]
     assert [(t.round, t.slot, t.attempt) for t in tickets] == [(0, 0, 1), (0, 1, 1), (0, 2, 1)]
     assert server.claim(claim("d")) == Wait()
+
+
+def test_the_slowest_games_come_first_once_their_speeds_are_known(folder: RunFolder) -> None:
+    server = make_server(folder, FakePlan(batch=4))
+    first = assigned(server.claim(claim("a")))
+    assert first.ticket.slot == 0  # nothing is known
+    speeds = {"game_1": 4.0, "game_2": 20.0, "game_3": 3.0}  # of earlier meta-steps
+    row = {f"throughput/{game}/examples_per_s": speed for game, speed in speeds.items()}
+    server.counters.committed("meta_step", row)
+    slots = [assigned(server.claim(claim(name))).ticket.slot for name in "bc"]
+    assert slots == [3, 1]
+    server.trainer_lost("c", "it died")
+    # Slot 2 is of the same game as slot 0, which took a second for 10 units: 10 a second, not 20.
+    again = server.rounds.open_round.slots[2]
+    again.spec = replace(again.spec, game="game_0")
+    server.counters.committed("meta_step", {"throughput/game_1/examples_per_s": 15.0})
+    counted = server.complete(complete(first.ticket, claim("a", 2)))
+    assert isinstance(counted, Counted)
+    assert assigned(counted.next).ticket.slot == 2
 
 
 def test_a_repeated_claim_gets_the_same_answer(server: ParameterServer) -> None:

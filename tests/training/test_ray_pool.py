@@ -95,8 +95,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
 
 def make_crew(trainers: int | None = None, cores: int = 1) -> TrainerPool:
-    pool: TrainerPool = pool_module().TrainerPool(
-        JOB, SERVER, pool_module().TrainerResources(cores=cores, gpus=0.0), trainers=trainers
+    pool: TrainerPool = pool_module().RunPool(
+        run_spec=JOB,
+        server=SERVER,
+        resources=pool_module().TrainerResources(cores=cores, gpus=0.0),
+        trainers=trainers,
+        max_attempts=JOB.lease_policy.max_attempts,
+        on_fault_point=JOB.on_fault_point,
     )
     return pool
 
@@ -263,9 +268,9 @@ def test_its_own_error_stops_the_run(cluster: FakeCluster) -> None:
 def test_trainers_that_die_again_and_again_stop_the_run(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = make_crew(trainers=2)
     fault_points: list[FaultPoint] = []
     monkeypatch.setattr(JOB, "on_fault_point", fault_points.append)
+    pool = make_crew(trainers=2)
     for life in range(1, 9):
         pool.fill(2)
         cluster.end(f"trainer-0/{life}")

@@ -34,7 +34,7 @@ from leap_rl.training.messages import CurvePoint, FloatVector
 from leap_rl.training.rounds.evaluation_slots import RANDOM, REWARDS, Agent, agents_of, rewards_file
 from leap_rl.training.rounds.meta_training import task_seed
 from leap_rl.training.rounds.plan import ClosedRound, FilledRound
-from leap_rl.training.rounds.rows import dropped_row, evaluation_row, learn_row
+from leap_rl.training.rounds.rows import dropped_row, evaluation_row, learn_row, timed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,7 +191,7 @@ class EvaluationPlan:
                 if (episodes := sum(point.episodes for point in group))
             }
             rows.append(evaluation_row(agent_steps, means))
-        return ClosedRound(rows=rows, files={REWARDS: rewards_file(of_slots)})
+        return ClosedRound(rows=timed(rows, filled), files={REWARDS: rewards_file(of_slots)})
 
     @property
     def _starts(self) -> list[tuple[str, int]]:
@@ -266,4 +266,5 @@ class Learning:
             for slot in filled.slots
             for point in slot.record.curve
         ]
-        return ClosedRound(rows=rows + [dropped_row(slot, unit) for slot in filled.dropped])
+        rows += [dropped_row(slot, unit) for slot in filled.dropped]
+        return ClosedRound(rows=timed(rows, filled))

@@ -28,7 +28,7 @@ from leap_rl.storage.run_folder import INITIALIZATION, RunFolder
 from leap_rl.tracking.metrics import Unit
 from leap_rl.training.messages import FloatVector
 from leap_rl.training.rounds.plan import ClosedRound, FilledRound
-from leap_rl.training.rounds.rows import meta_step_row, norm
+from leap_rl.training.rounds.rows import meta_step_row, norm, timed
 from leap_rl.training.rounds.validation import Validation, ValidationState
 
 OUTER_OPTIMIZER = "outer_optimizer.safetensors"
@@ -141,6 +141,7 @@ class MetaTraining:
     def close(self, filled: FilledRound) -> ClosedRound:
         """Average the contributions in slot order and take one step of the initialization."""
         judging = [slot for slot in filled.slots if slot.spec.validates and not slot.cut_off]
+        whole = filled
         filled = replace(
             filled,
             slots=[slot for slot in filled.slots if not slot.spec.validates],
@@ -167,7 +168,7 @@ class MetaTraining:
         self.agent_steps += sum(slot.record.agent_steps for slot in filled.slots)
         self._theta0 = result.theta.numpy().copy()
         return ClosedRound(
-            rows=[row],
+            rows=timed([row], whole),
             files=initialization_files(self.factory.layout, self.outer),
             state={"agent_steps": self.agent_steps, **self.validation_state.state()},
             best=self.validation_state.best,

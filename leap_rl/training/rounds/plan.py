@@ -57,6 +57,8 @@ class FilledRound:
     dropped: Sequence[DroppedSlot] = ()
     elapsed_s: float
     """Wall clock, since the round was opened."""
+    trainers: int = 0
+    """Trainers that asked for its tasks; 0 if that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from leap_rl.meta.outer_step import OuterStepResult
 from leap_rl.meta.vectors import pairwise_cosines
-from leap_rl.tracking.metrics import Unit
+from leap_rl.tracking.metrics import Row, Unit
 from leap_rl.training.messages import CurvePoint
 from leap_rl.training.rounds.plan import DroppedSlot, FilledRound, FilledSlot, LoggedRow
 
@@ -81,12 +81,45 @@ def meta_step_row(
     for lost in dropped:
         key = f"tasks/{lost.spec.game}/dropped"
         row[key] = row.get(key, 0) + 1
-    row["time/working_s"] = math.fsum(slot.record.working_s for slot in slots)
-    row["time/waiting_s"] = math.fsum(slot.record.waiting_s for slot in slots)
+    row |= _speeds(slots, unit)
     row["time/meta_step_s"] = filled.elapsed_s
     if filled.elapsed_s > 0:
         row[f"throughput/{unit}_per_s"] = new_agent_steps / filled.elapsed_s
     return LoggedRow(axis="meta_step", values=row | dict(validation))
+
+
+def timed(rows: Sequence[LoggedRow], filled: FilledRound) -> list[LoggedRow]:
+    """Return a round's rows, the last of them with the time that all of its trainers took."""
+    if not rows:
+        return []
+    working_s = math.fsum(slot.record.working_s for slot in filled.slots)
+    values: Values = {
+        "time/working_s": working_s,
+        "time/waiting_s": math.fsum(slot.record.waiting_s for slot in filled.slots),
+    }
+    available_s = filled.trainers * filled.elapsed_s
+    if available_s > 0:
+        values["time/busy_share"] = working_s / available_s
+    *others, last = rows
+    return [*others, LoggedRow(axis=last.axis, values={**last.values, **values})]
+
+
+def speed(row: Row, game: str) -> float | None:
+    """Return how fast a trainer learned a game, in its unit a second; none if unknown."""
+    keys = (f"throughput/{game}/{unit}_per_s" for unit in ("agent_steps", "examples"))
+    return next((row[key] for key in keys if key in row), None)
+
+
+def _speeds(slots: Sequence[FilledSlot], unit: Unit) -> Values:
+    """Return each game's agent steps a second of a trainer."""
+    made: dict[str, int] = {}
+    spent_s: dict[str, float] = {}
+    for slot in slots:
+        game, record = slot.spec.game, slot.record
+        if record.working_s > 0:  # of a task that was cut off it is not known
+            made[game] = made.get(game, 0) + record.agent_steps
+            spent_s[game] = spent_s.get(game, 0.0) + record.working_s
+    return {f"throughput/{game}/{unit}_per_s": made[game] / spent_s[game] for game in made}
 
 
 def learn_row(game: str, point: CurvePoint, unit: Unit = "agent_steps") -> LoggedRow:

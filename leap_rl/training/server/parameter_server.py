@@ -90,7 +90,7 @@ class ParameterServer:
         self.rounds.close_if_full()  # if an earlier call could not write the checkpoint
         if self.rounds.finished:
             return messages.Finished()
-        slot = next((slot for slot in self._open.slots if slot.state is SlotState.PENDING), None)
+        slot = self._open.next_pending(longest_first=len(self.rounds.trainers) > 1)
         if slot is None:
             return messages.Wait()
         slot.hand_out(claim, self.rounds.session)
@@ -233,6 +233,10 @@ class ParameterServer:
         """Free the slot of a trainer that the runtime says is dead."""
         self.counters.trainers_lost += 1
         self._open.release(trainer, cause)
+
+    def fail(self, reason: str) -> None:
+        """Stop the run."""
+        self._open.failure = reason
 
     def tick(self) -> None:
         """Free the slots whose leases are over, and close a round that is late; called often."""

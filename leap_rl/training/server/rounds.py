@@ -19,7 +19,7 @@ from leap_rl.training.rounds.plan import (
     FilledSlot,
     RoundPlan,
 )
-from leap_rl.training.rounds.rows import episodes_file
+from leap_rl.training.rounds.rows import episodes_file, speed
 from leap_rl.training.server.carried_agents import CarriedAgents
 from leap_rl.training.server.slots import Slot, SlotFiles, SlotState
 
@@ -131,6 +131,27 @@ class OpenRound:
 
     def held_by(self, trainer: str) -> Slot | None:
         return next((slot for slot in self.slots if slot.owner == trainer), None)
+
+    def next_pending(self, *, longest_first: bool) -> Slot | None:
+        """Return the next pending slot; none if none is pending.
+
+        The longest is that of the slowest game, by the speeds that this run has measured. A game
+        that has none yet comes first, since it may be the slowest. No result depends on the order.
+        """
+        pending = (slot for slot in self.slots if slot.state is SlotState.PENDING)
+        if not longest_first:
+            return next(pending, None)
+        speeds: dict[str, float] = {}
+        for slot in self.slots:
+            if isinstance(slot.result, FilledSlot) and slot.result.record.working_s > 0:
+                record = slot.result.record
+                speeds[slot.spec.game] = record.agent_steps / record.working_s
+
+        def expected(slot: Slot) -> float:
+            game = slot.spec.game
+            return speeds.get(game) or speed(self.counters.row, game) or 0.0
+
+        return min(pending, key=expected, default=None)
 
     def let_run(self, slot: Slot, trainer: str) -> None:
         slot.state, slot.owner, slot.heard = SlotState.RUNNING, trainer, False
@@ -288,6 +309,7 @@ class Rounds:
                     slots=list(filled.values()),
                     dropped=dropped,
                     elapsed_s=self.open_round.elapsed_s,
+                    trainers=len(self.trainers),
                 )
             )
         self.folder.write(self.folder.curves(number), episodes_file(number, filled))

@@ -7,7 +7,7 @@ A plain class: a `ServerClient` carries its messages, in one process or between 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
@@ -70,14 +70,16 @@ class StreamSchedule:
     """Seconds between two streams."""
     snapshot_every_s: float
     """Seconds between two snapshots, which go with a stream."""
+    pace: float = 1.0
+    """The factor on both intervals, which the server says."""
 
     def __post_init__(self) -> None:
         self.start_task()
 
     def start_task(self) -> None:
         now = time.monotonic()
-        self._next_stream_s = now + self.stream_every_s
-        self._next_snapshot_s = now + self.snapshot_every_s
+        self._next_stream_s = now + self.pace * self.stream_every_s
+        self._next_snapshot_s = now + self.pace * self.snapshot_every_s
 
     def due(self, *, restorable: bool) -> Due:
         now = time.monotonic()
@@ -87,9 +89,9 @@ class StreamSchedule:
 
     def sent(self, *, snapshot: bool) -> None:
         now = time.monotonic()
-        self._next_stream_s = now + self.stream_every_s
+        self._next_stream_s = now + self.pace * self.stream_every_s
         if snapshot:
-            self._next_snapshot_s = now + self.snapshot_every_s
+            self._next_snapshot_s = now + self.pace * self.snapshot_every_s
 
     def lost(self) -> None:
         """Note that a stream may not have arrived: what it carried is due again."""
@@ -112,21 +114,28 @@ class Trainer:
     method: Method
     """The meta-learner, which makes the path that sums up a task's contribution."""
     on_fault_point: OnFaultPoint = no_fault
+    idle_since_s: float = field(default_factory=time.monotonic)
+    """When it began to wait for work, on the monotonic clock."""
     _claims: int = 0
-    _idle_since_s: float = 0.0
 
-    def run(self) -> None:
-        self._idle_since_s = time.monotonic()
+    def run(self, *, waits: bool = True) -> bool:
+        """Train tasks until the run has no more, or without ``waits`` until it has none for now.
+
+        Returns whether the run has no more.
+        """
         work = self._claim()
         while not isinstance(work, messages.Finished):
             if isinstance(work, messages.Assignment):
-                answer = self._train(work, waiting_s=time.monotonic() - self._idle_since_s)
+                answer = self._train(work, waiting_s=time.monotonic() - self.idle_since_s)
                 if isinstance(answer, messages.Counted):
                     self.on_fault_point(FaultPoint.TRAINER_COMPLETED)
                     work = answer.next
                     continue
-                self._idle_since_s = time.monotonic()
+                self.idle_since_s = time.monotonic()
+            elif not waits:
+                return False
             work = self._claim()
+        return True
 
     def _claim(self) -> messages.Work:
         self.on_fault_point(FaultPoint.TRAINER_CLAIMING)
@@ -169,7 +178,7 @@ class Trainer:
             path.end(end_of_path(task, batches=self.method.end_batches))
             whole = self._complete(assignment, task, recorder, path, waiting_s=waiting_s)
             self.on_fault_point(FaultPoint.TRAINER_COMPLETING)
-            self._idle_since_s = time.monotonic()  # until the answer
+            self.idle_since_s = time.monotonic()  # until the answer
             return self.server.complete(replace(whole, carried_agent=carried))
         except NonFiniteError as error:
             return self.server.diverged(

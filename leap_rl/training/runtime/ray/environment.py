@@ -10,15 +10,19 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leap_rl.training.config import Joined
 from leap_rl.training.interrupts import Interrupts
 from leap_rl.training.runtime.ray.security import private_folder, refuse_without_token
 
 if TYPE_CHECKING:
     from leap_rl.training.runtime.local import Runtime
+    from leap_rl.training.runtime.ray.shared_trainers import SharedPool
 
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -56,16 +60,70 @@ def make_ray_runtime(
     trainer_gpus: float = 0.0,
     metrics_port: int | None = None,
     interrupts: Interrupts | None = None,
+    joined: Joined | None = None,
 ) -> Runtime:
     """Prepare the environment, import Ray, and return the runtime.
 
     Arguments are as of `RayRuntime` and `TrainerResources`. Without an address the run joins the
-    cluster in RAY_ADDRESS, or else starts one of its own.
+    cluster in RAY_ADDRESS, or else starts one of its own. With ``joined`` it has the trainers
+    there.
 
     Raises:
         RunFailedError: The cluster is beyond this machine, and RAY_AUTH_MODE turns tokens off.
     """
     interrupts = interrupts or Interrupts()
+    address = _prepare(joined.address if joined else address, interrupts)
+
+    from leap_rl.training.runtime.ray.runtime import RayRuntime
+    from leap_rl.training.runtime.ray.trainer_pool import TrainerResources
+
+    return RayRuntime(
+        trainers=trainers,
+        address=address,
+        resources=TrainerResources(cores=trainer_cores, gpus=trainer_gpus),
+        metrics_port=metrics_port,
+        interrupts=interrupts,
+        namespace=joined.namespace if joined else None,
+    )
+
+
+@contextmanager
+def share_trainers(
+    *,
+    trainers: int | None,
+    address: str | None,
+    trainer_cores: int,
+    trainer_gpus: float,
+    max_attempts: int,
+    metrics_port: int | None,
+    interrupts: Interrupts,
+) -> Iterator[SharedPool]:
+    """Prepare the environment, import Ray, and have trainers for several runs.
+
+    Arguments are as of `make_ray_runtime`; a run joins them by the pool's `joined`.
+
+    Raises:
+        RunFailedError: As of `make_ray_runtime`; or there is no such cluster.
+    """
+    address = _prepare(address, interrupts)
+
+    from leap_rl.training.runtime.ray.shared_trainers import shared_pool
+    from leap_rl.training.runtime.ray.trainer_pool import TrainerResources
+
+    with shared_pool(
+        trainers=trainers,
+        address=address,
+        resources=TrainerResources(cores=trainer_cores, gpus=trainer_gpus),
+        max_attempts=max_attempts,
+        metrics_port=metrics_port,
+        namespace=f"leap_rl-{secrets.token_hex(8)}",
+        interrupts=interrupts,
+    ) as pool:
+        yield pool
+
+
+def _prepare(address: str | None, interrupts: Interrupts) -> str | None:
+    """Set the environment; return the address of the cluster to join, none for one of our own."""
     address = cluster_address(address)
     os.environ.update(_ALWAYS)
     if address == LOCAL:
@@ -79,17 +137,7 @@ def make_ray_runtime(
             os.environ.setdefault(name, value)
         if address != AUTO:  # which is known only when it is joined
             refuse_without_token(address)
-
-    from leap_rl.training.runtime.ray.runtime import RayRuntime
-    from leap_rl.training.runtime.ray.trainer_pool import TrainerResources
-
-    return RayRuntime(
-        trainers=trainers,
-        address=None if address == LOCAL else address,
-        resources=TrainerResources(cores=trainer_cores, gpus=trainer_gpus),
-        metrics_port=metrics_port,
-        interrupts=interrupts,
-    )
+    return None if address == LOCAL else address
 
 
 def cluster_address(address: str | None) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -25,7 +26,7 @@ from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, actor, ask, first_line
 from leap_rl.training.runtime.ray.security import private_folder, refuse_open_cluster
 from leap_rl.training.runtime.ray.server_actor import ServerActor
-from leap_rl.training.runtime.ray.trainer_pool import TrainerPool, TrainerResources, living_nodes
+from leap_rl.training.runtime.ray.trainer_pool import RunPool, TrainerResources, living_nodes
 
 SUPERVISE_EVERY_S = 0.25
 WRITES_WITHIN_S = 2.0
@@ -49,6 +50,9 @@ class RayRuntime:
     metrics_port: int | None
     """Of the Prometheus page of a cluster that is started; none for a free one."""
     interrupts: Interrupts
+    namespace: str | None = None
+    """Where the server has a name, by which trainers of another process find it, see
+    `shared_trainers.py`; none for a server of trainers of its own."""
 
     def run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         with self.interrupts:
@@ -60,17 +64,30 @@ class RayRuntime:
 
     def _run(self, run_spec: RunSpec, report: Callable[[RunStatus], None]) -> None:
         cores_wanted = (self.trainers or 0) * self.resources.cores
-        with cluster(self.address, cores_wanted, self.metrics_port):
+        with cluster(self.address, cores_wanted, self.metrics_port, self.namespace):
             self.interrupts.reinstall_handlers()
             self.resources.check(living_nodes())
+            folder = Path(run_spec.run_dir).absolute()
+            named = {} if self.namespace is None else {"name": f"{folder}@{run_spec.session}"}
             # On this node: the server writes the run's folder, which this process reads.
             here = NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
             server = actor(
-                ServerActor, num_cpus=0, scheduling_strategy=here, max_restarts=SERVER_RESTARTS
+                ServerActor,
+                num_cpus=0,
+                scheduling_strategy=here,
+                max_restarts=SERVER_RESTARTS,
+                **named,
             ).remote(run_spec)
-            pool = TrainerPool(run_spec, server, self.resources, trainers=self.trainers)
+            pool = RunPool(
+                run_spec=run_spec,
+                server=server,
+                resources=self.resources,
+                trainers=0 if named else self.trainers,
+                max_attempts=run_spec.lease_policy.max_attempts,
+                on_fault_point=run_spec.on_fault_point,
+            )
             try:
                 _supervise(server, pool, report, self.interrupts)
             except RayError as error:
@@ -86,7 +103,7 @@ class RayRuntime:
 
 def _supervise(
     server: Any,
-    pool: TrainerPool,
+    pool: RunPool,
     report: Callable[[RunStatus], None],
     interrupts: Interrupts,
 ) -> None:
@@ -94,7 +111,7 @@ def _supervise(
     while True:
         interrupts.check()
         status: RunStatus = ask(server.supervise)
-        pool.run_spec.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
+        pool.on_fault_point(FaultPoint.DRIVER_SUPERVISING)
         report(status)
         if status.failure is not None:
             raise RunFailedError(status.failure)
@@ -122,13 +139,20 @@ def _let_finish(server: Any) -> None:
 
 @contextmanager
 def cluster(
-    address: str | None, cores_wanted: int, metrics_port: int | None = None
+    address: str | None,
+    cores_wanted: int,
+    metrics_port: int | None = None,
+    namespace: str | None = None,
 ) -> Iterator[None]:
     """Join a cluster or start one; a connection that is there already is used and left alone."""
     if ray.is_initialized():
         yield
         return
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    quiet: dict[str, Any] = {
+        "logging_level": logging.ERROR,
+        "log_to_driver": False,
+        "namespace": namespace,
+    }
     if address is None:
         if metrics_port is not None:
             _check_free(metrics_port)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import ray
@@ -19,6 +20,7 @@ from leap_rl.tracking.status import RunStatus
 from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.metrics import RunMetrics
+from leap_rl.training.server.pace import Pace
 from leap_rl.training.server.parameter_server import ParameterServer
 
 LONG_POLL_S = 10.0
@@ -41,6 +43,7 @@ class ServerActor:
         self._all_snapshots = asyncio.Event()
         self._stopping = asyncio.Event()
         self._no_snapshot_yet: set[tuple[int, int]] = set()
+        self._pace = Pace()
 
     @property
     def _server(self) -> ParameterServer:
@@ -54,8 +57,12 @@ class ServerActor:
             self._made = self._run_spec.make_server(trainers_live=again)
         return self._made
 
-    async def claim(self, claim: messages.Claim) -> messages.Work:
-        """Answer a claim: at once, or with Wait when it is time to ask again.
+    async def run_spec(self) -> RunSpec:
+        """Return what makes the run's trainers."""
+        return self._run_spec
+
+    async def claim(self, claim: messages.Claim, waits: bool = True) -> messages.Work:
+        """Answer a claim: at once, or where it ``waits`` with Wait when it is time to ask again.
 
         A claim that waited gets no slot: its trainer may be dead by now, and a slot that loses many
         trainers stops the run.
@@ -63,14 +70,24 @@ class ServerActor:
         work = self._server.claim(claim)
         if isinstance(work, messages.Wait):
             self._has_work.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._has_work.wait(), LONG_POLL_S)
+            if waits:
+                await self.await_work()
         return work
 
+    async def await_work(self) -> bool:
+        """Answer whether a claim gets work: when one does, or no later than a long poll."""
+        self._wake()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_work.wait(), LONG_POLL_S)
+        return self._has_work.is_set()
+
     async def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon:
-        answer = self._server.stream(message)
+        with self._pace.serving():
+            answer = self._server.stream(message)
         if message.snapshot is not None:
             self._note_snapshot(message.ticket)
+        if isinstance(answer, messages.Continue):
+            answer = replace(answer, pace=self._pace.factor)
         return answer
 
     async def complete(self, message: messages.Complete) -> messages.Counted | messages.Abandon:
@@ -89,6 +106,11 @@ class ServerActor:
 
     async def trainer_lost(self, trainer: str, cause: str) -> None:
         self._server.trainer_lost(trainer, cause)
+        self._wake()
+
+    async def fail(self, reason: str) -> None:
+        """Stop the run: a trainer cannot compute its tasks."""
+        self._server.fail(reason)
         self._wake()
 
     async def is_stopping(self) -> bool:
@@ -116,6 +138,7 @@ class ServerActor:
     async def supervise(self) -> RunStatus:
         """Let leases expire, and return the run's status."""
         self._server.tick()
+        self._pace.look()
         status = self._server.status()
         self._metrics.publish(status, self._server.counters)
         self._wake()

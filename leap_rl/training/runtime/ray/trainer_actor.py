@@ -15,7 +15,7 @@ from leap_rl.core.determinism import configure_torch
 from leap_rl.training import messages
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import ANSWER_TIMEOUT_S, FIRST_PAUSE_S, Reference, ask
-from leap_rl.training.trainer.trainer import Due, StreamSchedule
+from leap_rl.training.trainer.trainer import Due, StreamSchedule, Trainer
 
 LEAVE_WITHIN_S = 5.0
 """A trainer that gets SIGTERM and has no answer to its snapshot by then leaves without."""
@@ -42,6 +42,8 @@ class RayClient:
 
     server: Any
     schedule: StreamSchedule
+    waits: bool = True
+    """Whether a claim that finds no free slot is answered when there is one."""
     _in_flight: _Sent | None = None
     _updated_s: float | None = None
     _snapshot_now: bool = False
@@ -62,7 +64,7 @@ class RayClient:
         self._updated_s = None
         if self._leave_s is not None:
             raise SystemExit(1)
-        work: messages.Work = self._call(self.server.claim, claim)
+        work: messages.Work = self._call(self.server.claim, claim, self.waits)
         self.schedule.start_task()
         return work
 
@@ -104,9 +106,9 @@ class RayClient:
         answer: messages.Abandon = self._call(self.server.diverged, message)
         return answer
 
-    def _call(self, method: Any, message: object) -> Any:
+    def _call(self, method: Any, *message: object) -> Any:
         # Until there is an answer: the server knows a message that comes twice by its numbers.
-        return ask(method, message, timeout_s=ANSWER_TIMEOUT_S)
+        return ask(method, *message, timeout_s=ANSWER_TIMEOUT_S)
 
     def _has_left_snapshot(self) -> bool:
         """Return whether the newest snapshot is with the server."""
@@ -129,29 +131,43 @@ class RayClient:
             if sent.has_snapshot:
                 self.schedule.lost()
             return None
+        if isinstance(answer, messages.Continue):
+            self.schedule.pace = answer.pace
         return answer
 
 
-class TrainerActor:
-    """Runs a trainer in a process of its own."""
+@dataclass
+class RunTrainer:
+    """A run's trainer in this process."""
 
-    def node(self) -> str:
-        node: str = ray.get_runtime_context().get_node_id()
-        return node
+    client: RayClient
+    trainer: Trainer
+    lease_s: float
 
-    def run(self, run_spec: RunSpec, name: str, incarnation: int, server: Any) -> None:
-        configure_torch()
-        client = RayClient(server, run_spec.make_schedule())
+    @classmethod
+    def of(
+        cls, run_spec: RunSpec, name: str, incarnation: int, server: Any, *, waits: bool = True
+    ) -> RunTrainer:
+        """Make a run's trainer; without ``waits`` it does not wait where no slot is free.
+
+        Raises:
+            UnfitMachineError: This machine cannot compute the run's tasks.
+        """
+        client = RayClient(server, run_spec.make_schedule(), waits)
         trainer = run_spec.make_trainer(name=name, incarnation=incarnation, server=client)
-        lease_s = run_spec.lease_policy.lease_s
+        return cls(client, trainer, run_spec.lease_policy.lease_s)
+
+    def run(self) -> bool:
+        """Train the run's tasks; returns whether it has no more, see `Trainer.run`."""
+        client, trainer, server = self.client, self.trainer, self.client.server
         ended = threading.Event()
 
         def send_heartbeats() -> None:
             # A task of many emulators takes longer to start than a lease lasts, and streams come
             # between updates only. A task that hangs must lose its slot.
-            while not ended.wait(lease_s / HEARTBEATS_A_LEASE):
-                if client.is_alive(lease_s):
-                    server.heartbeat.remote(name, incarnation)
+            while not ended.wait(self.lease_s / HEARTBEATS_A_LEASE):
+                if client.is_alive(self.lease_s):
+                    server.heartbeat.remote(trainer.name, trainer.incarnation)
 
         def watch_for_stop() -> None:
             while not ended.is_set():
@@ -167,7 +183,19 @@ class TrainerActor:
         # A machine that is taken away sends SIGTERM: its last work is not lost.
         former = signal.signal(signal.SIGTERM, lambda *_: client.leave())
         try:
-            trainer.run()
+            return trainer.run(waits=client.waits)
         finally:
             ended.set()
             signal.signal(signal.SIGTERM, former)
+
+
+class TrainerActor:
+    """Runs a trainer in a process of its own."""
+
+    def node(self) -> str:
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
+
+    def run(self, run_spec: RunSpec, name: str, incarnation: int, server: Any) -> None:
+        configure_torch()
+        RunTrainer.of(run_spec, name, incarnation, server).run()

@@ -1,4 +1,4 @@
-"""The trainers of a run on Ray: started where there is room, replaced when they die.
+"""Trainers on Ray, of one run or of several: started where there is room, replaced when they die.
 
 Nodes may join and leave during a run. With a fixed number of trainers, those without room wait in
 Ray's queue. Otherwise the pool follows the cluster: a trainer for each place that the nodes have,
@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import RayError
 
 from leap_rl.core.errors import RunFailedError, UnfitMachineError
-from leap_rl.training.faults import FaultPoint
+from leap_rl.training.faults import FaultPoint, OnFaultPoint, no_fault
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.ray.calls import Reference, actor, ask, first_line, result_of
 from leap_rl.training.runtime.ray.trainer_actor import TrainerActor
@@ -88,16 +88,16 @@ class _Life:
     actor: Any
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TrainerPool:
-    """The living trainers, and those that wait for a node."""
+    """The living trainers, and those that wait for a node; the base of both kinds of pools."""
 
-    run_spec: RunSpec
-    server: Any
-    """The parameter server's actor."""
     resources: TrainerResources
     trainers: int | None
     """How many there are to be; none for as many as the cluster has room for."""
+    max_attempts: int
+    """As of `LeasePolicy`."""
+    on_fault_point: OnFaultPoint = no_fault
     deaths_since_progress: int = 0
     _lives: dict[Reference, _Life] = field(default_factory=dict)
     _incarnations: Counter[str] = field(default_factory=Counter)
@@ -150,9 +150,18 @@ class TrainerPool:
         }
         if self._unfit_nodes:
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(self._unfit_nodes))})"}
-        started = actor(TrainerActor, **options).remote()
-        reference = started.run.remote(self.run_spec, name, self._incarnations[name], self.server)
+        started, reference = self._begin(name, self._incarnations[name], options)
         self._lives[reference] = _Life(name, started)
+
+    def _begin(
+        self, name: str, incarnation: int, options: Mapping[str, Any]
+    ) -> tuple[Any, Reference]:
+        """Start a trainer's actor with these options; return it and the call that it ends with."""
+        raise NotImplementedError
+
+    def _on_lost(self, name: str, cause: str) -> None:
+        """Free what a dead trainer held."""
+        raise NotImplementedError
 
     def _look(self) -> int:
         now = time.monotonic()
@@ -167,15 +176,15 @@ class TrainerPool:
         return room
 
     def _lose(self, life: _Life, error: Exception) -> None:
-        self.run_spec.on_fault_point(FaultPoint.DRIVER_REPLACING)
+        self.on_fault_point(FaultPoint.DRIVER_REPLACING)
         ray.kill(life.actor)  # it may be alive but unreachable, and hold its core
         self.deaths_since_progress += 1
-        in_vain = 2 * self.run_spec.lease_policy.max_attempts * (len(self._lives) + 1)
+        in_vain = 2 * self.max_attempts * (len(self._lives) + 1)
         if self.deaths_since_progress > in_vain:
             raise RunFailedError(
                 f"trainers die again and again, the last one {life.name}: {first_line(error)}"
             )
-        ask(self.server.trainer_lost, life.name, first_line(error))
+        self._on_lost(life.name, first_line(error))
         self._look_again_s = 0.0  # perhaps its node is gone too
 
     def _dismiss(self, life: _Life, error: UnfitMachineError) -> None:
@@ -187,3 +196,21 @@ class TrainerPool:
             raise error
         _log.warning("%s", error)
         ray.kill(life.actor)
+
+
+@dataclass(kw_only=True)
+class RunPool(TrainerPool):
+    """The trainers of one run."""
+
+    run_spec: RunSpec
+    server: Any
+    """The parameter server's actor."""
+
+    def _begin(
+        self, name: str, incarnation: int, options: Mapping[str, Any]
+    ) -> tuple[Any, Reference]:
+        started = actor(TrainerActor, **options).remote()
+        return started, started.run.remote(self.run_spec, name, incarnation, self.server)
+
+    def _on_lost(self, name: str, cause: str) -> None:
+        ask(self.server.trainer_lost, name, cause)

@@ -1,0 +1,126 @@
+"""A trainer of several runs goes where work is; the end of one leaves the others alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leap_rl.core.errors import UnfitMachineError
+from tests.training.fakes import ray_module
+
+Visit = Callable[[], bool]
+
+
+class OverError(Exception):
+    """Nothing is left to do: no trainer would end by itself."""
+
+
+@dataclass
+class FakeRay:
+    """Servers by name, each with what a trainer's visits there are: they return or raise."""
+
+    visits: dict[str, list[Visit]]
+    visited: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    now_s: float = 0.0
+
+    @property
+    def util(self) -> FakeRay:
+        return self
+
+    def list_named_actors(self) -> list[str]:
+        return list(self.visits)
+
+    def get_actor(self, name: str) -> Any:
+        return SimpleNamespace(
+            run_spec=lambda: name,
+            await_work=SimpleNamespace(remote=lambda: f"poll {name}"),
+            fail=lambda reason: self.failed.update({name: reason}),
+            trainer_lost=lambda trainer, cause: self.lost.update({name: f"{trainer}: {cause}"}),
+        )
+
+    def wait(self, polls: list[str], timeout: float) -> tuple[list[str], list[str]]:
+        self.now_s += timeout
+        return sorted(polls)[:1], []
+
+    def result_of(self, poll: str) -> bool:
+        from ray.exceptions import ActorDiedError
+
+        if poll.endswith("dead"):
+            raise ActorDiedError
+        return True
+
+    def ask(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        return method(*arguments)
+
+    def run_trainer(self, spec: str, *_: object, **__: object) -> Any:
+        def run() -> bool:
+            self.visited.append(spec)
+            return self.visits[spec].pop(0)()
+
+        trainer = SimpleNamespace(idle_since_s=None)
+        client = SimpleNamespace(server=self.get_actor(spec))
+        return SimpleNamespace(run=run, trainer=trainer, client=client)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        raise OverError
+
+
+def serve(fake: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ray_module("shared_trainers")
+    for name in ("ray", "time"):
+        monkeypatch.setattr(module, name, fake)
+    monkeypatch.setattr(module, "RunTrainer", SimpleNamespace(of=fake.run_trainer))
+    for name in ("ask", "result_of"):
+        monkeypatch.setattr(module, name, getattr(fake, name))
+    module.SharedTrainer(name="trainer-0", incarnation=1).serve()
+
+
+def raises(error: Exception) -> Visit:
+    def visit() -> bool:
+        raise error
+
+    return visit
+
+
+def test_it_serves_all_runs_to_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay({"a": [], "b": [], "dead": []})
+
+    def begins_another() -> bool:
+        fake.visits["c"] = [lambda: True]
+        return False  # no slot is free for now
+
+    fake.visits["a"] = [begins_another, lambda: True]
+    fake.visits["b"] = [raises(ValueError("a game is broken\nand more"))]
+    with pytest.raises(OverError):
+        serve(fake, monkeypatch)
+    assert fake.visited == ["a", "a", "b", "c"]
+    assert fake.failed == {"b": "a game is broken"}  # the others have not heard of it
+
+
+@pytest.mark.parametrize("error", [ChildProcessError("killed"), UnfitMachineError("no bfloat16")])
+def test_what_is_wrong_with_its_process_or_machine_ends_it(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeRay({"a": [raises(error)], "b": [lambda: True]})
+    with pytest.raises(type(error)):
+        serve(fake, monkeypatch)
+    assert fake.failed == {}
+
+
+def test_of_a_trainer_that_died_every_run_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay({"a": [], "b": []})
+    module = ray_module("shared_trainers")
+    monkeypatch.setattr(module, "ray", fake)
+    monkeypatch.setattr(module, "ask", fake.ask)
+    pool = module.SharedPool(resources=None, trainers=2, max_attempts=3, joined=None)
+    pool._on_lost("trainer-1", "its node is gone")
+    assert fake.lost == dict.fromkeys("ab", "trainer-1: its node is gone")
