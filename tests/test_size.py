@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BUDGETS = {"leap_rl": 32_361, "tests": 31_956, "benchmarks": 4_832}
+BUDGETS = {"leap_rl": 34_120, "tests": 33_456, "benchmarks": 5_256}
 """Lines of Python. Lower a number by hand when lines have gone. They were raised once, for studies:
-the room itself, the measure, whole agents, mixed games, normalised observations, defaults."""
+the room itself, the measure, whole agents, mixed games, normalised observations, defaults; and again
+for VectorEnvs of one's own, starts to choose among, shared trainers and the roofline."""
 LONGEST = 430
 """Lines of a file in the package."""
 

@@ -91,7 +91,7 @@ def refuse_slow(study: StudyConfig, cells: Sequence[Cell]) -> None:
     """Raise ValueError for a quick study of Atari's games that is not quick on these cores."""
     if not study.quick or study.task.kind != "atari" or study.runtime.kind == "ray":
         return
-    processes, whole = study.processes_here, sum(cell.agent_steps for cell in cells)
+    processes, whole = study.trainers_here, sum(cell.agent_steps for cell in cells)
     seconds = seconds_of(cells, processes, ATARI_AGENT_STEPS_PER_S)
     if seconds > QUICK_WITHIN_S:
         raise ValueError(
