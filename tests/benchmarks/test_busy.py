@@ -57,7 +57,7 @@ class ThreadClient:
         with self.lock:
             return self._note(self.server.claim(claim))
 
-    def due(self) -> Due:
+    def due(self, *, restorable: bool) -> Due:
         return Due.NOTHING
 
     def stream(self, message: messages.Stream) -> messages.Continue | messages.Abandon | None:

@@ -91,11 +91,11 @@ def test_it_stops_and_is_resumed_to_the_same_bits(
     copy = tmp_path / "run"
     due, calls = LocalClient.due, []
 
-    def stop(client: LocalClient) -> object:
+    def stop(client: LocalClient, *, restorable: bool) -> object:
         calls.append(1)
         if len(calls) == 9:
             raise KeyboardInterrupt
-        return due(client)
+        return due(client, restorable=restorable)
 
     monkeypatch.setattr(LocalClient, "due", stop)
     often = ["--runtime.stream_every_s", "1e-6", "--runtime.snapshot_every_s", "1e-6"]

@@ -67,7 +67,7 @@ def test_the_servers_answer_sets_the_trainers_intervals(
     due = []
     for _ in range(4):
         now.now_s += 5.0
-        due.append(client.schedule.due())
+        due.append(client.schedule.due(restorable=True))
     assert due == [Due.NOTHING, Due.SUM, Due.SUM, Due.SUM]  # in 6 s, no longer in 2
     now.now_s += 160.0
-    assert client.schedule.due() is Due.SNAPSHOT
+    assert client.schedule.due(restorable=True) is Due.SNAPSHOT
