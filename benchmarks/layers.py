@@ -30,8 +30,7 @@ from benchmarks.harness import experiment
 from benchmarks.harness.agents import Curve, learn, summary_of, write_summary
 from benchmarks.harness.cells import Cell, key_of
 from leap_rl.core.parsing import parse_options
-from leap_rl.envs.games import random_actions
-from leap_rl.evaluation.diagnosis import OBSERVATIONS, start_features
+from leap_rl.evaluation.diagnosis import played_at_random, start_features
 from leap_rl.evaluation.page import Table
 from leap_rl.learners.game_learner import GameLearner
 from leap_rl.learners.registry import encoder_shared_by, make_game_learner
@@ -139,13 +138,8 @@ def work(cell: Cell) -> Mapping[str, Any]:
 
 def random_play(tasks: GameLearner, game: str) -> NDArray[Any]:
     """Return observations of random play, uint8 [N, H, W, C]; the same in each process."""
-    draws, seen = np.random.default_rng(0), []
     with closing(tasks.make_envs(game)(0)) as envs:
-        seen.append(envs.reset())
-        while len(seen) * len(seen[0]) < OBSERVATIONS:
-            actions = random_actions(envs, envs.num_envs, draws)
-            seen.append(envs.step(actions).observations)
-    return np.concatenate(seen)[:OBSERVATIONS]
+        return played_at_random(envs, np.random.default_rng(0))
 
 
 def report(given: argparse.Namespace, results: experiment.Results) -> None:

@@ -88,11 +88,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_wandb_left() -> Iterator[None]:
-    """End wandb's own process, which keeps the environment that it was started in for later tests.
-
-    A test that takes the address of an earlier one's process out of the environment, and puts it
-    back in the end, would leave that of a dead one.
-    """
+    """End wandb's own process, whose address later tests would find in the environment."""
     yield
     if "wandb" in sys.modules:
         sys.modules["wandb"].teardown()

@@ -13,11 +13,13 @@ from typing import Any
 from benchmarks.system.config import BusyConfig
 from leap_rl.bench.machine import circumstances
 from leap_rl.core.parsing import to_cli_args
+from leap_rl.runs.announcement import busy_share
 from leap_rl.runs.header import to_mapping
 from leap_rl.runs.process import Request, call
 from leap_rl.studies.config import StudyConfig, configure
 from leap_rl.studies.folder import StudyFolder
 from leap_rl.studies.study import carry_out
+from leap_rl.tracking.metrics import Row
 
 UNROLL = 5
 UPDATES = 100
@@ -41,7 +43,7 @@ def measure(config: BusyConfig, progress: Callable[[str], None]) -> dict[str, An
     study = study_of(config)
     with tempfile.TemporaryDirectory(prefix="leap_rl-bench-") as out:
         progress("one run alone")
-        rows: list[Mapping[str, Any]] = []
+        rows: list[Row] = []
         run = study.arm("leap", trusts_imports=True)
         run = replace(run, meta=replace(run.meta, meta_steps=min(ALONE, config.meta_steps)))
         request = Request(
@@ -69,8 +71,7 @@ def measure(config: BusyConfig, progress: Callable[[str], None]) -> dict[str, An
         "meta_steps": config.meta_steps,
         "task_s": [config.task_s, 2 * config.task_s],
         "alone_predicted": math.fsum(times) / len(times) / max(times),
-        "alone": math.fsum(row["time/working_s"] for row in rows)
-        / math.fsum(row["time/working_s"] / row["time/busy_share"] for row in rows),
+        "alone": busy_share(rows),
         "study": outcome.busy_share,
         **circumstances(),
     }

@@ -159,15 +159,13 @@ def measure(config: CrowdConfig, progress: Callable[[str], None]) -> dict[str, A
     Returns:
         The metrics by name, all of them plain values; one of `loads` for each number of trainers.
     """
-    loads = []
-    size = 0
+    loads, run = [], TrainConfig()
+    size = make_tasks(resolve(run)).shared_layout().size
     for trainers in config.trainers:
         progress(f"{trainers} simulated trainers, on Ray")
         with tempfile.TemporaryDirectory(prefix="leap_rl-bench-") as folder:
-            run = TrainConfig(run_dir=str(Path(folder) / "run"))
             meta = replace(run.meta, batch_size=trainers, meta_steps=2)
-            spec = run_spec_of(replace(run, meta=meta))
-            size = make_tasks(resolve(run)).shared_layout().size
+            spec = run_spec_of(replace(run, run_dir=str(Path(folder) / "run"), meta=meta))
             loads.append(_play(spec, config, trainers, size))
     return {
         "bench": "crowd",

@@ -93,18 +93,9 @@ def measure(
             splits += agents.call("split", 0.2 * config.seconds / ROUNDS)
         others = quiet.others_share(own_s + _own_cpu_s())
     agent, limit = median(rates["agent"]), median(rates["limit"])
+    cpu_agent, cpu_limit = median(cpu_rates["agent"]), median(cpu_rates["limit"])
+    wall_peaks, cpu_peaks = zip(*peaks, strict=True)
     operations: float = reports[0]["operations"]
-    rooflines = {
-        "wall": roofline(
-            agent / trainers, limit / trainers, [one.wall for one in peaks], operations
-        ),
-        "cpu": roofline(
-            median(cpu_rates["agent"]),
-            median(cpu_rates["limit"]),
-            [one.cpu for one in peaks],
-            operations,
-        ),
-    }
     # Means, so that the parts add up to the mean of the whole.
     split = {part: sum(one[part] for one in splits) / len(splits) for part in PARTS}
     return {
@@ -121,9 +112,9 @@ def measure(
         "agent_steps_per_s": round(agent, 1),
         "emulator_limit_per_s": round(limit, 1),
         "fraction_of_limit": round(agent / limit, 4),
-        "fraction_by_cpu_time": round(median(cpu_rates["agent"]) / median(cpu_rates["limit"]), 4),
-        "roofline": rooflines["wall"],
-        "roofline_by_cpu_time": rooflines["cpu"],
+        "fraction_by_cpu_time": round(cpu_agent / cpu_limit, 4),
+        "roofline": roofline(agent / trainers, limit / trainers, wall_peaks, operations),
+        "roofline_by_cpu_time": roofline(cpu_agent, cpu_limit, cpu_peaks, operations),
         "split_us": {part: round(value, 2) for part, value in split.items()},
         "agent_step_us": round(sum(split.values()), 2),
         "windows": {kind: [round(rate, 1) for rate in of] for kind, of in rates.items()},

@@ -79,8 +79,7 @@ def is_vector_env(game: str) -> bool:
     if game.startswith("MinAtar/"):
         return False
     parsed = parse_game(game)
-    if parsed.module is not None:
-        _imported(game)
+    _imported(game)
     spec = gymnasium.registry.get(parsed.id.rpartition(":")[2])
     alone = spec is not None and spec.entry_point is None
     return alone or "vectorization_mode" in parsed.arguments
@@ -239,7 +238,7 @@ class GameTraits(NamedTuple):
     num_actions: int
     continuous: bool
     next_step: bool = False
-    """Whether it is a user's own `VectorEnv` in `AutoresetMode.NEXT_STEP`."""
+    """True of a user's own `VectorEnv` in `AutoresetMode.NEXT_STEP`."""
     restorable: bool = True
     """Whether it can be restored from a snapshot."""
 

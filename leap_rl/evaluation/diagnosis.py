@@ -6,6 +6,7 @@ Dimensions: N observations, F features.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from leap_rl.evaluation.statistics import FloatArray
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from leap_rl.envs.vector import GameVector
     from leap_rl.learners.game_learner import GameLearner
 
 OBSERVATIONS: Final = 1024
@@ -58,12 +60,15 @@ def observe(learner: GameLearner, game: str, *, seed: int = 0) -> NDArray[Any]:
     """
     envs = learner.make_envs(game)(derive_seed(seed, Purpose.ENVIRONMENTS, "diagnosis", game))
     rng = np.random.default_rng(derive_seed(seed, Purpose.ACTIONS, "diagnosis", game))
-    try:
-        seen = [envs.reset()]
-        while len(seen) * envs.num_envs < OBSERVATIONS:
-            seen.append(envs.step(random_actions(envs, envs.num_envs, rng)).observations)
-    finally:
-        envs.close()
+    with closing(envs):
+        return played_at_random(envs, rng)
+
+
+def played_at_random(envs: GameVector, rng: np.random.Generator) -> NDArray[Any]:
+    """Return what new environments show to random actions, the first `OBSERVATIONS`, [N, ...]."""
+    seen = [envs.reset()]
+    while len(seen) * envs.num_envs < OBSERVATIONS:
+        seen.append(envs.step(random_actions(envs, envs.num_envs, rng)).observations)
     return np.concatenate(seen)[:OBSERVATIONS]
 
 

@@ -62,7 +62,7 @@ class Reference:
 
     @property
     def learns(self) -> bool:
-        """Whether agents are known to gain something."""
+        """Whether the agents' gain is known to be above zero."""
         return self.verdict in ("sound", "uncertain")
 
 

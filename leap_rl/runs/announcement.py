@@ -30,7 +30,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
     print(f"  run folder      {shown(folder)}")
     print(f"  initialization  {initialization}")
     print(f"  metrics         {shown(folder.path / 'metrics.jsonl')}")
-    busy = _busy_share(read_rows(folder.path / "metrics.jsonl"))
+    busy = busy_share(read_rows(folder.path / "metrics.jsonl"))
     if busy is not None:
         print(f"  trainers busy   {busy:.0%} of their time")
     advice = next_step(config.task, config.agent, shown(folder))
@@ -38,7 +38,7 @@ def announce_initialization(folder: RunFolder, config: TrainConfig) -> None:
         print(f"\nNext, {advice[0]}:\n  {program()} {advice[1]}")
 
 
-def _busy_share(rows: Sequence[Row]) -> float | None:
+def busy_share(rows: Sequence[Row]) -> float | None:
     """Return the share of all trainers' time that went to tasks, over the rows that have it."""
     known = [row for row in rows if row.get("time/busy_share")]
     if not known:

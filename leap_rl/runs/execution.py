@@ -28,11 +28,7 @@ from leap_rl.training.faults import FaultPoint, fault_injector
 from leap_rl.training.interrupts import Interrupts, StopReason
 from leap_rl.training.run_spec import RunSpec
 from leap_rl.training.runtime.local import LocalRuntime, Runtime
-from leap_rl.training.runtime.ray.environment import (
-    LOCAL,
-    cluster_address,
-    make_ray_runtime,
-)
+from leap_rl.training.runtime.ray.environment import LOCAL, cluster_address, make_ray_runtime
 from leap_rl.training.server.rounds import LeasePolicy
 
 if TYPE_CHECKING:

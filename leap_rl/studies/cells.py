@@ -246,21 +246,20 @@ def _cell(
 ) -> Cell:
     """Return a cell of new agents; ``content`` stands for the initialization that is to be."""
     digest = fingerprint(config, content)
-    start = None if after is None else _digest_of(after, mark)
     return Cell(
         arm=arm,
         run=run,
         members=members,
         config=config,
-        path=_place(out, f"{arm}-{run}-{members}", digest, config, start),
+        path=_place(out, f"{arm}-{run}-{members}", digest, config, after=after, mark=mark),
         agent_steps=config.seeds * len(config.task.resolved_games) * config.task.agent_steps,
         after=after,
     )
 
 
-def _digest_of(trained: Cell, mark: str) -> str | None:
+def _digest_of(trained: Cell | None, mark: str) -> str | None:
     """Return what stands for the start of new agents in a run's head; none before it is made."""
-    if not trained.finished:
+    if trained is None or not trained.finished:
         return None
     try:
         sums: dict[str, str] = trained.folder.read_state(trained.rounds)["sha256"]
@@ -270,7 +269,13 @@ def _digest_of(trained: Cell, mark: str) -> str | None:
 
 
 def _place(
-    out: Path, stem: str, digest: str, config: Config, init_sha256: str | None = None
+    out: Path,
+    stem: str,
+    digest: str,
+    config: Config,
+    *,
+    after: Cell | None = None,
+    mark: str = "",
 ) -> Path:
     """Return a cell's folder: that of its name, or one that computes the same.
 
@@ -281,7 +286,7 @@ def _place(
         return path
     for other in sorted((out / "runs").glob(f"{stem}-{'[0-9a-f]' * DIGITS}")):
         try:
-            if computes(read_run(RunFolder(other)), config, init_sha256):
+            if computes(read_run(RunFolder(other)), config, _digest_of(after, mark)):
                 return other
         except (RunFolderError, ValueError):  # damaged, or of another time: it is computed again
             continue

@@ -46,12 +46,12 @@ def write_page(folder: StudyFolder, study: StudyConfig, cells: Sequence[Cell]) -
     Raises:
         OSError: A file cannot be written.
     """
-    results = read_results(study, cells)
+    choices = list(read_choices(cells))
+    results = read_results(study, cells, choices)
     summary = summarize(results) if RANDOM in results.initializations else None
     contents: dict[Path, bytes] = {}
     diagnosis = None if summary is None else diagnose(cells, summary)
     answer = _sentences(study, cells, summary, diagnosis)
-    choices = list(read_choices(cells))
     best = None if summary is None else best_initialization(summary, cells, choices)
     with TemporaryDirectory(prefix="leap_rl-") as aside:
         part = Part(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from leap_rl.evaluation.summary import Summary
 from leap_rl.runs.config import TrainConfig
 from leap_rl.studies.arms import RANDOM, total_agent_steps
 from leap_rl.studies.cells import Cell
-from leap_rl.studies.choice import read_choices
+from leap_rl.studies.choice import Choice, read_choices
 from leap_rl.studies.config import StudyConfig
 
 
@@ -36,15 +36,19 @@ def training_of(cells: Sequence[Cell]) -> dict[str, Training]:
     }
 
 
-def read_results(study: StudyConfig, cells: Sequence[Cell]) -> EvaluationResults:
+def read_results(
+    study: StudyConfig, cells: Sequence[Cell], choices: Iterable[Choice] | None = None
+) -> EvaluationResults:
     """Return the new agents of all finished cells.
 
-    Runs of an arm are numbered as they come, so that one that is missing leaves no gap.
+    Runs of an arm are numbered as they come, so that one that is missing leaves no gap. What new
+    agents chose is read from the cells unless it is given.
 
     Raises:
         RunFolderError: A cell's folder is damaged.
     """
     curves = list(_curves(study, cells))
+    curves += [choice.curve for choice in (read_choices(cells) if choices is None else choices)]
     arms = [
         arm for arm in (RANDOM, *study.trained_arms) if any(c.initialization == arm for c in curves)
     ]
@@ -71,7 +75,7 @@ def read_results(study: StudyConfig, cells: Sequence[Cell]) -> EvaluationResults
 
 
 def _curves(study: StudyConfig, cells: Sequence[Cell]) -> Iterator[LearningCurve]:
-    """Yield each new agent's, with its arm and the arm's run."""
+    """Yield those of new agents that choose nothing, with their arm and the arm's run."""
     for cell in cells:
         if cell.members is None or cell.alone is not None or not cell.finished:
             continue
@@ -81,8 +85,6 @@ def _curves(study: StudyConfig, cells: Sequence[Cell]) -> Iterator[LearningCurve
                 yield replace(curve, initialization=RANDOM, seed=seed)
             else:
                 yield replace(curve, initialization=cell.arm, run=cell.run)
-    for choice in read_choices(cells):
-        yield choice.curve
 
 
 def of_arms(results: EvaluationResults, arms: Sequence[str]) -> EvaluationResults:

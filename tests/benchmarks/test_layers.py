@@ -10,6 +10,7 @@ import torch
 from benchmarks import layers
 from benchmarks.harness.cells import CellFile, key_of
 from leap_rl import load_encoder
+from leap_rl.evaluation.diagnosis import OBSERVATIONS
 from leap_rl.networks.parameters import Layout, Leaf
 from leap_rl.runs.kinds import make_tasks
 
@@ -51,7 +52,7 @@ def test_agents_learn_from_mixtures_and_their_encoders_are_measured(
     found = CellFile(tmp_path / "cells.jsonl").read()
     tasks = make_tasks(layers.config_of(INIT, [GAME], 1600))
     seen = layers.random_play(tasks, GAME)
-    assert seen.shape == (layers.OBSERVATIONS, *tasks.observation_shape)
+    assert seen.shape == (OBSERVATIONS, *tasks.observation_shape)
     with torch.no_grad():
         features = load_encoder(INIT)(torch.from_numpy(seen))
     whole = found[key_of(cells[-1])]

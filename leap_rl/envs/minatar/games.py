@@ -92,14 +92,14 @@ class GameOptions:
     """How the actions are ordered: the number, from 0, of that order among all orders, which begin
     with the game's own and go on lexicographically; minatar has no such option."""
 
+    max_episode_steps: int | None = None
+    """Agent steps after which an episode is truncated, an argument of `gymnasium.make`."""
+
     def actions_of(self, module: ModuleType) -> NDArray[np.int64]:
         """Return what each action does, as numbers of minatar's actions."""
         actions = module.ACTIONS if self.use_minimal_action_set else range(ALL_ACTIONS)
         order = next(islice(permutations(actions), self.permutation, None))
         return np.array(order, dtype=np.int64)
-
-    max_episode_steps: int | None = None
-    """Agent steps after which an episode is truncated, an argument of `gymnasium.make`."""
 
 
 def options_of(game: str) -> tuple[str, GameOptions]:

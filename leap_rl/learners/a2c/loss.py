@@ -89,7 +89,7 @@ def a2c_loss(
     policies: Distribution, predictions: Outputs, targets: Targets, total: Weights
 ) -> A2CLoss:
     """Return the loss of a batch of agent steps, its parts weighted as given in the total."""
-    logits, values, actions, returns, advantages = _arrays(predictions, targets)
+    logits, values, actions, returns, advantages = _arrays(*_only_taken(predictions, targets))
     sums = torch.zeros(3, dtype=torch.float64)
     # Of policy, value and entropy: the distribution adds to the first and the last.
     of_policies, of_values = sums.numpy()[::2], sums.numpy()[1:2]
@@ -104,27 +104,30 @@ def a2c_gradient(
     policies: Distribution, predictions: Outputs, targets: Targets, weights: Weights
 ) -> Outputs:
     """Return the gradient of the weighted sum of the loss's parts by the predictions."""
-    logits, values, actions, returns, advantages = _arrays(predictions, targets)
-    taken = targets.taken
-    like = predictions if taken is None else Outputs(*(part[taken] for part in predictions))
-    gradient = Outputs(*(torch.empty(part.shape) for part in like))
+    kept, of_kept = _only_taken(predictions, targets)
+    logits, values, actions, returns, advantages = _arrays(kept, of_kept)
+    gradient = Outputs(*(torch.empty(part.shape) for part in kept))
     logits_grad = gradient.logits.flatten(0, -2).numpy()
     of_policies = (weights.policy, weights.entropy)
     policies.write_gradient(logits, actions, advantages, of_policies, logits_grad)
     _write_gradient(values, returns, weights.value, gradient.values.view(-1).numpy())
-    if taken is None:
+    if targets.taken is None:
         return gradient
     whole = Outputs(*(torch.zeros(part.shape) for part in predictions))
     for part, rows in zip(whole, gradient, strict=True):
-        part[taken] = rows
+        part[targets.taken] = rows
     return whole
 
 
+def _only_taken(predictions: Outputs, targets: Targets) -> tuple[Outputs, Targets]:
+    """Return those of the actions that were taken."""
+    if targets.taken is None:
+        return predictions, targets
+    logits, values, *kept = (part[targets.taken] for part in (*predictions, *targets[:3]))
+    return Outputs(logits, values), Targets(*kept)
+
+
 def _arrays(predictions: Outputs, targets: Targets) -> tuple[Any, Any, Any, Any, Any]:
-    """Return what the loops take, of the actions that were taken alone."""
-    if (taken := targets.taken) is not None:
-        predictions = Outputs(*(part[taken] for part in predictions))
-        targets = Targets(*(part[taken] for part in targets[:3]))
     logits = predictions.logits.contiguous().flatten(0, -2)
     actions = targets.actions.contiguous().flatten(0, targets.returns.dim() - 1)
     values, returns, advantages = (

@@ -42,7 +42,7 @@ class Pace:
             self._served_s += self.clock() - began_s
 
     def look(self) -> None:
-        """Find the factor anew, from time to time; called often."""
+        """Compute the factor again, every few seconds; called often."""
         now, cpu_s = self.clock(), self.cpu_clock()
         elapsed_s = now - self._looked_s
         if elapsed_s < LOOK_EVERY_S:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,7 +86,6 @@ def make_ray_runtime(
     )
 
 
-@contextmanager
 def share_trainers(
     *,
     trainers: int | None,
@@ -97,7 +95,7 @@ def share_trainers(
     max_attempts: int,
     metrics_port: int | None,
     interrupts: Interrupts,
-) -> Iterator[SharedPool]:
+) -> AbstractContextManager[SharedPool]:
     """Prepare the environment, import Ray, and have trainers for several runs.
 
     Arguments are as of `make_ray_runtime`; a run joins them by the pool's `joined`.
@@ -110,7 +108,7 @@ def share_trainers(
     from leap_rl.training.runtime.ray.shared_trainers import shared_pool
     from leap_rl.training.runtime.ray.trainer_pool import TrainerResources
 
-    with shared_pool(
+    return shared_pool(
         trainers=trainers,
         address=address,
         resources=TrainerResources(cores=trainer_cores, gpus=trainer_gpus),
@@ -118,8 +116,7 @@ def share_trainers(
         metrics_port=metrics_port,
         namespace=f"leap_rl-{secrets.token_hex(8)}",
         interrupts=interrupts,
-    ) as pool:
-        yield pool
+    )
 
 
 def _prepare(address: str | None, interrupts: Interrupts) -> str | None:

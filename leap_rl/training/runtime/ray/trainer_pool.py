@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -89,7 +90,7 @@ class _Life:
 
 
 @dataclass(kw_only=True)
-class TrainerPool:
+class TrainerPool(ABC):
     """The living trainers, and those that wait for a node; the base of both kinds of pools."""
 
     resources: TrainerResources
@@ -153,15 +154,15 @@ class TrainerPool:
         started, reference = self._begin(name, self._incarnations[name], options)
         self._lives[reference] = _Life(name, started)
 
+    @abstractmethod
     def _begin(
         self, name: str, incarnation: int, options: Mapping[str, Any]
     ) -> tuple[Any, Reference]:
         """Start a trainer's actor with these options; return it and the call that it ends with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _on_lost(self, name: str, cause: str) -> None:
         """Free what a dead trainer held."""
-        raise NotImplementedError
 
     def _look(self) -> int:
         now = time.monotonic()
