@@ -57,6 +57,8 @@ class Leap(Method):
             its own, the mean over its segments of (1 + k |df|) |dgamma|^(p-2), held fixed like the
             path's forward points. The contribution then is p times a weighted sum of the steps
             taken whose weights are 1 on average: as long as Reptile's, whatever the loss's scale.
+            For p = 1 the mean is over the way gone, sum w |dtheta| / sum |dtheta|: one over the
+            segments would be owned by those of nearly no length, whose 1 / |dgamma| has no bound.
 
     Raises:
         ValueError: a field out of its range.
@@ -196,9 +198,10 @@ class EuclideanPath(LeapPath):
 class OptimizerMetricPath(LeapPath):
     """The running sum in the metric in which the inner optimizer's step is steepest descent.
 
-    The metric is in none of its terms: the optimizer's own steps say all of it. It holds for any
-    optimizer, with clipping and momentum, as far as the predicted decrease -dtheta . grad_f is not
-    negative; where momentum makes it so, it counts as 0.
+    The metric is in none of its terms: the optimizer's own steps say all of it. That it is one
+    metric along the path, as the derivation takes it, holds for a constant S. Under clipping,
+    momentum, and a scaling that changes it is a rule of thumb; where momentum makes the predicted
+    decrease -dtheta . grad_f negative, it counts as 0.
     """
 
     _saved = (*LeapPath._saved, "grad", "sum", "weighted", "weights", "squared_weights")
@@ -211,6 +214,10 @@ class OptimizerMetricPath(LeapPath):
         self._weighted = 0
         self._weights = 0.0
         self._squared_weights = 0.0
+        # The same weights along the way gone: sum w |dtheta| and sum |dtheta|.
+        self._weighted_way = self._way = 0.0
+        if method.p == 1:
+            self._saved += ("weighted_way", "way")
 
     def visit(self, point: Point) -> None:
         """Close the segment that ends at a point and open the next; see `GradientPath.observe`.
@@ -236,14 +243,22 @@ class OptimizerMetricPath(LeapPath):
         self._weighted += 1
         self._weights += weight
         self._squared_weights += weight**2
+        self._weighted_way += weight * step_length
+        self._way += step_length
         pull = weight if method.stabilizer else (1.0 - kappa * loss_difference) * scale
         self._sum.add(delta, weight=pull)
 
     def gradient(self) -> Tensor:
         factor = float(-self._method.p)
-        if self._method.task_unit and self._weighted:
-            factor /= self._weights / self._weighted
+        if self._method.task_unit:
+            factor /= self._unit()
         return self._sum.value().mul_(factor).to(torch.float32)
+
+    def _unit(self) -> float:
+        """The mean weight: over the segments for p = 2, over the way gone for p = 1."""
+        if self._method.p == 1:
+            return self._weighted_way / self._way if self._way else 1.0
+        return self._weights / self._weighted if self._weighted else 1.0
 
     def metrics(self) -> dict[str, float]:
         """What `LeapPath.metrics` has, without the energy where no gradients were given.

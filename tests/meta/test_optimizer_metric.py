@@ -56,7 +56,7 @@ def by_definition(points: list[Point], method: Leap) -> tuple[list[float], float
     stabilizer, df is replaced by -|df| there.
     """
     kappa = method.loss_scale**2 if method.loss_in_path else 0.0
-    total, distance, weights = [0.0] * P, 0.0, []
+    total, distance, weights, way = [0.0] * P, 0.0, [], []
     for here, there in pairwise(points):
         raised = [RATE * s for s in here.scaling.tolist()]
         metric = [1.0 / each for each in raised]
@@ -70,8 +70,10 @@ def by_definition(points: list[Point], method: Leap) -> tuple[list[float], float
             total[j] += -method.p * length ** (method.p - 2) * raised[j] * covector
         distance += length**method.p
         weights.append((1.0 + kappa * abs(df)) * length ** (method.p - 2))
+        way.append(math.hypot(*step) if method.p == 1 else 1.0)
     if method.task_unit:
-        total = [each / (math.fsum(weights) / len(weights)) for each in total]
+        unit = math.fsum(w * d for w, d in zip(weights, way, strict=True)) / math.fsum(way)
+        total = [each / unit for each in total]
     return total, distance
 
 
@@ -180,6 +182,16 @@ def test_a_unit_of_its_own_makes_a_task_blind_to_its_rewards_scale(p):
         assert_close(walk(own, once).gradient(), 2 * weighted, rtol=1e-4)
         ratio = walk(none, tenfold).gradient().norm() / walk(none, once).gradient().norm()
         assert ratio == pytest.approx(10.0, rel=1e-2)
+
+
+def test_a_segment_of_nearly_no_length_does_not_own_the_unit_of_a_length():
+    """1 / |dgamma| has no bound; a mean of it over the segments would make the rest count 0."""
+    method = Leap(p=1, metric="optimizer", task_unit=True)
+    points = make_points()
+    standing = points[0]._replace(theta=points[0].theta - 1e-7, loss=points[0].loss + 1e-7)
+    behind = [p._replace(theta=p.theta - 1e-7, loss=p.loss + 1e-7) for p in points[1:]]
+    with_pause = [points[0], standing, *behind]
+    assert_close(walk(method, with_pause).gradient(), walk(method, points).gradient(), rtol=1e-3)
 
 
 def test_a_spike_shows_in_the_effective_segments():
