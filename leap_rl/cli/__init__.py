@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -83,7 +84,9 @@ def _run(arguments: Sequence[str], started_s: float) -> int:
         print(f"leap-rl {__version__}")
         return 0
     if command not in COMMANDS:
-        raise ValueError(f"{command}: no such command; one of {', '.join(COMMANDS)}")
+        close = get_close_matches(command, COMMANDS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ValueError(f"{command}: no such command; {hint}one of {', '.join(COMMANDS)}")
     prepare_environment()  # before anything imports torch
     status: int = import_module(f"leap_rl.cli.{command}").main(rest, call)
     return status

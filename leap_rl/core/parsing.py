@@ -29,6 +29,20 @@ jsonargparse.set_parsing_settings(
     import_path_denylist=["*"],
 )
 
+_OTHERS_WORDS: Final = {
+    "learning_rate": "lr",
+    "outer_lr": "meta_lr",
+    "ent_coef": "entropy_coefficient",
+    "vf_coef": "value_coefficient",
+    "n_envs": "num_envs",
+    "n_steps": "unroll_length",
+    "total_timesteps": "agent_steps",
+    "env": "games",
+    "envs": "games",
+    "env_id": "games",
+}
+"""What other libraries call an option, and its name here."""
+
 _load_yaml = jsonargparse.get_loader("yaml")
 
 
@@ -407,5 +421,9 @@ def _type_name(kind: str) -> str:
 
 def _suggestion(name: str, parser: jsonargparse.ArgumentParser) -> str:
     known = [action.dest for action in parser._actions]
-    close = get_close_matches(name, known, n=1)
+    group, _, word = name.rpartition(".")
+    word = _OTHERS_WORDS.get(word, word)
+    meant = [one for one in known if one.rpartition(".")[2] == word]
+    close = get_close_matches(f"{group}.{word}", meant, n=1, cutoff=0.0)
+    close = close or get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -158,6 +158,8 @@ def test_the_papers_config_is_what_the_defaults_are_but_for_the_outer_step() -> 
             ["--meta.meta_step", "3"],
             ["meta.meta_step: no such option; did you mean meta.meta_steps?"],
         ),
+        (["--agent.learning_rate", "0.1"], ["agent.learning_rate: no such", "mean agent.lr?"]),
+        (["--lr", "0.1"], ["lr: no such option; did you mean agent.lr?"]),
         *(
             (["--runtime.stop_after_s", s], ["runtime.stop_after_s = "])
             for s in ["0", "-1", "inf", "nan"]
@@ -213,7 +215,7 @@ def test_bad_files_get_one_line(
     [
         ("export", "the following arguments are required: RUN, --out; leap-rl export --help"),
         ("export a --out=b --ou x", "unrecognized arguments: --ou x"),
-        ("trian", "trian: no such command"),
+        ("trian", "trian: no such command; did you mean train?"),
         ("games asteroids@mode=99", "asteroids has no mode 99; its modes are 0 to 31, 128"),
     ],
 )
