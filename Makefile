@@ -1,6 +1,7 @@
 # The first of these that you call sets up .venv with the locked versions.
 #
-#   make demo                    meta-train on Breakout, some five minutes on two cores
+#   make demo                    which start helps with a cart-pole? a page, after some two minutes
+#   make demo-atari              meta-train on Breakout, some five minutes on two cores
 #   make test                    the default tests
 #   make lint                    ruff, mypy, import contracts
 #   make docs                    the page of all options, and the site of the docs in site/
@@ -16,7 +17,7 @@ TORCH = torch==2.13.0
 BIN = .venv/bin
 INSTALLED = .venv/.installed
 
-.PHONY: compose demo docs force format help lint lock peers setup test test-chaos test-slow
+.PHONY: compose demo demo-atari docs force format help lint lock peers setup test test-chaos test-slow
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,6 +44,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 demo: setup
+	$(BIN)/leap-rl study studies/carts.yaml --quick --out runs/demo --open
+
+demo-atari: setup
 	$(BIN)/leap-rl train --config demo
 
 TRAINERS ?= 2

@@ -86,7 +86,8 @@ def test_links_out_of_docs_lead_to_what_came_along(site: Path) -> None:
 def test_broken_links_and_anchors_fail_the_build(tmp_path: Path) -> None:
     broken = ["no_such.md", "metrics.md#no-such", "../no_such.py", "../configs", "/games.html"]
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text("".join(f"[x]({link})\n" for link in broken))
+    (tmp_path / "README.md").write_text("# The front page\n")
+    (tmp_path / "docs" / "links.md").write_text("".join(f"[x]({link})\n" for link in broken))
     (tmp_path / "docs" / "metrics.md").write_text("# Metrics\n")
     # Our settings, over a site of two pages.
     settings = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[0]

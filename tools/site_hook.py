@@ -1,7 +1,7 @@
 """A hook of mkdocs: pages may link to files outside of docs/, as they do where the code is read.
 
-What a page links to comes along, below `repository/` in the site: Markdown as a page, all else as
-it is. So that CONTRIBUTING.md and its like lie where people look for them, and the site loads
+The front page is README.md. What a page links to comes along, below `repository/` in the site:
+Markdown as a page, all else as it is. So that CONTRIBUTING.md and its like lie where people look for them, and the site loads
 nothing from elsewhere.
 """
 
@@ -18,12 +18,15 @@ from mkdocs.structure.pages import Page
 OUTSIDE = "repository/"
 """Where the site has what is not in docs/."""
 
+FRONT = "index.md"
+
 LINK = re.compile(r"(\]\()(?!\w+:)([^)#\s]+)")
 
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
     """Add what pages link to outside of docs/, and what that links to."""
     root = root_of(config)
+    files.append(File.generated(config, FRONT, abs_src_path=str(root / "README.md")))
     todo = [file.src_uri for file in files.documentation_pages()]
     while todo:
         for path in linked(root, todo.pop()):
@@ -62,11 +65,15 @@ def linked(root: Path, uri: str) -> list[str]:
 
 def source(uri: str) -> str:
     """Return where in the repository a file of the site comes from."""
+    if uri == FRONT:
+        return "README.md"
     return uri.removeprefix(OUTSIDE) if uri.startswith(OUTSIDE) else f"docs/{uri}"
 
 
 def uri_of(path: str) -> str:
     """Return where in the site a file of the repository is."""
+    if path == source(FRONT):
+        return FRONT
     return path.removeprefix("docs/") if path.startswith("docs/") else OUTSIDE + path
 
 
