@@ -190,7 +190,8 @@ def test_every_command_is_spelled_right(
         rest = [word for word in rest if word not in FLAGS]
         if not rest[0].startswith("runs/"):  # a study that was begun
             # Mazes are the reader's: importing them is as far as it gets.
-            with pytest.raises(ValueError, match="my_games") if "mazes" in rest[0] else contextlib.nullcontext():
+            theirs = pytest.raises(ValueError, match="my_games")
+            with theirs if "mazes" in rest[0] else contextlib.nullcontext():
                 assert configure(take_out(rest)[0], trusts_imports=trusts).arms
         return
     if command == "evaluate":

@@ -55,6 +55,14 @@ def test_the_first_run_ends_with_a_verdict(tmp_path: Path) -> None:
     assert "from random starts" in " ".join(verdict)
 
 
+@pytest.mark.slow
+def test_the_first_study_ends_with_an_answer_and_a_table(tmp_path: Path) -> None:
+    (tmp_path / "studies").symlink_to(ROOT / "studies")
+    printed = run("first_study.py", folder=tmp_path)
+    assert "agent steps a task" in printed
+    assert "agent_steps_saved" in printed
+
+
 TINY = {
     "AGENT_STEPS": 320,
     "SEEDS": 2,

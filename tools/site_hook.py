@@ -1,8 +1,8 @@
 """A hook of mkdocs: pages may link to files outside of docs/, as they do where the code is read.
 
 The front page is README.md. What a page links to comes along, below `repository/` in the site:
-Markdown as a page, all else as it is. So that CONTRIBUTING.md and its like lie where people look for them, and the site loads
-nothing from elsewhere.
+Markdown as a page, all else as it is. So that CONTRIBUTING.md and its like lie where people look
+for them, and the site loads nothing from elsewhere.
 """
 
 from __future__ import annotations
