@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,31 @@ def test_tables_of_agents_are_made_again_from_their_cells(
     plot = Path(table).with_suffix(".svg").name
     assert (RESULTS / name / plot).exists()
     assert f"{name}/{plot})" in (ROOT / page).read_text()
+
+
+def results_page() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "tools/results_page.py"))
+
+
+def test_a_page_of_a_study_has_its_answer_figures_and_tables(tmp_path: Path) -> None:
+    beside = tmp_path / "maze"
+    beside.mkdir()
+    (beside / "estimates.json").write_text('{"question": "Sooner?", "answer": ["leap saves 7."]}')
+    (beside / "agent_steps_saved.csv").write_text("arm,saved,human\nleap,7|8,–\n")
+    (beside / "config.csv").write_text("option,value\nseed,1\n")
+    text = results_page()["page"](beside)
+    assert text.startswith("# Sooner?\n")
+    assert "leap-rl study studies/maze.yaml --out runs/maze" in text
+    assert "* leap saves 7.\n" in text
+    assert "](maze/saved.svg)" in text
+    assert "## Agent steps saved\n\n| arm | saved |\n| --- | --- |\n| leap | 7\\|8 |\n" in text
+    assert "seed" not in text
+
+
+@pytest.mark.parametrize("beside", sorted(path.parent for path in RESULTS.glob("*/estimates.json")))
+def test_pages_of_studies_are_made_again_from_what_lies_beside_them(beside: Path) -> None:
+    assert (ROOT / "studies" / f"{beside.name}.yaml").exists()
+    assert beside.with_suffix(".md").read_text() == results_page()["page"](beside)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/results.md"])

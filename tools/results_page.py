@@ -1,0 +1,83 @@
+"""Bring a finished study into the docs: `docs/results/NAME.md` and what it shows, in `NAME/`.
+
+    .venv/bin/python tools/results_page.py runs/sides --name minatar_sides
+
+The page has the question, the command, the answer, two figures and every table of the study's own
+page; beside it lie `estimates.json` and each table as a CSV. It reads the files that
+`leap-rl study RUN --report` wrote, and computes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+RESULTS: Final = Path(__file__).parents[1] / "docs" / "results"
+
+FIGURES: Final = {
+    "saved": "Agent steps saved by each arm in each member, with 95 % intervals",
+    "curves": "Mean return by agent steps, and the level at half of the random agents' gain",
+}
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", type=Path, help="the study's folder")
+    parser.add_argument("--name", required=True, help="of its file in studies/, without .yaml")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the pages")
+    return parser
+
+
+def main() -> None:
+    """Write the page."""
+    given = options().parse_args()
+    beside = given.results / given.name
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    shutil.copyfile(given.study / "estimates.json", beside / "estimates.json")
+    for figure in FIGURES:
+        shutil.copyfile(given.study / "figures" / f"{figure}.svg", beside / f"{figure}.svg")
+    for table in (given.study / "tables").glob("*.csv"):
+        shutil.copyfile(table, beside / table.name)
+    (given.results / f"{given.name}.md").write_text(page(beside), encoding="utf-8")
+
+
+def page(beside: Path) -> str:
+    """Return the page of what lies in the folder `beside` it."""
+    name = beside.name
+    document = json.loads((beside / "estimates.json").read_text(encoding="utf-8"))
+    parts = [
+        f"# {document['question']}",
+        f"The study `studies/{name}.yaml`, which has its prediction and its rule:",
+        f"```bash\nleap-rl study studies/{name}.yaml --out runs/{name}\n```",
+        "\n".join(f"* {sentence}" for sentence in document["answer"]),
+        *(f"![{says}]({name}/{figure}.svg)" for figure, says in FIGURES.items()),
+        *tables(beside),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def tables(beside: Path) -> Iterator[str]:
+    """Yield the tables as Markdown, each with its title; without columns that say nothing."""
+    for path in sorted(beside.glob("*.csv")):
+        if path.stem == "config":
+            continue  # the study's file says it, and the CSV every default
+        with path.open(encoding="utf-8", newline="") as file:
+            columns = list(zip(*csv.reader(file), strict=True))
+        head, *rows = zip(*(column for column in columns if {*column[1:]} != {"–"}), strict=True)
+        lines = [head, ["---"] * len(head), *rows]
+        title = path.stem.replace("_", " ").capitalize()
+        spelled = (" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines)
+        yield f"## {title}\n\n" + "\n".join(f"| {line} |" for line in spelled)
+
+
+if __name__ == "__main__":
+    main()
