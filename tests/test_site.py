@@ -77,7 +77,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 def test_links_out_of_docs_lead_to_what_came_along(site: Path) -> None:
     assert 'href="repository/benchmarks/index.html"' in (site / "performance.html").read_text()
-    assert 'href="repository/configs/atari_paper.yaml"' in (site / "faq.html").read_text()
+    assert 'href="repository/configs/atari_paper.yaml"' in (site / "methods.html").read_text()
     assert 'href="../security.html"' in (site / "repository/CONTRIBUTING.html").read_text()
     copied = site / "repository/configs/atari_paper.yaml"
     assert copied.read_bytes() == (ROOT / "configs/atari_paper.yaml").read_bytes()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leap_rl.runs.header import LoadedRun
 
 COMMANDS: Final = {
-    "study": "learn which start helps on your environments, how much, and when it pays",
+    "study": "find which start helps on your environments, how much, and when it pays",
     "train": "meta-train an initialization over many games",
     "resume": "resume a run that was stopped",
     "fork": "make a new run that starts from a checkpoint of another, with other options",
@@ -30,12 +30,12 @@ COMMANDS: Final = {
     "verify": "read every file of a run and say what is wrong",
     "watch": "show the state of a run in another terminal",
     "play": "record a video of a trained agent, with its score",
-    "bench": "measure how fast it is here, and where the time goes",
+    "bench": "measure how fast agents learn on this machine, and where the time goes",
     "plan": "predict how long a run takes, from its config and a measured throughput",
     "export": "write an initialization with its options and a model card, to share or load",
     "push": "upload an initialization to Hugging Face's hub",
     "pretrained": "list the initializations that come with leap_rl",
-    "games": "list games, pools and action counts",
+    "games": "list games, with their actions, modes and pools",
     "doctor": "check this machine: versions, cores, ROMs, Ray, disk",
 }
 
@@ -155,7 +155,7 @@ def _usage() -> str:
     return f"""\
 usage: leap-rl COMMAND [OPTIONS]
 
-Meta-train, over many Atari games, the encoder from which an agent learns a new game faster.
+Learn, over a family of environments, the weights from which new agents learn a new one sooner.
 
 commands:
 {commands}

@@ -20,7 +20,8 @@ BENCHES: Final[dict[str, Any]] = {"throughput": ThroughputConfig}
 _USAGE = """\
 usage: leap-rl bench throughput [OPTIONS]
 
-Measure how fast it is here. Metrics go to stdout, as a table or with --json as one JSON object.
+Measure how fast agents learn on this machine. Metrics go to stdout, as a table, or with --json as
+one JSON object.
 
   leap-rl bench throughput --help    every option, with its default
 

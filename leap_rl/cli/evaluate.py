@@ -35,11 +35,11 @@ Learn games from initializations and from random encoders, several agents each, 
                       pretrained:NAME (leap-rl pretrained lists them), hf://USER/REPO or
                       hf://USER/REPO@REVISION (leap-rl push makes them), or a file. After any of
                       these @mix=0.5 starts agents from half of it and half of a random encoder.
-                      Tasks and agents are set as the first one's run had them.
+                      Tasks and agents are set as in the first one's run.
   --seeds             agents of each run in each game; an interval takes five
   --own_start true    learn from the runs' own random starts too, beside fresh ones
   --games             short for --task.games: a name, a pool, or '["pong", "qbert"]'; Atari's
-                      pool held_out if nothing is said
+                      pool held_out by default
   --agent_steps       short for --task.agent_steps
   --out               short for --run_dir
   --open              show the report in the browser when it is done
@@ -47,8 +47,8 @@ Learn games from initializations and from random encoders, several agents each, 
 
 Agents of the same game and seed share everything but where their encoders start: heads, emulators,
 the draws of their actions. All run at once over the trainers; leap-rl resume continues an
-evaluation that was stopped, to the same curves. When it is done a report says what came out: a
-page in its folder, which leap-rl report makes again at any time."""
+evaluation that was stopped, to the same curves. At its end it writes a report into its folder;
+leap-rl report makes it again at any time."""
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:

@@ -35,12 +35,12 @@ Write a run's initialization into a folder of its own, to share or to load elsew
   encoder.onnx                 with --to onnx, the encoder for programs without PyTorch
 
 The folder can stand wherever an initialization is named (leap-rl evaluate --init FOLDER), and
-leap_rl.load_encoder("FOLDER") returns the encoder. leap-rl push uploads it. Of a run whose agents
-share all (agent.share agent) the parameters are the encoder's and the heads'.
+leap_rl.load_encoder("FOLDER") returns the encoder. leap-rl push uploads it. With agent.share agent
+the parameters include the heads'.
 
-The network of encoder.onnx takes `observations`, uint8 [N, H, W, C] in 0..255, which it scales
-itself, or float32 vectors [N, L] (those of bytes divided by 255), for any N, and returns
-`features`, float32 [N, F]. pip install 'leap-rl[onnx]' has what it takes to write one.
+encoder.onnx takes `observations`, uint8 [N, H, W, C] in 0..255, which it scales itself, or float32
+vectors [N, L] (those of bytes divided by 255), for any N, and returns `features`, float32 [N, F].
+To write it takes pip install 'leap-rl[onnx]'.
 
   leap-rl export runs/mine --out shared/mine --evaluation runs/eval
   leap-rl export runs/mine@best --out shared/mine --to onnx"""
@@ -73,13 +73,13 @@ def options() -> argparse.ArgumentParser:
         default="safetensors",
         help="the form of the encoder; onnx comes beside safetensors (default: safetensors)",
     )
-    add_evaluation(parser, help="an evaluation")
+    add_evaluation(parser)
     return parser
 
 
-def add_evaluation(parser: argparse.ArgumentParser, *, help: str) -> None:
+def add_evaluation(parser: argparse.ArgumentParser) -> None:
     """Add the option that names evaluations for the card."""
-    help += " whose verdicts the card tells; may be given several times"
+    help = "an evaluation of the run whose verdicts the card has; may be given several times"
     parser.add_argument("--evaluation", action="append", default=[], metavar="EVAL", help=help)
 
 

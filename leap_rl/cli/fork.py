@@ -23,13 +23,13 @@ initialization after S meta-steps and the outer optimizer's state. RUN itself is
 
   RUN            a run of leap-rl train, or a fork of one
   --at S         the checkpoint, a folder in RUN/checkpoints; 0 is the start
-  --run_dir NEW  the new run's folder; runs/fork-DATE-TIME if there is none
-  OPTIONS        those of leap-rl train, over those of RUN; any may change, what is computed
-                 too, as long as the encoder's parameters keep their shapes
+  --run_dir NEW  the new run's folder (default: runs/fork-DATE-TIME)
+  OPTIONS        those of leap-rl train, in place of RUN's; any may change, as long as the
+                 encoder's parameters keep their shapes
 
-The new run continues the count: its first meta-step is S, and --meta.meta_steps says how many there
-are in all, those before S included. Random streams derive from the seed and the meta-step, so that
-a fork with nothing changed comes to the same bits as RUN. If meta.optimizer changes, the outer
+The new run continues the count: its first meta-step is S, and --meta.meta_steps includes those
+before S. Random streams derive from the seed and the meta-step, so that a fork with nothing changed
+gives the same bits as RUN. If meta.optimizer changes, the outer
 optimizer starts from scratch.
 
 For instance, to continue from meta-step 50 with a smaller rate:

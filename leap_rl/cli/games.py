@@ -28,8 +28,8 @@ def main(argv: Sequence[str], call: Invocation) -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help="list the games that such entries of task.games stand for, such as paper, pong@mode=1 "
-        "or modes:freeway, the pool of a game's modes",
+        help="an entry of task.games, such as paper, pong@mode=1 or modes:freeway (all modes of a "
+        "game): list the games it stands for",
     )
     names = parser.parse_args(argv).names
     if names:

@@ -56,9 +56,8 @@ class PlayedAgent:
 class PlayConfig:
     """Record a trained agent: every frame of the emulator, at the game's own pace, with the score.
 
-    AGENT is a file in RUN/agents, of a run of `leap-rl learn`. How the game is run and what the
-    agent acts with is as it was in that run; for a file that lies elsewhere it is what the options
-    say.
+    AGENT is a file in RUN/agents, of a run of `leap-rl learn`. Game and agent are set as in that
+    run; for a file elsewhere, as the options say.
     """
 
     command: ClassVar[str] = "play"

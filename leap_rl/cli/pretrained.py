@@ -19,7 +19,7 @@ leap_rl.pretrained.load("NAME") returns the encoder."""
 def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = command_parser("pretrained", _DESCRIPTION)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's whole card")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show its whole model card")
     name = parser.parse_args(argv).name
     if name is not None:
         print((locate(name) / CARD).read_text(), end="")

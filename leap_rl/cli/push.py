@@ -16,15 +16,15 @@ from leap_rl.sharing.exported import find
 
 _DESCRIPTION = """\
 Upload a run's initialization to a repository of Hugging Face's hub, which is made if there is none:
-the files that leap-rl export writes, of which the model card becomes the repository's page.
+the files that leap-rl export writes. The model card becomes the repository's page.
 
   leap-rl push runs/mine me/atari-leap --evaluation runs/eval
   leap-rl push shared/mine me/atari-leap --private
 
-Whoever has it loads it by its name, everywhere an initialization may be named: hf://me/atari-leap,
-or hf://me/atari-leap@REVISION for a branch, a tag or a commit.
+Its name is then hf://me/atari-leap, or hf://me/atari-leap@REVISION for a branch, a tag or a commit,
+wherever an initialization may be named.
 
-pip install 'leap-rl[hub]' has what it takes. Log in first, by hf auth login, or set HF_TOKEN."""
+This takes pip install 'leap-rl[hub]'. Log in first, by hf auth login, or set HF_TOKEN."""
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:
@@ -58,7 +58,7 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("repository", metavar="USER/REPO", help="the repository on the hub")
     parser.add_argument(
-        "--private", action="store_true", help="a repository that only you see, if it is made"
+        "--private", action="store_true", help="if the repository is new, let nobody else see it"
     )
-    add_evaluation(parser, help="of a run, an evaluation")
+    add_evaluation(parser)
     return parser

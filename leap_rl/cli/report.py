@@ -17,7 +17,7 @@ _DESCRIPTION = """\
 Write one self-contained HTML page on meta-training runs and evaluations: a verdict in plain words
 with its uncertainty, figures, tables, configs, versions, what went wrong, and the exact commands.
 
-It is made from what is on disk, also while a run is under way, and changes nothing of it. Figures
+It reads what is on disk, also while a run is under way, and changes nothing there. Figures
 are written beside the page as PNG and SVG."""
 
 
@@ -36,9 +36,9 @@ def main(argv: Sequence[str], call: Invocation) -> int:
 def options() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     parser = command_parser("report", _DESCRIPTION)
-    parser.add_argument("paths", nargs="+", metavar="RUN_OR_EVAL", help="folders, in any number")
     parser.add_argument(
-        "--out", help="the page; PATH/report/index.html of the first one if not given"
+        "paths", nargs="+", metavar="RUN_OR_EVAL", help="the folder of a run or an evaluation"
     )
+    parser.add_argument("--out", help="the page (default: report/index.html in the first folder)")
     parser.add_argument("--open", action="store_true", help="show it in the browser")
     return parser

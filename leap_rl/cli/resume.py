@@ -16,11 +16,11 @@ _HELP = """\
 usage: leap-rl resume RUN [OPTIONS]
 
 Resume the run in the folder RUN from its last meta-step, to the same bits as if it had never
-been stopped. Tasks of the open meta-step that were complete count.
+been stopped. The complete tasks of the open meta-step are kept.
 
-OPTIONS are those of the command that made the run (leap-rl train --help), but for those that say
-what is computed: where and how a run continues may change, such as --runtime.trainers, and so may
---meta.meta_steps, to go further. To change what is computed, see leap-rl fork --help."""
+OPTIONS are those of the command that made the run (leap-rl train --help). Those that say where and
+how it is computed may change, such as --runtime.trainers, and so may --meta.meta_steps, to extend
+the run. To change what is computed, see leap-rl fork --help."""
 
 
 def main(argv: Sequence[str], call: Invocation) -> int:

@@ -22,19 +22,19 @@ Which start helps new agents on a family of environments, how much, and when doe
   leap-rl study carts.yaml --out runs/carts
   leap-rl study --games MinAtar/Asterix-v1 MinAtar/Freeway-v1 --held_out MinAtar/Breakout-v1
 
-Starts are learned by each arm, in several runs, from the members that --games names; new agents
-then learn the members that --held_out names from them, and others from random starts. Called
-again, it resumes: a cell, an ordinary run in OUT/runs, is computed once.
+Each arm learns starts from the members that --games names, in several runs. New agents then learn
+the members that --held_out names, from these starts and from random ones. Called again, it resumes:
+a cell, an ordinary run in OUT/runs, is computed once.
 
   FILE or OUT         a study file, or the folder of a study that was begun
   --out               the study's folder: runs/FILE without its suffix, or runs/study
   --games, --held_out
                       members, one or several
-  --arms              their names, such as leap pretraining; random is always one
+  --arms              their names, such as leap pretraining; random is always added
   --quick             a first answer in minutes, which proves little
   --calibrate         learn two members from scratch at three learning rates and three budgets, and
                       write the study that shows a gain to OUT
-  --plan              say cells, agent steps and hours, and compute nothing else
+  --plan              print cells, agent steps and hours, and compute nothing else
   --report            write the page of what is finished, and compute nothing
   --open              show the page in the browser
 

@@ -31,8 +31,7 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     parser = command_parser(
         "verify",
         "Read every file of the run in the folder RUN: sums, fingerprints, the chain "
-        "of checkpoints, rows, curves, agents. Each thing that is wrong is one line. Nothing is "
-        "changed.",
+        "of checkpoints, rows, curves, agents. Print a line for each error, and change nothing.",
     )
     parser.add_argument(
         "run", metavar="RUN", help="the run's folder, or its URL in an object store"

@@ -27,12 +27,12 @@ def main(argv: Sequence[str], call: Invocation) -> int:
     """Run the command; returns its exit status."""
     parser = command_parser(
         "watch",
-        "Show how the run in the folder RUN stands, from another terminal or another "
-        "machine that sees the folder, until it ends or Ctrl-C. It only reads.",
+        "Show the state of the run in the folder RUN, from another terminal or another "
+        "machine that sees the folder, until the run ends or Ctrl-C. It only reads.",
     )
     parser.add_argument("run", metavar="RUN", help="the run's folder")
     parser.add_argument(
-        "--once", action="store_true", help="print the table once and leave, as scripts want it"
+        "--once", action="store_true", help="print the table once and exit, for scripts"
     )
     options = parser.parse_args(argv)
     folder = open_run(options.run)
