@@ -34,6 +34,9 @@ LOCAL = ["--runtime.kind", "local"]
 ALONE = [*LOCAL, "--runtime.trainers", "1", "--tracking.console", "quiet"]
 RAY = ["--runtime.kind", "ray", "--runtime.trainers", "2"]
 
+SPREAD = ["--task.kind", "gymnasium", "--task.games", '["CartPole-v1"]', "--meta.batch_size", "1"]
+SPREAD += ["--task.num_envs", "2", "--runtime.env_processes", "2", "--run_dir", "run"]
+
 HANGS = """
 import sys, time
 from leap_rl.cli import main
@@ -92,11 +95,12 @@ def test_a_signal_to_all_processes_leaves_a_resumable_run(
     check_resumable(tmp_path)
 
 
-def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tasks", [LONG, SPREAD])
+def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tasks: list[str], tmp_path: Path) -> None:
     # Tasks that last: none ends between the look and the signal.
     lasting = ["--task.agent_steps", "40000000"]
     seldom = ["--runtime.snapshot_every_s", "1000"]
-    process = start("train", *LONG, *LOCAL, *lasting, *seldom, cwd=tmp_path)
+    process = start("train", *tasks, *LOCAL, *lasting, *seldom, cwd=tmp_path)
     folder = RunFolder(tmp_path / "run")
 
     def is_at_work() -> bool:
@@ -104,7 +108,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_snapshot(tmp_path: Path) -> None:
         return live is not None and any(task.agent_steps > 100 for task in live.status.running)
 
     wait_until(is_at_work, process)
-    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)  # its environments' processes get it too
     last = end(process, status=EXIT_TERMINATED, within_s=10)
     assert last.startswith("stopped; continue with: ")
     assert last.endswith("resume run")
